@@ -8,7 +8,9 @@ mod run;
 mod slot;
 
 pub(crate) use run::{Drain, PartingCause, RunPhase, RunSleep, RunState, StartFigure};
-pub(crate) use slot::{DepthWait, ModelSlot, NeighbourQuery, RequestedState, RoomObstacle, RoomSearch};
+pub(crate) use slot::{
+    DepthWait, LeftClient, ModelSlot, NeighbourQuery, ReadAhead, RequestedState, RoomObstacle, RoomSearch,
+};
 
 use plimsoll_base::RunId;
 

@@ -17,6 +17,28 @@ use super::time::{ClientId, ModelId, Moment, RequestId};
 /// The largest number of open requests is that of the last one to two spans of this length.
 const LATELY: Duration = Duration::from_secs(10);
 
+/// The most requests that were open at once in the current span of [`LATELY`] and in the one before. A client has one
+/// open request or few, so that this bounds the clients.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct OpenPeak {
+    span: Moment,
+    most: [usize; 2],
+}
+
+impl OpenPeak {
+    pub(crate) fn note(&mut self, now: Moment, open: usize) {
+        let spans = now.since(self.span).as_millis() / LATELY.as_millis();
+        if spans > 0 {
+            (self.span, self.most) = (now, [0, if spans == 1 { self.most[0] } else { 0 }]);
+        }
+        self.most[0] = self.most[0].max(open);
+    }
+
+    pub(crate) fn lately(&self) -> usize {
+        self.most[0].max(self.most[1])
+    }
+}
+
 /// A request that has not ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestState {
@@ -25,6 +47,8 @@ pub(crate) struct RequestState {
     pub(crate) priority: Priority,
     pub(crate) arrived: Moment,
     pub(crate) deadline: Moment,
+    /// The time at which it was sent to the run that has it.
+    pub(crate) sent: Moment,
     /// A run has died under it, or was about to.
     pub(crate) bounced: bool,
     pub(crate) depth: Option<RequestDepth>,
@@ -57,6 +81,7 @@ impl RequestState {
             priority,
             arrived,
             deadline,
+            sent: arrived,
             bounced: false,
             depth: None,
             measuring: false,
@@ -75,9 +100,7 @@ pub(crate) struct Queue {
     requests: IdMap<RequestId, RequestState>,
     /// Deadlines of queued requests only.
     deadlines: BTreeSet<(Moment, RequestId)>,
-    /// The start of the current span, and the most requests that were open at once in it and in the one before.
-    span: Moment,
-    open: [usize; 2],
+    open: OpenPeak,
 }
 
 impl Queue {
@@ -92,16 +115,12 @@ impl Queue {
 
     fn insert(&mut self, id: RequestId, request: RequestState) {
         self.requests.insert(id, request);
-        let spans = request.arrived.since(self.span).as_millis() / LATELY.as_millis();
-        if spans > 0 {
-            (self.span, self.open) = (request.arrived, [0, if spans == 1 { self.open[0] } else { 0 }]);
-        }
-        self.open[0] = self.open[0].max(self.requests.len());
+        self.open.note(request.arrived, self.requests.len());
     }
 
-    /// Requests that were open at once lately. A client has one of them or few, so that this bounds the clients.
+    /// Requests that were open at once lately.
     pub(crate) fn open_at_most(&self) -> usize {
-        self.open[0].max(self.open[1])
+        self.open.lately()
     }
 
     pub(crate) fn push_back(&mut self, line: &mut RequestLine, id: RequestId, request: RequestState) {
@@ -122,11 +141,16 @@ impl Queue {
     }
 
     /// Sends the front of the line to `run`.
-    pub(crate) fn send_front(&mut self, line: &mut RequestLine, run: RunId) -> Option<RequestId> {
+    pub(crate) fn send_front(
+        &mut self,
+        line: &mut RequestLine,
+        run: RunId,
+        now: Moment,
+    ) -> Option<RequestId> {
         let id = line.pop_front(|id| self.requests.get(&id).map(|request| request.age(id)))?;
         if let Some(request) = self.requests.get_mut(&id) {
             // From here on the engine decides how long it takes; the deadline is for waiting only.
-            request.place = RequestPlace::Sent(run);
+            (request.place, request.sent) = (RequestPlace::Sent(run), now);
             // Sent while it was measured, because this run's memory does not grow. If the run drops it, its depth may
             // matter at the next one.
             request.measuring = false;

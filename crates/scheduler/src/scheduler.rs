@@ -8,6 +8,7 @@ mod commands;
 mod eviction;
 mod growth;
 mod health;
+mod leavers;
 mod loading;
 mod out_of_memory;
 mod readings;

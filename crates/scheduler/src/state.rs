@@ -13,6 +13,7 @@ mod outlook;
 mod slack;
 mod snapshot;
 mod stop_reason;
+pub(crate) mod swap;
 mod tenants;
 pub(crate) mod turns;
 mod wait_line;
@@ -24,7 +25,7 @@ pub use snapshot::{CardView, DepthView, HolderView, ModelView, SchedulerSnapshot
 pub use what_if::{WhatIf, WhatIfKeptFree, WhatIfVerdict};
 
 pub(crate) use depth_gate::DepthGate;
-pub(crate) use tenants::RoomVerdict;
+pub(crate) use tenants::{RoomVerdict, Tenants};
 
 use plimsoll_base::{Bytes, CardId, Priority, RunId};
 
@@ -109,25 +110,19 @@ impl<'a> StateRef<'a> {
         runs.iter().find_map(found)
     }
 
-    /// The arrival of the request that has waited for the model longest, or of the wish to load it.
+    /// The arrival of the request that has waited for the model longest, or of the wish to load it; not before the end of
+    /// the model's last turn, after which others come first.
     pub(crate) fn waits_since(self, slot: &ModelSlot) -> Moment {
-        [slot.line.oldest(), slot.load_wanted].into_iter().flatten().min().unwrap_or(Moment::NEVER)
+        let left = slot.left.map(|left| left.since);
+        let first = [slot.line.oldest(), slot.load_wanted, left].into_iter().flatten().min();
+        first.map_or(Moment::NEVER, |first| first.max(slot.turn_ended))
     }
 
     /// The same as [`Self::waits_since`], later by the delays of the requests' priorities and of the model's.
     pub(crate) fn counts_since(self, slot: &ModelSlot) -> Moment {
-        let wish = slot.load_wanted.map(|since| since + Priority::Normal.delay());
-        let first = [slot.line.first_counted(), wish].into_iter().flatten().min();
-        first.map_or(Moment::NEVER, |since| since + slot.spec.priority.delay())
-    }
-
-    /// The earliest time at which a run becomes easier to stop: its protection after the load, or its hold
-    /// between two requests, ends.
-    pub(crate) fn next_unprotected(self) -> Option<Moment> {
-        let ends = self.models.running().flat_map(|(_, slot, run)| {
-            let protected = |late| Some(run.ready_at? + self.protection(slot, late));
-            [protected(true), protected(false), self.held_until(slot)]
-        });
-        ends.flatten().filter(|at| *at > self.now).min()
+        let left = slot.left.map(|left| left.since);
+        let wish = slot.load_wanted.into_iter().chain(left).map(|since| since + Priority::Normal.delay());
+        let first = wish.chain(slot.line.first_counted()).min();
+        first.map_or(Moment::NEVER, |since| since.max(slot.turn_ended) + slot.spec.priority.delay())
     }
 }

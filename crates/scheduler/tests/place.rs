@@ -212,6 +212,7 @@ fn tenant(run: u64, standing: CardStanding, last_used: u64) -> CardTenant {
         standing,
         last_used,
         cost: 1,
+        wait: if standing > CardStanding::Idle { 1000 } else { 0 },
         is_pinned_by_file: false,
         port: None,
         apart: false,

@@ -75,7 +75,8 @@ pub(super) struct Serve {
     /// Sets of models that may run together, e.g. `[["a", "b"], ["b", "c"]]`: two models run at a time only if one set has
     /// both. Default: none, memory alone decides.
     pub(super) together: Vec<Vec<String>>,
-    /// Time for which a loaded model may keep another model waiting before it stops accepting requests. Default: `5s`.
+    /// Shortest turn of a model in use while another waits. The time of a swap is added: both loads, once, or one and a half
+    /// times where it has more clients. Default: `5s`.
     pub(super) patience: Option<Length>,
     /// Longest wait of a request in the queue. Default: `10m`.
     pub(super) wait: Option<Length>,
@@ -216,12 +217,13 @@ pub(super) struct ModelTable {
     pub(super) cards: Vec<String>,
     /// Idle time after which the model is unloaded, e.g. `5m`; `0` means never.
     pub(super) ttl: Option<Length>,
-    /// Time after the load for which the model keeps its memory between two requests, while its clients go on
-    /// and another model waits; `0` means not at all. Default: `10s`.
+    /// Longest pause between two requests for which the model keeps its memory, while its clients go on and another model
+    /// waits; `0` means none. Its turn (`patience`) bounds all of them. Default: `10s`.
     pub(super) hold: Option<Length>,
     /// The model is never evicted.
     pub(super) pin: bool,
-    /// The model is loaded when the server starts.
+    /// The model is loaded when the server starts, and again where memory is free after it left for another model. A
+    /// preload stops no other model, and gives way to a request.
     pub(super) preload: bool,
     /// The model is served, but not shown in the list of models.
     pub(super) unlisted: bool,
@@ -232,7 +234,8 @@ pub(super) struct ModelTable {
     /// in progress. Default: 1.
     #[schemars(with = "Option<u32>", range(min = 1))]
     pub(super) replicas: Option<NonZeroU32>,
-    /// Importance of a load: with `high` or `low`, it counts as waiting for a minute more or less. Default: `normal`.
+    /// Importance of a load: with `high` or `low`, it counts as waiting for a minute more or less, and the lost time of its
+    /// clients counts twice or half. Default: `normal`.
     #[schemars(with = "PriorityWord")]
     pub(super) priority: Priority,
     /// Requests after which the engine ends and is started anew, against memory that an engine loses over time.

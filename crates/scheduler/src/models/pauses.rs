@@ -37,10 +37,13 @@ impl ClientPauses {
 
     /// The time until which the next request is expected; None if nothing suggests one.
     pub(crate) fn expected_until(&self) -> Option<Moment> {
-        // Two pauses are a series; one may be that of a client which then turns to another model.
         let [latest, before] = self.latest;
-        let is_series = !latest.is_zero() && !before.is_zero();
-        Some(self.answered.filter(|_| is_series)? + 2 * latest.max(before) + LATE)
+        Some(self.answered.filter(|_| self.is_series())? + 2 * latest.max(before) + LATE)
+    }
+
+    /// True if a client goes on. Two pauses are a series; one may be that of a client which then turns to another model.
+    pub(crate) fn is_series(&self) -> bool {
+        self.latest.iter().all(|pause| !pause.is_zero())
     }
 }
 

@@ -29,9 +29,11 @@ pub(crate) struct RunState {
     pub(crate) occupancy: Result<Occupancy, String>,
     /// Order of use over all runs.
     pub(crate) stamp: u64,
-    /// Requests that were queued when it became ready and have not been sent to it yet.
-    pub(crate) owed: usize,
+    /// The time at which it was sent a request last.
+    pub(crate) last_sent: Moment,
     pub(crate) draining: Option<Drain>,
+    /// The arithmetic by which it drains for another model, where it was in use.
+    pub(crate) swap_sum: Option<Reason>,
     /// Why it leaves for good, where that is no other process's need.
     pub(crate) parts_for: Option<PartingCause>,
     /// Time to live that a client set for this run.
@@ -44,8 +46,6 @@ pub(crate) struct RunState {
     pub(crate) needs_awake: Vec<Share>,
     /// Set if the run was killed for its own failure.
     pub(crate) killed_for: Option<Reason>,
-    /// The run was started by the configuration, without a request.
-    pub(crate) preloaded: bool,
     /// Port that its engine always listens on.
     pub(crate) port: Option<u16>,
     /// Its engine measures free memory while it loads.
@@ -154,15 +154,15 @@ impl RunState {
             sent: 0,
             occupancy,
             stamp: 0,
-            owed: 0,
+            last_sent: Moment::START,
             draining: None,
+            swap_sum: None,
             parts_for: None,
             keep: None,
             suspect: None,
             sleep: RunSleep::Awake,
             needs_awake: Vec::new(),
             killed_for: None,
-            preloaded: false,
             port: None,
             measures_free: false,
             started: Moment::START,
@@ -191,15 +191,20 @@ impl RunState {
     }
 
     /// One more request is in flight. After `most` of them the run leaves.
-    pub(crate) fn send(&mut self, stamp: u64, most: Option<u32>) {
+    pub(crate) fn send(&mut self, now: Moment, stamp: u64, most: Option<u32>) {
         self.in_flight += 1;
-        self.stamp = stamp;
+        (self.last_sent, self.stamp) = (now, stamp);
         // The request wakes the engine, which then takes its whole claim.
         self.sleep = RunSleep::Awake;
         self.sent = self.sent.saturating_add(1);
         if let Some(most) = most.filter(|most| self.sent >= *most) {
             self.part(PartingCause::Served { most });
         }
+    }
+
+    /// True until it is sent its first request.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.sent == 0
     }
 
     /// Lets it go for good, unless it was told to stop already. The first cause stands.

@@ -12,7 +12,7 @@ use crate::effect::ModelState;
 use crate::failures::FailureRecord;
 use crate::occupancy::Occupancy;
 use crate::place::DemandCache;
-use crate::queue::RequestLine;
+use crate::queue::{OpenPeak, RequestLine};
 use crate::spec::ModelSpec;
 use crate::time::{ModelId, Moment};
 
@@ -34,14 +34,34 @@ pub(crate) struct ModelSlot {
     pub(crate) removed: bool,
     /// Time at which a request was sent to it, or ended, last. A refused one never reached it.
     pub(crate) last_used: Option<Moment>,
-    /// Time that its last load took.
-    pub(crate) load_time: Duration,
+    /// Time that its last load took; None before the first.
+    pub(crate) load_time: Option<Duration>,
+    /// Usual time of an answer; None before the first.
+    pub(crate) answer_time: Option<Duration>,
     pub(crate) pauses: ClientPauses,
+    /// Its own requests that were open at once lately.
+    pub(crate) open: OpenPeak,
+    pub(crate) left: Option<LeftClient>,
+    /// The time at which its run was last told to leave for another model.
+    pub(crate) turn_ended: Moment,
+    /// The configuration loads it, and it left for another model: it is loaded again where memory is free.
+    pub(crate) comes_back: bool,
+    /// The largest share of its last run's claim.
+    pub(crate) last_claim: Bytes,
     /// Requests with a prompt longer than a slot; the engine refuses them by itself.
     pub(crate) overflows: u64,
     pub(crate) record: FailureRecord,
     /// The state last reported to the driver.
     pub(in crate::models) reported: ModelState,
+}
+
+/// A client that left while it waited for the model. Clients with a time limit ask again: until then the model counts
+/// as waited for, since its first request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LeftClient {
+    pub(crate) since: Moment,
+    /// The end of that; [`Moment::NEVER`] while it waits again.
+    pub(crate) until: Moment,
 }
 
 /// Progress of a model without a run towards its next run.
@@ -72,8 +92,7 @@ pub(crate) struct RoomSearch {
     /// Runs whose memory must be free again before it starts, even if it would fit earlier.
     pub(crate) after: Vec<RunId>,
     pub(crate) neighbours: NeighbourQuery,
-    /// The driver was told to read its files.
-    pub(crate) read_ahead: bool,
+    pub(crate) read_ahead: ReadAhead,
 }
 
 impl RoomSearch {
@@ -89,7 +108,7 @@ impl RoomSearch {
             since,
             after,
             neighbours: NeighbourQuery::Before,
-            read_ahead: false,
+            read_ahead: ReadAhead::Before,
         }
     }
 }
@@ -118,6 +137,15 @@ pub(crate) enum NeighbourQuery {
     Done,
 }
 
+/// Read of the files of a model that waits, once in each search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReadAhead {
+    Before,
+    /// It begins if the model still waits at the end of the event.
+    Wanted,
+    Done,
+}
+
 /// A running model's wait for memory that its next request needs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DepthWait {
@@ -141,8 +169,14 @@ impl ModelSlot {
             pinned_until: None,
             removed: false,
             last_used: None,
-            load_time: Duration::ZERO,
+            load_time: None,
+            answer_time: None,
             pauses: ClientPauses::default(),
+            open: OpenPeak::default(),
+            left: None,
+            turn_ended: Moment::START,
+            comes_back: false,
+            last_claim: Bytes::ZERO,
             overflows: 0,
             record: FailureRecord::default(),
             reported: ModelState::Unloaded,
@@ -193,7 +227,23 @@ impl ModelSlot {
 
     /// True if it may stop other models: a preload alone may not.
     pub(crate) fn pressing(&self) -> bool {
-        !self.line.is_empty() || self.load_wanted.is_some()
+        !self.line.is_empty() || self.load_wanted.is_some() || self.left.is_some()
+    }
+
+    /// True for a model that the configuration loads and that was loaded before.
+    pub(crate) fn is_back(&self) -> bool {
+        self.spec.preload && self.load_time.is_some()
+    }
+
+    /// Takes the time of an answer that is complete.
+    pub(crate) fn answered(&mut self, took: Duration) {
+        self.answer_time = Some(self.answer_time.map_or(took, |usual| (usual * 3 + took) / 4));
+    }
+
+    /// A request was sent, so that a client that had left is served again.
+    pub(crate) fn served(&mut self, now: Moment) {
+        self.last_used = Some(now);
+        self.left = None;
     }
 
     pub(crate) fn state(&self) -> ModelState {

@@ -1,6 +1,6 @@
 //! Choice of engines to evict: the cheapest set whose claims (allowed memory) cover the missing memory.
 
-use plimsoll_base::{Bytes, RunId};
+use plimsoll_base::{Bytes, Order, RunId};
 
 /// A run that could stop, and the memory that this would free on each card that lacks memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,10 +10,12 @@ pub(crate) struct EvictionCandidate {
     pub(crate) frees: Vec<Bytes>,
     /// Cost of stopping it, such as the time of its next load. It counts as 1 at least.
     pub(crate) cost: u64,
+    /// Cost of the wait until it can stop. Of a set the longest counts.
+    pub(crate) wait: u64,
 }
 
-/// Steps of one search before it settles for the best set so far. They keep a search below a millisecond.
-const STEPS: usize = 4_000;
+/// Steps of one search before it settles for the best set so far. They keep a search below a tenth of a millisecond.
+const STEPS: usize = 500;
 
 /// Returns the victims in the order of `candidates`, or None if all of them together do not suffice.
 ///
@@ -25,7 +27,12 @@ pub(crate) fn cheapest(deficits: &[Bytes], candidates: &[EvictionCandidate]) -> 
     if !covers(deficits, &useful) {
         return None;
     }
-    let first = pruned(deficits, &useful);
+    // A cheap set to begin with leaves little to search.
+    let mut by_cost = useful.clone();
+    by_cost.order_by_key(|candidate| candidate.cost.saturating_add(candidate.wait));
+    let alone = by_cost.iter().find(|candidate| covers(deficits, &[**candidate])).map(|alone| vec![*alone]);
+    let seeds = [Some(pruned(deficits, &useful)), Some(pruned(deficits, &by_cost)), alone];
+    let first = seeds.into_iter().flatten().min_by_key(|set| cost(set)).unwrap_or_default();
     let (bound, size) = cost(&first);
     // The search finds the first of several sets of this cost and size, which need not be this one.
     let mut search = VictimSearch { deficits, best_cost: (bound, size + 1), best: first, steps: STEPS };
@@ -41,7 +48,8 @@ fn covers(deficits: &[Bytes], chosen: &[&EvictionCandidate]) -> bool {
 
 /// Cost of a set, and its size among sets of one cost.
 fn cost(chosen: &[&EvictionCandidate]) -> (u64, usize) {
-    (chosen.iter().fold(0, |sum, c| sum.saturating_add(c.cost.max(1))), chosen.len())
+    let wait = chosen.iter().map(|c| c.wait).max().unwrap_or(0);
+    (chosen.iter().fold(wait, |sum, c| sum.saturating_add(c.cost.max(1))), chosen.len())
 }
 
 /// A set that suffices and contains no needless run. It is near the cheapest where the exact search gives up.
@@ -100,6 +108,7 @@ mod tests {
             run: RunId(u64::try_from(run).unwrap()),
             frees: frees.iter().map(|n| Bytes::new(*n)).collect(),
             cost: 1,
+            wait: 0,
         };
         frees.iter().enumerate().map(one).collect()
     }
@@ -137,6 +146,17 @@ mod tests {
         assert_eq!(set(&[10, 10, 21]), [0, 1]);
         assert_eq!(set(&[u64::MAX, u64::MAX, u64::MAX]), [2]);
         assert_eq!(set(&[0, 0, 0]), [2], "stopping is never free");
+    }
+
+    #[test]
+    fn the_longest_wait_of_a_set_counts_once() {
+        let set = |waits: &[u64]| {
+            let mut candidates = candidates(&[&[4], &[4], &[8]]);
+            candidates.iter_mut().zip(waits).for_each(|(candidate, wait)| candidate.wait = *wait);
+            cheapest(&[Bytes::new(8)], &candidates).unwrap().iter().map(|run| run.0).collect::<Vec<_>>()
+        };
+        assert_eq!(set(&[10, 10, 11]), [2]);
+        assert_eq!(set(&[10, 10, 12]), [0, 1]);
     }
 
     #[test]

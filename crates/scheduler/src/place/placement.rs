@@ -1,7 +1,7 @@
 //! Choice of cards for a model, and of the engines that would have to stop for it.
 //!
-//! The cheapest set of cards is chosen: best is one where no engine must stop, then one where idle engines
-//! must stop. Worst is one where busy engines must finish first.
+//! The cheapest set of cards is chosen: best is one where no engine must stop, then the one whose stops cost clients the
+//! least time: the next loads of the engines, and the wait until the last of them is free.
 
 use std::num::NonZeroUsize;
 
@@ -80,8 +80,10 @@ pub struct CardTenant {
     pub standing: CardStanding,
     /// Mark in the order of use; smaller is longer ago.
     pub last_used: u64,
-    /// Cost of stopping it: the time of its next load, in seconds.
+    /// Cost of stopping it: the time that its clients lose by its next load, in milliseconds.
     pub cost: u64,
+    /// The time that those who wait lose until it is free to stop, in milliseconds.
+    pub wait: u64,
     /// The configuration pins its model, which no order changes.
     pub is_pinned_by_file: bool,
     /// Port that its engine always listens on.
@@ -216,10 +218,12 @@ pub fn need(query: &PlacementQuery, ledger: &Ledger) -> Bytes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum PlacementRank {
     Now,
-    Evicting,
-    Waiting,
+    Stopping,
     Later,
 }
+
+/// Cost of each further card, in milliseconds: an engine on more cards is slower for its whole life.
+const SPREAD: u64 = 30_000;
 
 /// One way to place the model on a set of cards, and its cost.
 struct PlacementOption {
@@ -227,7 +231,9 @@ struct PlacementOption {
     cards: usize,
     placement: Placement,
     victims: Vec<RunId>,
-    /// Cost and number of the victims that do not leave anyway.
+    /// Some of them are busy, loading or new.
+    waits: bool,
+    /// Cost and number of the victims that do not leave anyway, and of further cards.
     cost: u64,
     stopped: usize,
     newest: u64,
@@ -235,17 +241,16 @@ struct PlacementOption {
 }
 
 impl PlacementOption {
-    fn rank(&self) -> (PlacementRank, usize, u64, usize, u64, Bytes) {
-        // Fewer cards before cheaper victims: an engine on more cards is slower for its whole life.
-        (self.ease, self.cards, self.cost, self.stopped, self.newest, self.left_over)
+    fn rank(&self) -> (PlacementRank, u64, usize, usize, u64, Bytes) {
+        (self.ease, self.cost, self.cards, self.stopped, self.newest, self.left_over)
     }
 
     fn verdict(self) -> PlacementVerdict {
-        let Self { placement, victims, .. } = self;
+        let Self { placement, victims, waits, .. } = self;
         match self.ease {
             PlacementRank::Now => PlacementVerdict::Fits(placement),
-            PlacementRank::Evicting => PlacementVerdict::FitsAfter { placement, evict: victims },
-            PlacementRank::Waiting => PlacementVerdict::WaitsFor { placement, busy: victims },
+            PlacementRank::Stopping if waits => PlacementVerdict::WaitsFor { placement, busy: victims },
+            PlacementRank::Stopping => PlacementVerdict::FitsAfter { placement, evict: victims },
             PlacementRank::Later => PlacementVerdict::Later,
         }
     }
@@ -269,17 +274,10 @@ impl Placer<'_> {
             return None;
         }
         let deficits = self.deficits(&placement);
-        for (standing, ease) in [
-            (CardStanding::Leaving, PlacementRank::Evicting),
-            (CardStanding::Idle, PlacementRank::Evicting),
-            (CardStanding::Busy, PlacementRank::Waiting),
-            (CardStanding::Protected, PlacementRank::Waiting),
-        ] {
-            if let Some(victims) = self.victims(&placement, &deficits, standing) {
-                return Some(self.made(ease, set, placement, victims));
-            }
-        }
-        Some(self.made(PlacementRank::Later, set, placement, Vec::new()))
+        Some(match self.victims(&placement, &deficits) {
+            Some(victims) => self.made(PlacementRank::Stopping, set, placement, victims),
+            None => self.made(PlacementRank::Later, set, placement, Vec::new()),
+        })
     }
 
     fn made(
@@ -293,10 +291,14 @@ impl Placer<'_> {
             self.tenants.iter().filter(|t| t.standing != CardStanding::Leaving && victims.contains(&t.run))
         };
         let free: Bytes = set.iter().map(|index| self.ledger.accounts()[*index].free()).sum();
+        let spread = SPREAD.saturating_mul(u64::try_from(set.len().saturating_sub(1)).unwrap_or(u64::MAX));
+        let wait = stopped().map(|tenant| tenant.wait).max().unwrap_or(0);
         PlacementOption {
             ease,
             cards: set.len(),
-            cost: stopped().fold(0, |sum, tenant| sum.saturating_add(tenant.cost.max(1))),
+            waits: stopped().any(|tenant| tenant.standing != CardStanding::Idle),
+            cost: stopped()
+                .fold(wait.saturating_add(spread), |sum, tenant| sum.saturating_add(tenant.cost.max(1))),
             stopped: stopped().count(),
             newest: stopped().map(|tenant| tenant.last_used).max().unwrap_or(0),
             left_over: free.saturating_sub(placement.total()),
@@ -394,8 +396,8 @@ impl Placer<'_> {
         memory.chain(beyond).chain(apart).collect()
     }
 
-    /// All runs that leave anyway and the cheapest others with a standing of at most `worst`.
-    fn victims(&self, placement: &Placement, deficits: &[Bytes], worst: CardStanding) -> Option<Vec<RunId>> {
+    /// All runs that leave anyway and the cheapest others.
+    fn victims(&self, placement: &Placement, deficits: &[Bytes]) -> Option<Vec<RunId>> {
         let any_apart = self.apart() > 0;
         let frees = |tenant: &CardTenant| -> Vec<Bytes> {
             let run = tenant.run;
@@ -418,13 +420,18 @@ impl Placer<'_> {
         let mut others: Vec<&CardTenant> = self
             .tenants
             .iter()
-            .filter(|t| t.standing > CardStanding::Leaving && t.standing <= worst)
+            .filter(|t| t.standing > CardStanding::Leaving && t.standing <= CardStanding::Protected)
             .collect();
-        // The order decides among sets of one cost and size: idle before busy, least recently used first.
+        // The order decides among sets of one cost and size: the least recently used leaves.
         others.order_by_key(|tenant| (tenant.standing, tenant.last_used));
         let candidates: Vec<EvictionCandidate> = others
             .iter()
-            .map(|tenant| EvictionCandidate { run: tenant.run, frees: frees(tenant), cost: tenant.cost })
+            .map(|tenant| EvictionCandidate {
+                run: tenant.run,
+                frees: frees(tenant),
+                cost: tenant.cost,
+                wait: tenant.wait,
+            })
             .collect();
         gone.extend(evict::cheapest(&rest, &candidates)?);
         Some(gone)

@@ -77,6 +77,12 @@ impl RequestLine {
         self.firsts().map(|(priority, (arrived, _), _)| *arrived + priority.delay()).min()
     }
 
+    /// Priority and arrival of at most so many requests of each priority, the oldest of each first.
+    pub(crate) fn waits(&self, most: usize) -> impl Iterator<Item = (Priority, Moment)> {
+        let each = Priority::ALL.into_iter().zip(&self.ages[1..]);
+        each.flat_map(move |(priority, ages)| ages.keys().take(most).map(move |(at, _)| (priority, *at)))
+    }
+
     /// The oldest request of each priority.
     fn firsts(&self) -> impl Iterator<Item = (Priority, &(Moment, RequestId), LineTurn)> {
         let each = Priority::ALL.into_iter().zip(&self.ages[1..]);

@@ -1,14 +1,14 @@
 //! Search for memory for the waiting models: the engines that must stop for each of them.
 //!
 //! Models are handled oldest first. A model that has waited longer than `patience` reserves the memory that
-//! it needs.
+//! it needs. The runs that are in use there go on until their turns are over.
 
 use plimsoll_base::{Order, Placement, RunId};
 
 use super::Scheduler;
 use crate::effect::SchedulerEffect;
-use crate::models::{Drain, ModelSlot, NeighbourQuery, RequestedState, RoomObstacle, RunState};
-use crate::place::{CardStanding, PlacementVerdict, Reservations};
+use crate::models::{Drain, ModelSlot, NeighbourQuery, ReadAhead, RequestedState, RoomObstacle, RunState};
+use crate::place::{PlacementVerdict, Reservations};
 use crate::state::turns::{QueueTurn, TurnGoal};
 use crate::state::{RoomVerdict, StateRef};
 use crate::time::{ModelId, Moment};
@@ -24,6 +24,7 @@ impl Scheduler {
                 self.search();
             }
         }
+        self.begin_reads();
         // Models that still wait were not helped by the runs that are idle now.
         let idle = self.state().idle_runs();
         self.placements.remember_failed(idle);
@@ -57,23 +58,19 @@ impl Scheduler {
             }
         }
         self.call_off_drains();
-        self.arm_next_unprotected();
     }
 
-    /// Requests a wake-up for the end of a run's protection or hold, which makes it a possible victim.
-    fn arm_next_unprotected(&mut self) {
-        if self.models.waiting() > 0
-            && let Some(at) = self.state().next_unprotected()
-        {
-            self.arm(at);
+    /// A run has become idle: it may leave now, or when its hold ends.
+    pub(super) fn became_idle(&mut self, id: ModelId) {
+        if self.models.waiting() == 0 {
+            return;
         }
-    }
-
-    pub(super) fn became_idle(&mut self) {
-        if self.models.waiting() > 0 {
-            let idle = self.state().idle_runs();
-            self.placements.mark_dirty_for_idle(&idle);
-            self.arm_next_unprotected();
+        let idle = self.state().idle_runs();
+        self.placements.mark_dirty_for_idle(&idle);
+        let state = self.state();
+        let held = self.models.get(id).and_then(|slot| state.held_until(slot, state.all_wait()));
+        if let Some(at) = held.filter(|at| *at > self.clock.now()) {
+            self.arm(at);
         }
     }
 
@@ -85,7 +82,7 @@ impl Scheduler {
         };
         let obstacle = self.state().obstacle(id, &found, reserved);
         self.set_obstacle(id, obstacle);
-        let RoomVerdict { verdict, barred, .. } = found;
+        let RoomVerdict { verdict, barred, next, .. } = found;
         let pressing = self.models.get(id).is_some_and(ModelSlot::pressing);
         let is_calm = match &verdict {
             PlacementVerdict::Fits(placement) => self.state().in_motion(id, placement, reserved).is_none(),
@@ -115,6 +112,12 @@ impl Scheduler {
             // Every other way would stop a model, which a preload may not.
             _ if !pressing => self.skip_preload(id),
             _ if self.asks_neighbours(id, &verdict) => self.set_victims(id, Vec::new()),
+            PlacementVerdict::FitsAfter { placement, evict }
+                if self.state().waits_rather(id, &evict, placement.total(), reserved.models()) =>
+            {
+                self.set_victims(id, Vec::new());
+                self.set_obstacle(id, RoomObstacle::Turn);
+            }
             PlacementVerdict::FitsAfter { placement, evict } => {
                 self.read_ahead(id);
                 self.commit(id, &placement, evict, reserved);
@@ -122,6 +125,9 @@ impl Scheduler {
             PlacementVerdict::WaitsFor { placement, busy } => {
                 self.read_ahead(id);
                 let impatient = since + self.settings.patience;
+                if let Some(at) = next {
+                    self.arm(at);
+                }
                 if self.clock.now() < impatient {
                     self.set_victims(id, Vec::new());
                     self.note_need(id, &placement);
@@ -185,10 +191,19 @@ impl Scheduler {
         if loads || self.settings.largest_first {
             return;
         }
-        if let Some(room) = self.models.get_mut(id).and_then(ModelSlot::room_mut)
-            && !std::mem::replace(&mut room.read_ahead, true)
-        {
-            self.emit(SchedulerEffect::ReadAhead { model: id });
+        let room = self.models.get_mut(id).and_then(ModelSlot::room_mut);
+        if let Some(room) = room.filter(|room| room.read_ahead == ReadAhead::Before) {
+            room.read_ahead = ReadAhead::Wanted;
+        }
+    }
+
+    fn begin_reads(&mut self) {
+        for id in self.models.ids() {
+            let room = self.models.get_mut(id).and_then(ModelSlot::room_mut);
+            if let Some(room) = room.filter(|room| room.read_ahead == ReadAhead::Wanted) {
+                room.read_ahead = ReadAhead::Done;
+                self.emit(SchedulerEffect::ReadAhead { model: id });
+            }
         }
     }
 
@@ -263,15 +278,16 @@ impl Scheduler {
 
     /// Drains those of the runs that may be stopped now for the model `asking`.
     pub(super) fn drain_victims(&mut self, asking: ModelId, victims: &[RunId]) {
-        let since = self.models.get(asking).map_or(Moment::NEVER, |slot| self.state().waits_since(slot));
-        for run in victims {
-            let Some((id, slot)) = self.state().model_of(*run) else {
-                continue;
-            };
-            let standing = slot.run.as_ref().map(|run| self.state().standing(slot, run, since));
-            if matches!(standing, Some(CardStanding::Idle | CardStanding::Busy)) {
-                self.drain(id, Drain::Evict);
+        let (now, next) = self.state().drains(asking, victims);
+        for id in now {
+            let sum = self.state().swap_sum(asking, id);
+            if let Some(run) = self.models.get_mut(id).and_then(|slot| slot.run.as_mut()) {
+                run.swap_sum = sum.or(run.swap_sum.take());
             }
+            self.drain(id, Drain::Evict);
+        }
+        if let Some(at) = next {
+            self.arm(at);
         }
     }
 
@@ -286,6 +302,7 @@ impl Scheduler {
         let Some(run) = slot.run.as_mut().filter(|run| !run.leaves()) else {
             return;
         };
+        run.swap_sum = None;
         let (spared, drained) = (run.id, run.draining.take().is_some());
         self.models.spare(spared);
         if drained {
@@ -306,7 +323,7 @@ impl Scheduler {
             // A run that was told to stop cannot be kept; only one that still finishes requests can.
             let drains = run.draining == Some(Drain::Evict) && RunState::is_ready(run);
             if drains && !needed.contains(&run_id) {
-                run.draining = None;
+                (run.draining, run.swap_sum) = (None, None);
                 self.models.mark_states_dirty();
                 self.mark_dirty();
                 self.dispatch_queue(id);

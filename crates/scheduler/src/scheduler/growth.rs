@@ -9,7 +9,8 @@ use plimsoll_base::{Bytes, CardId, Placement, RunId, Share};
 use super::Scheduler;
 use crate::effect::SchedulerEffect;
 use crate::models::{DepthWait, ModelSlot, PartingCause, RoomObstacle};
-use crate::place::{CardStanding, Reservations};
+use crate::place::Reservations;
+use crate::state::Tenants;
 use crate::state::depth_need::DepthNeed;
 use crate::time::{ModelId, Moment};
 
@@ -85,25 +86,24 @@ impl Scheduler {
         lacking: &[Bytes],
         reserved: &mut Reservations,
     ) {
-        // After the time of `patience`, busy engines are drained too.
+        // After the time of `patience`, engines in use are drained too, each when its turn is over.
         let impatient = since + self.settings.patience;
-        let worst = match self.clock.now() < impatient {
-            true => CardStanding::Idle,
-            false => CardStanding::Protected,
-        };
-        let Some(victims) = self.state().sufficient(id, extra, lacking, worst) else {
+        let Tenants { list, next } = self.state().tenants(id);
+        let found = self.state().sufficient(id, list, extra, lacking);
+        let runs = found.as_ref().map(|(victims, _)| &**victims);
+        let obstacle = self.state().obstacle_to_depth(id, runs, extra, lacking);
+        self.set_obstacle(id, obstacle);
+        let found = found.filter(|(_, waits)| !waits || impatient <= self.clock.now());
+        if let Some(at) = next {
+            self.arm(at);
+        }
+        let Some((victims, _)) = found else {
             self.set_victims(id, Vec::new());
-            let later = self.state().sufficient(id, extra, lacking, CardStanding::Protected);
-            let obstacle = self.state().obstacle_to_depth(id, later.as_deref(), extra, lacking);
-            self.set_obstacle(id, obstacle);
-            // A second search at the end of the patience may take busy runs.
             if self.clock.now() < impatient {
                 self.arm(impatient);
             }
             return;
         };
-        let obstacle = self.state().obstacle_to_depth(id, Some(&victims), extra, lacking);
-        self.set_obstacle(id, obstacle);
         reserved.reserve(extra, &victims, self.ledger());
         self.drain_victims(id, &victims);
         if let Some(wait) = self.models.get_mut(id).and_then(ModelSlot::depth_wait_mut) {

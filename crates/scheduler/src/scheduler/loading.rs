@@ -101,7 +101,7 @@ impl Scheduler {
         let Some(slot) = self.models.get(id) else { return };
         let Some(room) = slot.room() else { return };
         let (demand, name) = (Arc::clone(&room.demand), Arc::clone(&slot.name));
-        let (timeout, preloaded, port) = (slot.spec.load_timeout, !slot.pressing(), slot.spec.port);
+        let (timeout, port) = (slot.spec.load_timeout, slot.spec.port);
         let measures_free = slot.spec.measures_free;
         let occupancy = self.state().occupancy(id, &*demand, &placement);
         // Kept for the conclusions after the load: they compare the card with this moment.
@@ -117,14 +117,13 @@ impl Scheduler {
         let mut run = RunState::new(run_id, demand, placement.clone(), occupancy, phase);
         run.stamp = self.runs.next_stamp();
         run.started = now;
-        run.preloaded = preloaded;
         run.port = port;
         run.measures_free = measures_free;
         run.start = start;
         self.set_seeking(id, RequestedState::Nothing);
         if let Some(slot) = self.models.get_mut(id) {
-            // Once loaded it is a model like any other, and not loaded again after an eviction.
-            slot.preload = false;
+            (slot.preload, slot.comes_back) = (false, false);
+            slot.last_claim = placement.shares.iter().map(|share| share.bytes).max().unwrap_or_default();
             slot.run = Some(run);
         }
         self.arm(now + timeout);
@@ -147,6 +146,11 @@ impl Scheduler {
         self.set_seeking(id, RequestedState::Nothing);
         if let Some(slot) = self.models.get_mut(id) {
             slot.preload = false;
+            // One that came back waits for memory without a word, as before.
+            if slot.is_back() {
+                slot.comes_back = true;
+                return;
+            }
             let text = format!("{} was not preloaded: it does not fit beside the loaded models", slot.name);
             let reason = Reason::new("not_preloaded", text);
             slot.record.lacked_room(reason.clone());

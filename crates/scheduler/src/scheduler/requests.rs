@@ -24,14 +24,18 @@ impl Scheduler {
             return self.refuse(id, refusal::unconfigured());
         };
         slot.pauses.end(now, slot.spec.hold, loaded);
+        let open = slot.line.len()
+            + slot.run.as_ref().map_or(0, |run| usize::try_from(run.in_flight()).unwrap_or(0))
+            + 1;
+        slot.open.note(now, open);
         let most = slot.spec.max_requests;
         // The fast path: there is nothing to decide.
         if slot.free_run().is_some()
             && let Some(run) = slot.open_run()
         {
-            run.send(stamp, most);
+            run.send(now, stamp, most);
             let (run, leaves) = (run.id, run.leaves());
-            slot.last_used = Some(now);
+            slot.served(now);
             self.queue.insert_sent(id, request, run);
             if leaves {
                 self.has_served(model);
@@ -52,6 +56,7 @@ impl Scheduler {
             return self.refuse(id, refusal);
         }
         self.queue.push_back(&mut slot.line, id, request);
+        self.client_came(model);
         self.queued(&request);
         self.is_lent(model);
         if self
@@ -82,10 +87,13 @@ impl Scheduler {
         tokens: Option<u64>,
         failed: bool,
     ) -> Result<(), UnknownRequest> {
-        if let Some(RequestPlace::Sent(run)) = self.queue.get(id).map(|request| request.place)
-            && failed
+        if let Some(request) = self.queue.get(id).copied()
+            && let RequestPlace::Sent(run) = request.place
         {
-            self.probe(run);
+            match failed {
+                true => self.probe(run),
+                false => self.answered(&request),
+            }
         }
         self.over(id, tokens)
     }
@@ -98,7 +106,10 @@ impl Scheduler {
                 self.leave_depth(request.model, run, id, tokens);
                 self.landed(request.model, run);
             }
-            RequestPlace::Queued => self.unqueued(request.model),
+            RequestPlace::Queued => {
+                self.note_left(&request);
+                self.unqueued(request.model);
+            }
             // Its run has no trace of it any more.
             RequestPlace::Held(_) => {}
         }
@@ -172,7 +183,7 @@ impl Scheduler {
                 if let Some(ttl) = ttl {
                     self.arm(now + ttl);
                 }
-                self.became_idle();
+                self.became_idle(model);
             }
         }
     }
@@ -189,17 +200,16 @@ impl Scheduler {
             };
             let most = slot.spec.max_requests;
             let Some(run) = slot.open_run() else { return };
-            run.send(stamp, most);
-            let (id, satisfied, leaves) = (run.id, run.owed == 1, run.leaves());
-            run.owed = run.owed.saturating_sub(1);
-            slot.last_used = Some(now);
-            let Some(request) = self.queue.send_front(&mut slot.line, id) else {
+            let first = run.is_unused();
+            run.send(now, stamp, most);
+            let (id, leaves) = (run.id, run.leaves());
+            slot.served(now);
+            let Some(request) = self.queue.send_front(&mut slot.line, id, now) else {
                 return;
             };
             self.send(request, id);
-            // The run has now been sent all that was queued when it became ready: its protection as a new run
-            // may end.
-            if satisfied {
+            // A new run is no victim before its first request.
+            if first {
                 self.mark_dirty();
             }
             if leaves {
@@ -310,10 +320,6 @@ impl Scheduler {
         };
         // It has waited for its turn once already.
         self.queue.push_front(&mut slot.line, id, request);
-        if let Some(run) = &mut slot.run {
-            // A run that was loaded for it is protected until it has been sent.
-            run.owed += 1;
-        }
         self.queued(&request);
         self.dispatch_queue(request.model);
         self.rested(request.model);
@@ -347,7 +353,7 @@ impl Scheduler {
             return;
         };
         // Else the model would be loaded again at once without a request.
-        slot.load_wanted = None;
+        (slot.load_wanted, slot.left) = (None, None);
         slot.preload = false;
         let refused = self.queue.clear(&mut slot.line);
         self.end_depth_wait(model);

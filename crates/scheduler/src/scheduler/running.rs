@@ -37,16 +37,14 @@ impl Scheduler {
         let Some((id, slot)) = self.living_mut(run_id) else {
             return;
         };
-        let queued = slot.line.len();
         // A run that was stopped during its load may still report that it is ready.
         let Some(run) = slot.run.as_mut().filter(|run| run.is_loading()) else {
             return self.woke(run_id);
         };
         run.phase = RunPhase::Ready { since: now, idle_since: now };
         run.ready_at = Some(now);
-        run.owed = queued;
         let measured = run.measures_free;
-        slot.load_time = now.since(run.started);
+        slot.load_time = Some(now.since(run.started));
         // The wish is fulfilled; from now on only requests keep the model.
         slot.load_wanted = None;
         slot.record.loaded();
@@ -61,13 +59,17 @@ impl Scheduler {
         self.dispatch_queue(id);
         self.rested(id);
         self.mark_dirty();
+        self.bring_back();
     }
 
     /// Lets a run go: at once if nothing is in flight, else when that is done.
     pub(super) fn drain(&mut self, id: ModelId, cause: Drain) {
-        let Some(run) = self.models.get_mut(id).and_then(|slot| slot.run.as_mut()) else {
-            return;
-        };
+        let now = self.clock.now();
+        let Some(slot) = self.models.get_mut(id) else { return };
+        let Some(run) = slot.run.as_mut() else { return };
+        if cause == Drain::Evict && run.draining.is_none() && !run.is_loading() {
+            slot.turn_ended = now;
+        }
         // A run that leaves for good is not called off when the model that it makes room for is gone.
         let told = matches!(run.phase, RunPhase::Stopping { .. });
         if run.draining != Some(Drain::Leave) && !told {
@@ -159,6 +161,9 @@ impl Scheduler {
         measured.retain(|share| !self.ledger().is_beside(&share.card, &run.placement));
         self.give_memory_back(run_id);
         let held = run.take_held();
+        if let Some(slot) = self.models.get_mut(id).filter(|_| run.draining == Some(Drain::Evict)) {
+            slot.comes_back = slot.spec.preload;
+        }
         match (run.phase, &run.killed_for) {
             (_, Some(reason)) => {
                 let reason = reason.clone();
@@ -313,6 +318,7 @@ impl Scheduler {
             self.placements.outdate();
             self.resume_budgets(run);
             self.mark_dirty();
+            self.bring_back();
         }
     }
 

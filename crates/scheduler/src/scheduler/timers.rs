@@ -27,6 +27,7 @@ impl Scheduler {
         self.clock.tick();
         self.expire();
         self.end_yields();
+        self.forget_left();
         if self.closing.is_some_and(|closing| closing.cut_off <= self.clock.now()) {
             self.cut_off();
         }
@@ -107,7 +108,9 @@ impl Scheduler {
         let yields = self.ledger().accounts().iter().filter_map(|account| account.kept());
         let yields = yields.map(|kept| kept.until).filter(|until| *until != Moment::NEVER);
         let closing = self.closing.map(|closing| closing.cut_off).filter(|at| *at > self.clock.now());
-        runs.chain(self.queue.next_deadline()).chain(closing).chain(pins).chain(yields).min()
+        let left = self.models.iter().filter_map(|(_, slot)| slot.left.map(|left| left.until));
+        let left = left.filter(|until| *until != Moment::NEVER);
+        runs.chain(left).chain(self.queue.next_deadline()).chain(closing).chain(pins).chain(yields).min()
     }
 }
 

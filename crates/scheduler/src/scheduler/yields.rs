@@ -144,7 +144,7 @@ impl Scheduler {
             .map(|(_, slot, run)| {
                 let (frees, cost) =
                     (self.state().held_by(run.id, card), self.state().eviction_cost(slot, run));
-                (run.stamp, EvictionCandidate { run: run.id, frees: vec![frees], cost })
+                (run.stamp, EvictionCandidate { run: run.id, frees: vec![frees], cost, wait: 0 })
             })
             .filter(|(_, candidate)| !candidate.frees[0].is_zero())
             .collect();

@@ -87,6 +87,7 @@ impl StateRef<'_> {
                 run: *run,
                 frees: vec![account.held_by(*run)],
                 cost: *cost,
+                wait: 0,
             })
             .collect();
         let chosen = cheapest(&[missing], &candidates)?;

@@ -89,15 +89,15 @@ impl StateRef<'_> {
         needs.iter().all(|need| need.bytes <= self.at_best(id, &need.card))
     }
 
-    /// All runs that leave anyway and the fewest others with a standing of at most `worst` that free
-    /// `lacking`. Their slack is counted as free already.
+    /// All runs that leave anyway and the cheapest others that free `lacking`, and whether some of them are in use. Their
+    /// slack is counted as free already.
     pub(crate) fn sufficient(
         self,
         id: ModelId,
+        mut tenants: Vec<CardTenant>,
         extra: &Placement,
         lacking: &[Bytes],
-        worst: CardStanding,
-    ) -> Option<Vec<RunId>> {
+    ) -> Option<(Vec<RunId>, bool)> {
         let slack = self.all_slack(Some(id));
         let frees = |run: RunId| -> Vec<Bytes> {
             let slack_on = |card: &CardId| -> Bytes {
@@ -108,9 +108,8 @@ impl StateRef<'_> {
             extra.cards().map(held).collect()
         };
         let own = self.model(id)?.run.as_ref()?.id;
-        let mut tenants = self.tenants(id);
         // A run cannot make room for itself.
-        tenants.retain(|tenant| tenant.run != own && tenant.standing <= worst);
+        tenants.retain(|tenant| tenant.run != own && tenant.standing <= CardStanding::Protected);
         tenants.order_by_key(|tenant| (tenant.standing, tenant.last_used));
         let leaves = tenants.partition_point(|tenant| tenant.standing == CardStanding::Leaving);
         let mut gone: Vec<RunId> = tenants.drain(..leaves).map(|tenant| tenant.run).collect();
@@ -124,10 +123,15 @@ impl StateRef<'_> {
             run: tenant.run,
             frees: frees(tenant.run),
             cost: tenant.cost,
+            wait: tenant.wait,
         };
         let candidates: Vec<EvictionCandidate> = tenants.iter().map(candidate).collect();
-        gone.extend(cheapest(&lacking, &candidates)?);
-        Some(gone)
+        let chosen = cheapest(&lacking, &candidates)?;
+        let in_use =
+            |tenant: &CardTenant| tenant.standing != CardStanding::Idle && chosen.contains(&tenant.run);
+        let waits = tenants.iter().any(in_use);
+        gone.extend(chosen);
+        Some((gone, waits))
     }
 
     /// The refusal of a front that its run's cards can never hold.

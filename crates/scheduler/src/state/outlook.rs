@@ -45,11 +45,13 @@ pub struct WaitView {
 impl StateRef<'_> {
     /// The outlook of every model, for a model that would be wanted now.
     pub(crate) fn outlook(self) -> Vec<(ModelId, ModelOutlook)> {
+        let case = self.swap_case(None);
         let mut ready: Vec<_> = self
             .models
             .running()
             .map(|(id, slot, run)| {
-                (self.standing(slot, run, self.now), self.eviction_cost(slot, run), run.stamp, id)
+                let prospect = self.prospect(&case, id, slot, run);
+                (prospect.standing, prospect.cost, run.stamp, id)
             })
             .filter(|(standing, ..)| matches!(standing, CardStanding::Idle | CardStanding::Busy))
             .collect();
@@ -59,7 +61,7 @@ impl StateRef<'_> {
             let run = slot.run.as_ref();
             let leaving = run.filter(|run| run.leaves() || run.draining.is_some());
             let outlook = ModelOutlook {
-                standing: run.map(|run| self.standing(slot, run, self.now)),
+                standing: run.map(|run| self.prospect(&case, id, slot, run).standing),
                 leaves: place(id),
                 expires: slot.idle_end(),
                 stops: leaving.and_then(|run| self.stop_reason(run.id)),

@@ -156,7 +156,7 @@ impl StateRef<'_> {
             last_used: slot.last_used,
             idle_since: slot.unused_since(),
             idle_end: slot.run_end_if_idle(self.now),
-            held_until: self.held_until(slot).filter(|until| *until > self.now),
+            held_until: self.held_until(slot, self.all_wait()).filter(|until| *until > self.now),
             claim: shares(Ledger::claim_shares),
             alone: run.is_some_and(|run| run.placement.alone),
             measured: shares(Ledger::measured_shares),

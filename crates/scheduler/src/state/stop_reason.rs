@@ -30,7 +30,9 @@ impl StateRef<'_> {
             return Some(Reason::new("unresponsive", text));
         }
         state.draining?;
-        let needed = self.newcomer(run).or_else(|| self.yielding.reason(run));
+        let sum = state.swap_sum.clone();
+        let needed =
+            self.newcomer(run).map(|reason| reason.because_all(sum)).or_else(|| self.yielding.reason(run));
         needed.or_else(|| {
             let text = "its memory was needed by a model that is not waiting any more";
             Some(Reason::new("makes_room", text))

@@ -1,15 +1,20 @@
 //! Eviction rank of each run (engine process) that holds card memory, from runs that are already ending to pinned ones.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use plimsoll_base::{Company, DeclaredSize, Placement, RunId, RunningModel};
 
 use super::StateRef;
-use crate::models::{ModelSlot, RunPhase, RunState};
+use super::swap::{SwapCase, milliseconds, number};
+use crate::models::{Drain, ModelSlot, RunPhase, RunState};
 use crate::place::{
     Account, CardStanding, CardTenant, Ledger, PlacementQuery, PlacementVerdict, Reservations, place,
 };
 use crate::time::{ModelId, Moment};
+
+/// Cost of a second drain for one model: only a run that is free at once is worth to give up a drain under way.
+const SECOND_DRAIN: u64 = 3_600_000;
 
 /// Result of a search for room.
 pub(crate) struct RoomVerdict {
@@ -18,6 +23,24 @@ pub(crate) struct RoomVerdict {
     pub(crate) barred: Vec<RunId>,
     /// The placement after the yields that it waits for.
     pub(crate) after_yields: Option<Box<AfterYields>>,
+    /// The time at which a run becomes easier to stop.
+    pub(crate) next: Option<Moment>,
+}
+
+/// Runs that hold memory, and the time at which one of them becomes easier to stop.
+pub(crate) struct Tenants {
+    pub(crate) list: Vec<CardTenant>,
+    pub(crate) next: Option<Moment>,
+}
+
+/// A run's readiness to stop for a model.
+pub(crate) struct Prospect {
+    pub(crate) standing: CardStanding,
+    /// Milliseconds that its clients lose by its next load, and that those who wait lose until it is free.
+    pub(crate) cost: u64,
+    wait: u64,
+    /// The end of its hold or of its turn.
+    next: Option<Moment>,
 }
 
 pub(crate) struct AfterYields {
@@ -46,7 +69,7 @@ impl StateRef<'_> {
             port: slot.spec.port,
             apart: reserved.models().iter().filter(|other| self.excludes(slot, **other)).count(),
         };
-        let tenants = self.tenants(id);
+        let Tenants { list: tenants, next } = self.tenants(id);
         let verdict = match place(&query, self.ledger, reserved, &tenants) {
             fits @ PlacementVerdict::Fits(_) => fits,
             // Only if the model does not fit otherwise: building this ledger costs a copy.
@@ -63,7 +86,7 @@ impl StateRef<'_> {
         });
         let after_yields = later.filter(|later| !matches!(later.verdict, PlacementVerdict::Never(_)));
         let verdict = if after_yields.is_some() { PlacementVerdict::Later } else { verdict };
-        Some(RoomVerdict { verdict, barred, after_yields })
+        Some(RoomVerdict { verdict, barred, after_yields, next })
     }
 
     /// The ledger after the yields that end before the last of the model's requests gives up; `None` without any.
@@ -79,13 +102,16 @@ impl StateRef<'_> {
     /// Runs that hold memory, with their readiness to stop for the model `asking`. A run whose own next
     /// request has waited longer does not stop for it; otherwise two waiting models could stop each other for
     /// ever.
-    pub(crate) fn tenants(self, asking: ModelId) -> Vec<CardTenant> {
+    pub(crate) fn tenants(self, asking: ModelId) -> Tenants {
         // Memory of a run that stops for another model goes to that one.
         let promised = self.victims_of(|id| id != asking);
         let own = self.victims_of(|id| id == asking);
         let age = |id: ModelId| self.model(id).map(|slot| (self.waits_since(slot), id));
         let asked = age(asking);
-        let since = asked.map_or(Moment::NEVER, |(since, _)| since);
+        let case = self.swap_case(Some(asking));
+        let drains = |run: &RunState| own.contains(&run.id) && self.is_draining_for_model(run);
+        let mut next = None;
+        let is_second = self.models.running().any(|(_, _, run)| drains(run));
         let standing_of =
             |run: RunId, standing: CardStanding| match promised.contains(&run) && !own.contains(&run) {
                 true => CardStanding::Promised,
@@ -97,6 +123,7 @@ impl StateRef<'_> {
             // It leaves in any case, so that its order does not matter.
             last_used: 0,
             cost: 0,
+            wait: 0,
             is_pinned_by_file: false,
             // Its process has ended.
             port: None,
@@ -106,21 +133,31 @@ impl StateRef<'_> {
         let own_company = self.model(asking).map(|slot| &slot.spec.company);
         let here = self.models.running().map(|(id, slot, run)| {
             let stays = own_company.is_some_and(|own| slot.spec.company.stays_for(own));
+            let Prospect { standing, cost, mut wait, next: change } = self.prospect(&case, id, slot, run);
+            next = [next, change].into_iter().flatten().min();
+            let standing = match standing {
+                standing if stays && standing != CardStanding::Leaving => CardStanding::Stays,
+                _ if slot.depth_wait().is_some() && age(id) < asked => CardStanding::Promised,
+                _ if drains(run) => {
+                    // Its clients are kept out already.
+                    wait = milliseconds(self.free_at(slot, run).since(self.now)).saturating_mul(case.waiters);
+                    CardStanding::Busy
+                }
+                standing => standing_of(run.id, standing),
+            };
             CardTenant {
                 run: run.id,
-                standing: match self.standing(slot, run, since) {
-                    standing if stays && standing != CardStanding::Leaving => CardStanding::Stays,
-                    _ if slot.depth_wait().is_some() && age(id) < asked => CardStanding::Promised,
-                    standing => standing_of(run.id, standing),
-                },
+                standing,
                 last_used: run.stamp,
-                cost: self.eviction_cost(slot, run),
+                cost: if is_second && wait > 0 && !drains(run) { cost + SECOND_DRAIN } else { cost },
+                wait,
                 is_pinned_by_file: slot.spec.pinned || stays,
                 port: run.port,
                 apart: apart.contains(&run.id),
             }
         });
-        gone.chain(here).collect()
+        let list = gone.chain(here).collect();
+        Tenants { list, next }
     }
 
     /// Runs that have to end before the model loads, whatever memory is free.
@@ -141,28 +178,61 @@ impl StateRef<'_> {
         others.iter().zip(leave).filter(|(_, leaves)| *leaves).map(|((.., run), _)| run.id).collect()
     }
 
-    /// Readiness of a run to stop for a model that is wanted since then.
-    pub(crate) fn standing(self, slot: &ModelSlot, run: &RunState, asked: Moment) -> CardStanding {
+    /// True for a run that finishes its requests for another model.
+    pub(crate) fn is_draining_for_model(self, run: &RunState) -> bool {
+        let drains = run.draining == Some(Drain::Evict) && !run.leaves() && run.in_flight() > 0;
+        drains && self.yielding.runs().all(|other| other != run.id)
+    }
+
+    /// A run's readiness to stop for the model of the case, and what that costs.
+    pub(crate) fn prospect(self, case: &SwapCase, id: ModelId, slot: &ModelSlot, run: &RunState) -> Prospect {
+        let turn = self.run_turn(case, id, slot, run).ends;
+        let held =
+            self.held_until(slot, case.all_wait).map(|held| held.min(turn)).filter(|held| *held > self.now);
+        let standing = self.standing(slot, run, held, turn <= self.now);
+        let (load, free) = (self.eviction_cost(slot, run), self.free_at(slot, run).since(self.now));
+        let clients = number(self.clients(case, slot, run));
+        let goes_on = run.is_idle() || slot.pauses.is_series() || clients > 1;
+        let (clients, wait) = match standing {
+            CardStanding::Busy => (clients, free),
+            CardStanding::Protected if goes_on => {
+                let answer =
+                    if run.is_idle() { Duration::ZERO } else { slot.answer_time.unwrap_or_default() };
+                (clients, free.max(held.unwrap_or(turn).since(self.now) + answer))
+            }
+            CardStanding::Protected => (1, free),
+            _ => (1, Duration::ZERO),
+        };
+        let cost = load.saturating_mul(clients);
+        let wait = milliseconds(wait).saturating_mul(case.waiters);
+        Prospect {
+            standing,
+            cost,
+            wait,
+            next: held.into_iter().chain(Some(turn).filter(|at| *at > self.now)).min(),
+        }
+    }
+
+    fn standing(
+        self,
+        slot: &ModelSlot,
+        run: &RunState,
+        held: Option<Moment>,
+        turn_is_over: bool,
+    ) -> CardStanding {
+        let is_idle = run.in_flight() == 0 && slot.line.is_empty();
         match run.phase {
             _ if run.leaves() => CardStanding::Leaving,
             _ if slot.is_pinned() => CardStanding::Stays,
             _ if run.draining.is_some() => CardStanding::Leaving,
             _ if self.is_measured(&run.placement, run.id) => CardStanding::Protected,
-            // All clients have left during the load. A preload has no client from the start; the operator
-            // wants it.
-            RunPhase::Loading { .. } if !slot.pressing() && !run.preloaded => CardStanding::Idle,
-            RunPhase::Ready { .. }
-                if run.in_flight() == 0
-                    && slot.line.is_empty()
-                    && self.held_until(slot).is_none_or(|until| until <= self.now) =>
-            {
-                CardStanding::Idle
-            }
-            RunPhase::Ready { since, .. }
-                if (run.owed.min(slot.line.len()) == 0 || slot.depth_wait().is_some())
-                    && self.now >= since + self.protection(slot, run.started > asked) =>
-            {
-                CardStanding::Busy
+            // A preload, or a load whose clients have left.
+            RunPhase::Loading { .. } if !slot.pressing() => CardStanding::Idle,
+            RunPhase::Ready { .. } if is_idle && held.is_none() => CardStanding::Idle,
+            RunPhase::Ready { .. } => {
+                // A new run is sent the first request that it was loaded for.
+                let is_new = run.is_unused() && !slot.line.is_empty() && slot.depth_wait().is_none();
+                if is_new || !turn_is_over { CardStanding::Protected } else { CardStanding::Busy }
             }
             _ => CardStanding::Protected,
         }

@@ -5,7 +5,7 @@
 
 use std::cmp::Reverse;
 
-use plimsoll_base::{Bytes, DeclaredSize, MemoryModel};
+use plimsoll_base::{Bytes, DeclaredSize, MemoryModel, RunId};
 
 use super::StateRef;
 use crate::models::{ModelSlot, RequestedState, RoomSearch, RunState};
@@ -19,6 +19,8 @@ pub(crate) struct QueueTurn {
     pub(crate) goal: TurnGoal,
     /// The start of the oldest wait for it.
     pub(crate) since: Moment,
+    /// A run has left for it, or is about to.
+    begun: bool,
     /// The time from which its wait counts in the order, by its priority.
     counted: Moment,
     /// Memory need of the model; `None` if only age counts.
@@ -41,13 +43,15 @@ pub(crate) enum TurnGoal {
 
 impl QueueTurn {
     /// Sort key; smaller is sooner.
-    pub(crate) fn key(&self) -> (bool, bool, Reverse<Bytes>, Moment, ModelId) {
+    pub(crate) fn key(&self) -> (bool, bool, bool, Reverse<Bytes>, Moment, ModelId) {
         // DECISION: where cards share the host's memory, the model with the largest need comes first. Each
         // load fills the page cache, which obstructs later loads.
         let by_age = self.goal == TurnGoal::Depth || self.overdue;
         let size = self.size.filter(|_| !by_age);
         (
             self.goal == TurnGoal::Preload,
+            // What left for one model is not given to another, whatever its priority.
+            !self.begun,
             // Overdue models have no size here and therefore come first.
             size.is_some(),
             Reverse(size.unwrap_or_default()),
@@ -76,11 +80,18 @@ impl StateRef<'_> {
             model: id,
             goal,
             since,
+            begun: slot.victims().any(|run| self.is_leaving(*run)),
             counted: self.counts_since(slot),
             size: room.filter(|_| self.settings.largest_first).map(|room| room.size),
             overdue: due <= self.now && goal != TurnGoal::Preload,
             due,
         }
+    }
+
+    /// True for a run that was told to leave.
+    fn is_leaving(self, run: RunId) -> bool {
+        let live = self.model_of(run).and_then(|(_, slot)| slot.run.as_ref()).filter(|live| live.id == run);
+        live.is_none_or(|live| live.draining.is_some() || live.leaves())
     }
 
     /// True if the turn has to wait although it precedes others.
@@ -133,6 +144,7 @@ mod tests {
             model: ModelId(id),
             goal,
             since,
+            begun: false,
             counted: since,
             size: size.map(Bytes::gib),
             overdue: due <= Moment::at(Duration::from_secs(now)) && goal != TurnGoal::Preload,

@@ -67,8 +67,11 @@ impl StateRef<'_> {
             return line + &self.leaving(slot.victims());
         }
         let ahead = self.ahead(id).count();
-        let patience = (self.waits_since(slot) + self.settings.patience).since(self.now).as_secs();
-        match (ahead, patience) {
+        let left = match slot.obstacle() {
+            Some(RoomObstacle::Held { runs, .. }) => self.turns_left(id, runs).as_secs(),
+            _ => 0,
+        };
+        match (ahead, left) {
             (0, 0) => line,
             (0, left) => format!("{line}; the models on it may continue for {} s", left + 1),
             (ahead, _) => {

@@ -108,7 +108,7 @@ impl StateRef<'_> {
             }
             RoomObstacle::Held { kept, runs } => {
                 let mut names: Vec<&str> = Vec::new();
-                for (_, name, _) in self.holds(runs) {
+                for (_, _, name, _) in self.holds(runs) {
                     if !names.contains(&name) {
                         names.push(name);
                     }
@@ -141,24 +141,28 @@ impl StateRef<'_> {
                     let text = format!("a yield to other programs keeps free {bytes} of {name}");
                     Some(Reason::new("yield", text).fact("card", card.as_str()).fact("yield", bytes))
                 });
-                let holders = self.holds(runs).map(|(card, holder, bytes)| {
+                let holders = self.holds(runs).map(|(run, card, holder, bytes)| {
+                    let sum = self.runs.model_of(run).and_then(|of| self.swap_sum(id, of));
                     let name = self.ledger.account(card).map_or("", |account| &account.card().name);
                     let text = format!("{holder} holds {bytes} on {name}");
-                    Reason::new("holder", text).fact("card", card.as_str()).fact("holds", bytes)
+                    Reason::new("holder", text)
+                        .fact("card", card.as_str())
+                        .fact("holds", bytes)
+                        .because_all(sum)
                 });
                 yields.chain(holders).collect()
             }
         }
     }
 
-    /// The claims of the runs: card, model and bytes.
-    fn holds<'a>(self, runs: &'a [RunId]) -> impl Iterator<Item = (&'a CardId, &'a str, Bytes)>
+    /// The claims of the runs: run, card, model and bytes.
+    fn holds<'a>(self, runs: &'a [RunId]) -> impl Iterator<Item = (RunId, &'a CardId, &'a str, Bytes)>
     where
         Self: 'a,
     {
         self.ledger.accounts().iter().flat_map(move |account| {
             let claims = account.claims().iter().filter(|claim| runs.contains(&claim.run));
-            claims.map(|claim| (&account.card().id, &*claim.holder, claim.bytes))
+            claims.map(|claim| (claim.run, &account.card().id, &*claim.holder, claim.bytes))
         })
     }
 

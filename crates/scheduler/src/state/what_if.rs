@@ -60,7 +60,7 @@ impl StateRef<'_> {
             apart: 0,
         };
         let tenants: Vec<CardTenant> =
-            self.tenants(id).into_iter().filter(|tenant| Some(tenant.run) != own).collect();
+            self.tenants(id).list.into_iter().filter(|tenant| Some(tenant.run) != own).collect();
         let verdict =
             [Some(self.ledger.clone()), self.without_slack()].into_iter().flatten().map(|mut ledger| {
                 own.into_iter().for_each(|run| ledger.release(run));

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use plimsoll_scheduler::{ModelState, Moment, RequestId, RunId, SchedulerEffect, SchedulerEvent};
+use plimsoll_scheduler::{ModelState, RequestId, RunId, SchedulerEffect, SchedulerEvent};
 
 use crate::desk::{Desk, PATIENCE};
 
@@ -88,25 +88,35 @@ fn without_a_hold_an_idle_model_leaves_at_once() {
 }
 
 #[test]
-fn a_hold_ends_with_its_time_and_with_the_patience_of_the_model_that_waits() {
-    for (hold, ends) in [(3, 3), (10, PATIENCE)] {
-        let (mut desk, _) = with_an_agent(hold);
-        desk.ask(1);
-        desk.surveyed(1);
-        while desk.stopped().is_empty() {
-            wait(&mut desk, 100);
-            if desk.stopped().is_empty() {
-                call(&mut desk, 0);
-            }
-            assert!(desk.now <= Moment::at(Duration::from_secs(ends + 1)), "{hold}");
+fn a_hold_bounds_one_pause_and_the_turn_bounds_them_all() {
+    let (mut desk, _) = with_an_agent(10);
+    let came = desk.now;
+    desk.ask(1);
+    desk.surveyed(1);
+    while desk.stopped().is_empty() {
+        wait(&mut desk, 100);
+        if desk.stopped().is_empty() {
+            call(&mut desk, 0);
         }
-        // The client had called for 0.6 s before the other one came.
-        assert!(desk.now >= Moment::at(Duration::from_secs(ends)), "{hold}: {:?}", desk.now);
+        assert!(desk.now.since(came).as_secs() <= PATIENCE);
     }
+    assert_eq!(desk.now.since(came).as_secs(), PATIENCE);
+
+    let mut desk = Desk::tuned(&[10], &[6, 6], |_, spec| spec.hold = Duration::from_millis(500));
+    desk.loaded(0);
+    for _ in 0..2 {
+        wait(&mut desk, 400);
+        call(&mut desk, 0);
+    }
+    desk.ask(1);
+    desk.surveyed(1);
+    wait(&mut desk, 499);
+    assert_eq!(desk.stopped(), []);
+    wait(&mut desk, 1);
+    assert_eq!(desk.stopped().len(), 1);
 }
 
 const STEP: u64 = 10;
-const LOAD: u64 = 2000;
 const STOP: u64 = 50;
 const ANSWER: u64 = 100;
 const PAUSE: u64 = 300;
@@ -130,8 +140,8 @@ enum Due {
     Surveyed(u32),
 }
 
-fn follow(desk: &Desk, at: u64, due: &mut VecDeque<(u64, Due)>) {
-    due.extend(desk.started().map(|run| (at + LOAD, Due::Ready(run))));
+fn follow(desk: &Desk, at: u64, load: u64, due: &mut VecDeque<(u64, Due)>) {
+    due.extend(desk.started().map(|run| (at + load, Due::Ready(run))));
     due.extend(desk.dispatched().into_iter().map(|request| (at + ANSWER, Due::Answered(request))));
     due.extend(desk.stopped().into_iter().map(|(run, _)| (at + STOP, Due::Gone(run))));
     due.extend(desk.effects.iter().filter_map(|effect| match effect {
@@ -141,13 +151,13 @@ fn follow(desk: &Desk, at: u64, due: &mut VecDeque<(u64, Due)>) {
 }
 
 /// Two agents for `seconds`, each with a model of its own, on a card for one.
-fn two_agents(hold: u64, seconds: u64) -> [Agent; 2] {
-    let mut desk = Desk::patient(&[10], &[6, 6], 30, |_, spec| spec.hold = Duration::from_secs(hold));
+fn two_agents(load: u64, hold: u64, seconds: u64) -> [Agent; 2] {
+    let mut desk = Desk::tuned(&[10], &[6, 6], |_, spec| spec.hold = Duration::from_secs(hold));
     let mut agents = [Agent::default(), Agent::default()];
     let mut due = VecDeque::new();
     for at in (0..seconds * 1000).step_by(usize::try_from(STEP).unwrap()) {
         wait(&mut desk, STEP);
-        follow(&desk, at, &mut due);
+        follow(&desk, at, load, &mut due);
         let (now, later) = due.drain(..).partition(|(when, _)| *when <= at);
         due = later;
         let now: VecDeque<(u64, Due)> = now;
@@ -168,16 +178,16 @@ fn two_agents(hold: u64, seconds: u64) -> [Agent; 2] {
                 }
                 Due::Gone(run) => {
                     desk.ended(run);
-                    follow(&desk, at, &mut due);
+                    follow(&desk, at, load, &mut due);
                     desk.memory_returned(run);
                 }
             }
-            follow(&desk, at, &mut due);
+            follow(&desk, at, load, &mut due);
         }
         for (model, agent) in (0..).zip(&mut agents) {
             if agent.request.is_none() && agent.next <= at {
                 (agent.request, agent.asked) = (Some(desk.ask(model)), at);
-                follow(&desk, at, &mut due);
+                follow(&desk, at, load, &mut due);
             }
         }
     }
@@ -185,15 +195,16 @@ fn two_agents(hold: u64, seconds: u64) -> [Agent; 2] {
 }
 
 #[test]
-fn two_agents_that_share_a_card_for_one_get_four_times_the_answers_and_equal_shares() {
+fn two_agents_that_share_a_card_for_one_take_turns_in_proportion_to_their_loads() {
     let answers = |agents: &[Agent; 2]| agents.iter().map(|agent| agent.answers).sum::<u64>();
-    let (without, with) = (two_agents(0, 240), two_agents(10, 240));
-    assert!(answers(&without) <= 240 * 6 / 10, "{without:?}");
-    assert!(answers(&with) >= 240 * 18 / 10, "{with:?}");
-    let [a, b] = &with;
-    assert!(a.answers * 5 >= b.answers * 4 && b.answers * 5 >= a.answers * 4, "{with:?}");
-    // The other's load and hold, its last pause, and a load.
-    assert!(with.iter().all(|agent| agent.longest <= 10_000 + 2 * LOAD + 1000), "{with:?}");
+    assert!(answers(&two_agents(2000, 0, 240)) <= 240 * 6 / 10);
+    for (load, tenths, longest) in [(2000, 18, 15_000), (8000, 14, 40_000)] {
+        let agents = two_agents(load, 10, 480);
+        assert!(answers(&agents) >= 480 * tenths / 10, "{agents:?}");
+        let [a, b] = &agents;
+        assert!(a.answers * 5 >= b.answers * 4 && b.answers * 5 >= a.answers * 4, "{agents:?}");
+        assert!(agents.iter().all(|agent| agent.longest <= longest), "{agents:?}");
+    }
 }
 
 /// Two models of which one fits. The first took 2 s to load and has just answered two clients.
@@ -232,7 +243,7 @@ fn an_idle_model_leaves_at_once_when_every_client_waits_for_others() {
 }
 
 #[test]
-fn the_time_of_a_load_counts_towards_the_protection_after_it() {
+fn a_turn_is_the_patience_and_the_time_of_a_swap() {
     let mut desk = Desk::new(&[10], &[6, 6]);
     desk.ask(0);
     desk.surveyed(0);
@@ -241,7 +252,8 @@ fn the_time_of_a_load_counts_towards_the_protection_after_it() {
     desk.surveyed(1);
     wait(&mut desk, 2000);
     desk.ready(run);
-    wait(&mut desk, PATIENCE * 1000 - 2001);
+    // The model that waits was never loaded, and is expected to take as long as the other.
+    wait(&mut desk, PATIENCE * 1000 + 2 * 2000 - 1);
     assert_eq!(desk.state(0), ModelState::Ready);
     wait(&mut desk, 1);
     assert_eq!(desk.state(0), ModelState::Draining);

@@ -166,7 +166,7 @@ fn three_overlapping_clients_on_one_model_never_starve_another() {
 
 // llama.cpp #28698: a freshly loaded model is evicted before its own request.
 #[test]
-fn a_newcomer_serves_what_was_queued_for_it_before_it_has_to_go() {
+fn a_newcomer_serves_a_request_before_it_has_to_go_and_its_queue_in_turns() {
     let mut desk = Desk::tuned(&[10], &[8, 8], |_, spec| spec.concurrency = Some(1));
     let run = desk.loaded(0);
     let (first, second) = (desk.ask(1), desk.ask(1));
@@ -178,13 +178,15 @@ fn a_newcomer_serves_what_was_queued_for_it_before_it_has_to_go() {
     desk.pass(3 * PATIENCE);
     desk.ready(newcomer);
     assert_eq!(desk.dispatched(), [first]);
-    desk.pass(3 * PATIENCE);
+    desk.pass(PATIENCE);
     assert_eq!(desk.state(1), ModelState::Ready);
     desk.finish(first);
     assert_eq!(desk.dispatched(), [second]);
+    let third = desk.ask(1);
+    desk.pass(9 * PATIENCE);
     assert_eq!(desk.state(1), ModelState::Draining);
     desk.finish(second);
-    assert_eq!(desk.stopped(), graceful(newcomer));
+    assert_eq!((desk.dispatched(), desk.stopped()), (vec![], graceful(newcomer)), "{third:?} waits");
 }
 
 #[test]

@@ -54,7 +54,7 @@ fn a_victim_that_may_still_go_on_does_not_leave_now() {
     desk.ready(run);
     desk.pass(0);
     assert_eq!(line(&desk, 1), "waiting for 6144 MiB on card0; m0 is unloaded after its first answers");
-    desk.pass(PATIENCE);
+    desk.pass(3 * PATIENCE);
     assert_eq!(line(&desk, 1), "waiting for 6144 MiB on card0; m0 is unloaded when its answer ends");
 }
 

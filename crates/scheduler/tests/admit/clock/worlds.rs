@@ -43,7 +43,7 @@ fn compare(worlds: usize, with_oracle: usize) -> String {
     let lost = lost(worlds, with_oracle);
     let before = median(lost.iter().map(|lost| lost.here / lost.with_fixed_patience));
     let oracle = median(lost.iter().filter_map(|lost| Some(lost.here / lost.oracle?)));
-    assert!(before <= 1.01, "{before}");
+    assert!(before <= 0.6, "{before}");
     let is_beaten = |lost: &&Lost| lost.oracle.is_some_and(|oracle| lost.here < oracle);
     let beaten = lost.iter().filter(is_beaten).count();
     assert!(float(beaten) <= 0.05 * float(with_oracle), "the oracle lost more in {beaten} worlds");
@@ -52,11 +52,11 @@ fn compare(worlds: usize, with_oracle: usize) -> String {
 }
 
 #[test]
-fn random_worlds_lose_no_more_time_than_with_fixed_patience() {
+fn random_worlds_lose_three_fifths_of_the_time_lost_with_fixed_patience() {
     println!("{}", compare(600, 60));
 }
 
 #[test]
-fn long_ten_thousand_worlds_lose_no_more_time_than_with_fixed_patience() {
+fn long_ten_thousand_worlds_lose_three_fifths_of_the_time_lost_with_fixed_patience() {
     println!("{}", compare(10_000, 10_000));
 }

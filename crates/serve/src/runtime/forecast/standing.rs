@@ -90,6 +90,7 @@ impl<'a> PlacedModels<'a> {
                 standing: CardStanding::Stays,
                 last_used: 0,
                 cost: 1,
+                wait: 0,
                 is_pinned_by_file: true,
                 port: other.entry.fixed_port(),
                 apart,

@@ -1,0 +1,75 @@
+//! Clients that leave while they wait, and preloads that left for others: both are expected again.
+
+use super::Scheduler;
+use crate::models::{LeftClient, ModelSlot, RequestedState, RunState};
+use crate::queue::RequestState;
+use crate::time::{ModelId, Moment};
+
+impl Scheduler {
+    /// Takes an answer that is complete.
+    pub(super) fn answered(&mut self, request: &RequestState) {
+        let took = self.clock.now().since(request.sent);
+        if let Some(slot) = self.models.get_mut(request.model) {
+            slot.answered(took);
+        }
+    }
+
+    // DECISION: a client that left is expected again for the time of a load, if it had waited for half of that. A client
+    // with a time limit shorter than the load would never be answered otherwise: its load would be called off each time.
+    /// Takes the end of a wait whose client has left.
+    pub(super) fn note_left(&mut self, request: &RequestState) {
+        let now = self.clock.now();
+        let Some(slot) = self.models.get(request.model) else { return };
+        let loading = slot.run.as_ref().filter(|run| run.is_loading());
+        if slot.run.as_ref().is_some_and(RunState::takes_requests) {
+            return;
+        }
+        // A load that takes longer than the last one is as long as it has been.
+        let load = self.state().expected_load(slot);
+        let expected = loading.map_or(load, |run| load.max(now.since(run.started)));
+        let expected = expected.min(2 * now.since(request.arrived));
+        let Some(slot) = self.models.get_mut(request.model) else { return };
+        let since = slot.left.map_or(request.arrived, |left| left.since.min(request.arrived));
+        let until = if slot.line.is_empty() { now + expected } else { Moment::NEVER };
+        slot.left = Some(LeftClient { since, until }).filter(|left| left.until > now);
+        if slot.left.is_some() {
+            self.arm(until);
+        }
+    }
+
+    /// A request has arrived for the model: the client that left waits again.
+    pub(super) fn client_came(&mut self, id: ModelId) {
+        if let Some(left) = self.models.get_mut(id).and_then(|slot| slot.left.as_mut()) {
+            left.until = Moment::NEVER;
+        }
+    }
+
+    /// Stops to expect clients that did not come again.
+    pub(super) fn forget_left(&mut self) {
+        let now = self.clock.now();
+        for id in self.models.ids() {
+            if let Some(slot) = self.models.get_mut(id) {
+                slot.left = slot.left.filter(|left| left.until > now);
+            }
+        }
+    }
+
+    /// Loads again what the configuration loads, if it fits into memory that nobody waits for.
+    pub(super) fn bring_back(&mut self) {
+        let busy = |slot: &ModelSlot| {
+            !matches!(slot.seeking(), RequestedState::Nothing)
+                || slot.run.as_ref().is_some_and(|run| !run.is_ready())
+        };
+        if self.closing.is_some() || self.models.iter().any(|(_, slot)| busy(slot)) {
+            return;
+        }
+        let fits = |slot: &ModelSlot| slot.comes_back && slot.run.is_none() && !slot.record.failed;
+        let free = self.ledger().accounts().iter().map(|account| account.free()).max().unwrap_or_default();
+        let next = self.models.iter().find(|(_, slot)| fits(slot) && slot.last_claim <= free);
+        let Some(id) = next.map(|(id, _)| id) else { return };
+        if let Some(slot) = self.models.get_mut(id) {
+            (slot.preload, slot.comes_back) = (true, false);
+        }
+        self.seek(id);
+    }
+}

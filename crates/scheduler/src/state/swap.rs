@@ -1,0 +1,289 @@
+//! The decision when a model gives its memory up for another, by the time that clients lose.
+//!
+//! A run keeps its memory while its clients go on, until those that wait have lost as much time as a swap costs.
+
+use std::time::Duration;
+
+use plimsoll_base::{Bytes, Priority, Reason, RunId, counted};
+
+use super::StateRef;
+use crate::models::{ModelSlot, RunPhase, RunState};
+use crate::place::CardStanding;
+use crate::time::{ModelId, Moment};
+
+/// A run leaves at the latest after the patience and this many halves of a swap; for a higher priority than that of
+/// those who wait, up to twice as many.
+const HALF_SWAPS: u64 = 3;
+/// A client that left while it waited and is expected again counts as several: its tries in vain are lost as well.
+const IN_VAIN: u64 = 3;
+/// Waiting requests that are looked at: of one priority of a model, and of all models.
+const LOOKED_AT: (usize, usize) = (8, 32);
+/// Rest of an answer of a model that has not completed one.
+const UNKNOWN_REST: Duration = Duration::from_secs(1);
+
+/// The wait of a client.
+#[derive(Clone, Copy, Debug)]
+struct ClientWait {
+    since: Moment,
+    weight: u64,
+    /// Clients that wait with it.
+    count: u64,
+    model: ModelId,
+}
+
+/// One model's want of memory, with all clients that wait for memory beside it.
+#[derive(Debug)]
+pub(crate) struct SwapCase {
+    load: Duration,
+    /// Clients of that model that wait.
+    pub(crate) waiters: u64,
+    waits: Vec<ClientWait>,
+    /// Requests that wait for models that are not loaded.
+    elsewhere: usize,
+    /// All clients of late wait for models that are not loaded.
+    pub(crate) all_wait: bool,
+}
+
+/// The time for which a run may keep its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RunTurn {
+    pub(crate) ends: Moment,
+    pub(crate) swap: Duration,
+    pub(crate) clients: usize,
+}
+
+fn weight(model: Priority, request: Priority) -> u64 {
+    let of = |priority| match priority {
+        Priority::High => 4,
+        Priority::Normal => 2,
+        Priority::Low => 1,
+    };
+    of(model) * of(request)
+}
+
+pub(super) fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+pub(super) fn number(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+/// True if the model has a run that clients can use, or will be able to use without another swap.
+fn is_served(slot: &ModelSlot) -> bool {
+    slot.run.as_ref().is_some_and(|run| run.takes_requests() || run.is_loading())
+}
+
+impl StateRef<'_> {
+    /// The case of a model that asks for memory, or of one that would ask now.
+    pub(crate) fn swap_case(self, asking: Option<ModelId>) -> SwapCase {
+        let slot = asking.and_then(|id| self.model(id));
+        let unserved =
+            || self.models.iter().filter(|(_, slot)| slot.depth_wait().is_some() || !is_served(slot));
+        let mut waits: Vec<ClientWait> = unserved().flat_map(|(id, slot)| self.waits_of(id, slot)).collect();
+        if asking.is_none_or(|id| waits.iter().all(|wait| wait.model != id)) {
+            let weight = weight(slot.map_or(Priority::Normal, |slot| slot.spec.priority), Priority::Normal);
+            let model = asking.unwrap_or(ModelId(u32::MAX));
+            waits.push(ClientWait { since: self.now, weight, count: 1, model });
+        }
+        waits.sort_unstable_by_key(|wait| wait.since);
+        waits.truncate(LOOKED_AT.1);
+        SwapCase {
+            load: slot.map_or(Duration::ZERO, |slot| self.expected_load(slot)),
+            waiters: number(slot.map_or(1, |slot| slot.line.len().max(1))),
+            waits,
+            elsewhere: unserved().map(|(_, slot)| slot.line.len()).sum(),
+            all_wait: self.all_wait(),
+        }
+    }
+
+    fn waits_of(self, model: ModelId, slot: &ModelSlot) -> Vec<ClientWait> {
+        let priority = slot.spec.priority;
+        let wait = |(of, since)| ClientWait { since, weight: weight(priority, of), count: 1, model };
+        let mut waits: Vec<ClientWait> = slot.line.waits(LOOKED_AT.0).map(wait).collect();
+        let unseen = slot.line.len().saturating_sub(waits.len());
+        if let Some(last) = waits.last_mut() {
+            last.count += number(unseen);
+        }
+        let first = slot.left.map(|left| left.since);
+        match (waits.iter_mut().min_by_key(|wait| wait.since), first) {
+            // The client that left and came again.
+            (Some(oldest), Some(since)) => {
+                (oldest.since, oldest.count) = (oldest.since.min(since), IN_VAIN);
+            }
+            (None, Some(since)) => {
+                waits.push(ClientWait { count: IN_VAIN, ..wait((Priority::Normal, since)) });
+            }
+            _ => {}
+        }
+        waits.extend(slot.load_wanted.map(|since| wait((Priority::Normal, since))));
+        waits
+    }
+
+    /// Time of a model's next load. One that was never loaded is expected to take the mean of the others.
+    pub(crate) fn expected_load(self, slot: &ModelSlot) -> Duration {
+        slot.load_time.unwrap_or_else(|| {
+            let known = || self.models.iter().filter_map(|(_, slot)| slot.load_time);
+            let count = u32::try_from(known().count()).unwrap_or(u32::MAX);
+            known().sum::<Duration>().checked_div(count).unwrap_or(self.settings.patience)
+        })
+    }
+
+    /// Clients of a run that go on: those with an open request, and those that had one lately and wait for no other model.
+    pub(crate) fn clients(self, case: &SwapCase, slot: &ModelSlot, run: &RunState) -> usize {
+        let open = slot.line.len() + usize::try_from(run.in_flight()).unwrap_or(usize::MAX);
+        let lately = slot.open.lately().min(self.queue.open_at_most().saturating_sub(case.elsewhere));
+        open.max(lately).max(1)
+    }
+
+    // DECISION: the rule of ski rental. To stop at once costs a swap that may be in vain, and to wait for ever starves the
+    // others. A run that leaves when both costs are equal loses at most twice what a schedule would that knows the future.
+    /// The end of a run's turn: since it was ready, those that wait have lost as much as a swap costs its clients.
+    /// Each of them grants the patience first.
+    pub(crate) fn run_turn(self, case: &SwapCase, id: ModelId, slot: &ModelSlot, run: &RunState) -> RunTurn {
+        let begins = match run.phase {
+            RunPhase::Loading { .. } => self.now.max(run.started + self.expected_load(slot)),
+            _ => run.ready_at.unwrap_or(self.now),
+        };
+        let clients = self.clients(case, slot, run);
+        let swap = case.load.saturating_add(self.expected_load(slot));
+        let own = weight(slot.spec.priority, Priority::Normal);
+        let cost = milliseconds(swap).saturating_mul(own).saturating_mul(number(clients));
+        let may_use = |wait: &&ClientWait| {
+            let allowed = self.model(wait.model).map_or(&[][..], |slot| &slot.spec.allowed);
+            let reaches = allowed.is_empty() || run.placement.cards().any(|card| allowed.contains(card));
+            wait.model != id && reaches
+        };
+        // Sorted by the time from which each loses: its arrival, or the start of the turn, and the patience.
+        let (mut first, mut at, mut lost, mut slope, mut heaviest) = (None, Moment::NEVER, 0_u64, 0_u64, 1);
+        for wait in case.waits.iter().filter(may_use) {
+            let start = wait.since.max(begins) + self.settings.patience;
+            let more = lost.saturating_add(milliseconds(start.since(at)).saturating_mul(slope));
+            if first.is_some() && more >= cost {
+                break;
+            }
+            (first, at, lost) = (first.or(Some(start)), start, more);
+            (slope, heaviest) = (slope + wait.weight * wait.count, heaviest.max(wait.weight));
+        }
+        let rest = Duration::from_millis(cost.saturating_sub(lost).checked_div(slope).unwrap_or(0));
+        let halves = u32::try_from(HALF_SWAPS * (own / heaviest).clamp(1, 2)).unwrap_or(1);
+        let latest = first.map_or(Moment::NEVER, |first| first + (swap / 2).saturating_mul(halves));
+        RunTurn { ends: latest.min(at + rest), swap, clients }
+    }
+
+    /// The time at which a run's requests are expected to have ended, if it gets no more.
+    pub(crate) fn free_at(self, slot: &ModelSlot, run: &RunState) -> Moment {
+        let usual = slot.answer_time.unwrap_or(UNKNOWN_REST);
+        match run.phase {
+            RunPhase::Loading { .. } => self.now.max(run.started + self.expected_load(slot)) + usual,
+            RunPhase::Ready { .. } if run.in_flight() > 0 => {
+                // An answer that is late by some time may be late by as much again.
+                let took = self.now.since(run.last_sent);
+                let late = slot.answer_time.map_or(usual, |usual| usual.abs_diff(took));
+                self.now + late.max(usual / 4)
+            }
+            _ => self.now,
+        }
+    }
+
+    // DECISION: what a model that comes before is about to load may be free sooner than an idle model with a dear load is
+    // worth. It is looked at again when that load has begun.
+    /// True if the model does better to wait for a model that comes before than to stop these runs.
+    pub(crate) fn waits_rather(
+        self,
+        asking: ModelId,
+        stopped: &[RunId],
+        needs: Bytes,
+        ahead: &[ModelId],
+    ) -> bool {
+        let waiters = self.swap_case(Some(asking)).waiters;
+        let live = |run: &RunId| self.model_of(*run).and_then(|(_, slot)| Some((slot, slot.run.as_ref()?)));
+        let stays = stopped.iter().filter_map(live).filter(|(_, run)| run.takes_requests());
+        let cost: u64 = stays.map(|(slot, run)| self.eviction_cost(slot, run)).sum();
+        ahead.iter().filter_map(|id| self.model(*id)).any(|slot| {
+            let load = self.expected_load(slot);
+            let free = load + slot.answer_time.unwrap_or(UNKNOWN_REST);
+            let swap = milliseconds(free).saturating_mul(waiters).saturating_add(milliseconds(load));
+            slot.room().is_some_and(|room| room.needs >= needs) && swap < cost
+        })
+    }
+
+    /// The longest time for which one of the runs that the model waits for may go on.
+    pub(crate) fn turns_left(self, asking: ModelId, runs: &[RunId]) -> Duration {
+        let case = self.swap_case(Some(asking));
+        let left = runs.iter().filter_map(|run| {
+            let (id, slot) = self.model_of(*run)?;
+            let run = slot.run.as_ref().filter(|run| !run.leaves() && run.draining.is_none())?;
+            Some(self.run_turn(&case, id, slot, run).ends.since(self.now))
+        });
+        left.max().unwrap_or_default()
+    }
+
+    /// The arithmetic of a swap in a sentence, where a run is in use.
+    pub(crate) fn swap_sum(self, asking: ModelId, id: ModelId) -> Option<Reason> {
+        let slot = self.model(id)?;
+        let run = slot.run.as_ref().filter(|run| run.is_ready() && run.in_flight() > 0)?;
+        let case = self.swap_case(Some(asking));
+        let turn = self.run_turn(&case, id, slot, run);
+        if turn.swap.is_zero() {
+            return None;
+        }
+        let begins = run.ready_at.unwrap_or(self.now) + self.settings.patience;
+        let others = || case.waits.iter().filter(|wait| wait.model != id);
+        let lost: Duration =
+            others().map(|wait| self.now.since(begins.max(wait.since + self.settings.patience))).sum();
+        let ends = match turn.ends.since(self.now).as_secs() {
+            _ if turn.ends <= self.now => "its turn is over".to_owned(),
+            left => format!("its turn ends in {} s", left + 1),
+        };
+        let (clients, waits) =
+            (counted(turn.clients, "client"), counted(others().count(), "waiting request"));
+        let (swap, lost) = (turn.swap.as_secs_f64(), lost.as_secs_f64());
+        let text =
+            format!("{ends}: a swap takes {swap:.1} s from its {clients}, and {waits} lost {lost:.1} s");
+        Some(Reason::new("turn", text))
+    }
+
+    /// Of the runs that stop for the model, the models of those that may drain now, and the time for the next.
+    ///
+    /// DECISION: nothing stands empty before the last of the runs is free. One that is busy is kept out of new requests
+    /// when its answers would end with the last ones of the others, and an idle one stops after them. Once one of them
+    /// has stopped, all busy ones drain, so that one answer more is the most that this costs.
+    pub(crate) fn drains(self, asking: ModelId, victims: &[RunId]) -> (Vec<ModelId>, Option<Moment>) {
+        let case = self.swap_case(Some(asking));
+        let (mut parts, mut has_begun) = (Vec::new(), false);
+        for run in victims {
+            let Some((id, slot)) = self.model_of(*run) else {
+                has_begun = true;
+                continue;
+            };
+            let Some(live) = slot.run.as_ref().filter(|live| live.id == *run) else { continue };
+            let drains = self.is_draining_for_model(live);
+            let usual = slot.answer_time.unwrap_or(UNKNOWN_REST);
+            match self.prospect(&case, id, slot, live).standing {
+                CardStanding::Leaving if !drains => {
+                    has_begun |= matches!(live.phase, RunPhase::Stopping { .. })
+                }
+                CardStanding::Idle => parts.push((id, CardStanding::Idle, self.now, usual)),
+                CardStanding::Leaving | CardStanding::Busy => {
+                    parts.push((id, CardStanding::Busy, self.free_at(slot, live), usual));
+                }
+                _ => {
+                    let free =
+                        self.run_turn(&case, id, slot, live).ends.max(self.free_at(slot, live)) + usual;
+                    parts.push((id, CardStanding::Protected, free, usual));
+                }
+            }
+        }
+        let last = parts.iter().map(|(_, _, free, _)| *free).max().unwrap_or(self.now);
+        let are_idle = parts.iter().all(|(_, standing, ..)| *standing == CardStanding::Idle);
+        let goes = |(_, standing, free, usual): &&(ModelId, CardStanding, Moment, Duration)| match standing {
+            CardStanding::Idle => are_idle,
+            CardStanding::Busy => has_begun || *free == last || self.now + *usual >= last,
+            _ => false,
+        };
+        let waits = parts.iter().filter(|part| part.1 == CardStanding::Busy && !goes(part));
+        let next = waits.map(|(_, _, _, usual)| Moment::at(last.since_start().saturating_sub(*usual))).min();
+        (parts.iter().filter(goes).map(|(id, ..)| *id).collect(), next)
+    }
+}
