@@ -6,9 +6,10 @@ use super::machine::Machine;
 use super::rows::*;
 
 #[test]
-fn forty_requests_of_one_key_leave_another_its_turn() {
+fn forty_requests_of_one_key_leave_another_and_another_model_their_turns() {
     let tally = Machine::run(&forty_of_one_key(Some(4)));
     assert!(tally.slowest(1) <= 1.6 * 11.0, "{}", tally.by_key());
+    assert!(tally.slowest(2) <= 1.6 * 12.4, "{}", tally.by_key());
 }
 
 #[test]

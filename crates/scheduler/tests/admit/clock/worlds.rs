@@ -3,8 +3,9 @@
 //! `fixed_patience.txt` has that rule's lost time in each world, in seconds, in the order of seeds: a model that waited for
 //! five seconds drained the runs that were used least recently, whatever its load and theirs took.
 
-use super::machine::Machine;
-use super::tally::float;
+use super::S;
+use super::machine::{Machine, Model, Scenario};
+use super::tally::{float, seconds};
 use super::{oracle, random};
 
 const FIXED_PATIENCE: &str = include_str!("fixed_patience.txt");
@@ -43,8 +44,9 @@ fn compare(worlds: usize, with_oracle: usize) -> String {
     let lost = lost(worlds, with_oracle);
     let before = median(lost.iter().map(|lost| lost.here / lost.with_fixed_patience));
     let oracle = median(lost.iter().filter_map(|lost| Some(lost.here / lost.oracle?)));
-    assert!(before <= 0.6, "{before}");
-    let is_beaten = |lost: &&Lost| lost.oracle.is_some_and(|oracle| lost.here < oracle);
+    assert!(before <= 0.6 && oracle <= 2.0, "{before} and {oracle}");
+    // Its search keeps few schedules, and decides each half second.
+    let is_beaten = |lost: &&Lost| lost.oracle.is_some_and(|oracle| lost.here < 0.9 * oracle);
     let beaten = lost.iter().filter(is_beaten).count();
     assert!(float(beaten) <= 0.05 * float(with_oracle), "the oracle lost more in {beaten} worlds");
     let oracles = format!("{oracle:.2} of the oracle's in the first {with_oracle}");
@@ -59,4 +61,34 @@ fn random_worlds_lose_three_fifths_of_the_time_lost_with_fixed_patience() {
 #[test]
 fn long_ten_thousand_worlds_lose_three_fifths_of_the_time_lost_with_fixed_patience() {
     println!("{}", compare(10_000, 10_000));
+}
+
+/// The longest that a client of a world without faults may wait, where each client has a slot: a turn of every model, and
+/// what higher priorities are ahead. A turn is the patience, the load, three swaps, the longest answer, and the stop.
+fn longest_wait(world: &Scenario) -> Option<f64> {
+    let users = |model: u32| world.clients.iter().filter(move |client| client.models.contains(&model));
+    let has_slots = |(model, kind): (u32, &Model)| users(model).count() <= kind.slots;
+    if !(0..).zip(&world.models).all(has_slots) {
+        return None;
+    }
+    let cold: u64 = world.models.iter().map(|model| model.cold).sum();
+    let dearest = world.models.iter().map(|model| model.load + cold).max()?;
+    let turn = |(model, kind): (u32, &Model)| {
+        let longest = users(model).flat_map(|client| &client.answers).max().copied().unwrap_or(0);
+        5 * S + kind.load + cold + 3 * (kind.load + cold + dearest) + longest + S
+    };
+    Some(seconds((0..).zip(&world.models).map(turn).sum::<u64>() + 120 * S))
+}
+
+#[test]
+fn no_client_waits_longer_than_each_model_s_turn() {
+    let mut worlds = 0;
+    for world in (0..2000).filter(|seed| seed % 5 > 0).map(random::world) {
+        if let Some(longest) = longest_wait(&world) {
+            worlds += 1;
+            let tally = Machine::run(&world);
+            assert!(tally.longest(|_, _| true) <= longest, "{} > {longest}", tally.line());
+        }
+    }
+    assert!(worlds > 300);
 }
