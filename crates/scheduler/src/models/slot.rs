@@ -93,6 +93,8 @@ pub(crate) struct RoomSearch {
     pub(crate) after: Vec<RunId>,
     pub(crate) neighbours: NeighbourQuery,
     pub(crate) read_ahead: ReadAhead,
+    /// The time until which the runs that it waits for may go on.
+    pub(crate) turns_end: Moment,
 }
 
 impl RoomSearch {
@@ -109,6 +111,7 @@ impl RoomSearch {
             after,
             neighbours: NeighbourQuery::Before,
             read_ahead: ReadAhead::Before,
+            turns_end: since,
         }
     }
 }

@@ -128,6 +128,10 @@ impl Scheduler {
                 if let Some(at) = next {
                     self.arm(at);
                 }
+                let left = self.state().turns_left(id, &busy);
+                if let Some(room) = self.models.get_mut(id).and_then(ModelSlot::room_mut) {
+                    room.turns_end = self.clock.now() + left;
+                }
                 if self.clock.now() < impatient {
                     self.set_victims(id, Vec::new());
                     self.note_need(id, &placement);

@@ -67,10 +67,7 @@ impl StateRef<'_> {
             return line + &self.leaving(slot.victims());
         }
         let ahead = self.ahead(id).count();
-        let left = match slot.obstacle() {
-            Some(RoomObstacle::Held { runs, .. }) => self.turns_left(id, runs).as_secs(),
-            _ => 0,
-        };
+        let left = room.turns_end.since(self.now).as_secs();
         match (ahead, left) {
             (0, 0) => line,
             (0, left) => format!("{line}; the models on it may continue for {} s", left + 1),
