@@ -1,8 +1,8 @@
 //! What this process inherits from its parent: ignored signals, and the limit of open files.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -29,8 +29,9 @@ pub(super) fn prepare() -> Result<(), ErrorReport> {
 /// Opens as many descriptors as a command needs, and closes them again.
 fn check_descriptors() -> io::Result<()> {
     // A copy costs a tenth of a pipe, and every command pays for it at its start.
-    let first = OwnedFd::from(File::open("/dev/null")?);
-    let copies: io::Result<Vec<OwnedFd>> = (1..DESCRIPTORS).map(|_| first.try_clone()).collect();
+    let first = io::stdin();
+    let copies: io::Result<Vec<OwnedFd>> =
+        (0..DESCRIPTORS).map(|_| first.as_fd().try_clone_to_owned()).collect();
     copies.map(drop)
 }
 
