@@ -154,33 +154,56 @@ pub struct HostNeed {
     pub mapped: bool,
 }
 
-/// A size declared by the user. On several cards it is divided in proportion to their free memory.
+// DECISION: a program whose flags name no cards computes on one. Seen two, it would open a context on both and take its whole
+// memory on the first. Only a size that no single card has says that the program uses several.
+/// A size declared by the user, on one card; on several only if none of them is large enough for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeclaredSize(pub Bytes);
 
 impl MemoryModel for DeclaredSize {
     fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {
-        let free: Bytes = cards.iter().map(|card| card.free).sum();
-        let Some((last, others)) = cards.split_last() else {
-            return match self.0.is_zero() {
-                true => Ok(Vec::new()),
-                // Without a card, even a declared size has nowhere to go; zero is an engine on the CPU.
-                false => Err(Reason::new("no_card", "the model needs a GPU, and this machine has none")
-                    .fact("need", self.0)),
-            };
-        };
-        let mut rest = self.0;
-        let mut shares = Vec::with_capacity(cards.len());
-        // The last card takes the remainder, so that rounding loses no byte of the declared size.
-        for card in others {
-            // With no free memory at all, scaled() divides by one and the ledger refuses the placement.
-            let share = self.0.scaled(card.free.get(), free.get());
-            rest = rest.saturating_sub(share);
-            shares.push((card.id.clone(), share));
+        let is_enough = |card: &Card| card.total >= self.0;
+        if cards.len() > 1 && cards.iter().any(is_enough) {
+            let text = "the model's memory is declared as a whole, so the model is loaded on one card";
+            return Err(Reason::new("one_card", text));
         }
-        shares.push((last.id.clone(), rest));
-        Ok(shares)
+        divided(self.0, cards)
     }
+}
+
+/// A declared size of a program that computes on all of its cards, divided in proportion to their free memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DividedSize(pub Bytes);
+
+impl MemoryModel for DividedSize {
+    fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {
+        divided(self.0, cards)
+    }
+}
+
+fn divided(size: Bytes, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {
+    let free: Bytes = cards.iter().map(|card| card.free).sum();
+    let Some((last, others)) = cards.split_last() else {
+        return match size.is_zero() {
+            true => Ok(Vec::new()),
+            // Without a card, even a declared size has nowhere to go; zero is an engine on the CPU.
+            false => {
+                let text = "the model needs a GPU, and this machine has none";
+                Err(Reason::new("no_card", text).fact("need", size))
+            }
+        };
+    };
+    let mut rest = size;
+    let mut shares = Vec::with_capacity(cards.len());
+    // The last card takes the remainder, so that rounding loses no byte of the declared size.
+    for card in others {
+        // With no free memory at all, scaled() divides by one and the ledger refuses the placement.
+        let share = size.scaled(card.free.get(), free.get());
+        rest = rest.saturating_sub(share);
+        shares.push((card.id.clone(), share));
+    }
+    shares.push((last.id.clone(), rest));
+    Ok(shares)
 }
 
 /// A model of unknown size, which needs one whole card.
@@ -226,8 +249,18 @@ mod tests {
     #[test]
     fn declared_memory_is_divided_as_free_memory_is_and_loses_no_byte() {
         let cards = [card("a", Bytes::new(100)), card("b", Bytes::new(200))];
-        let shares = DeclaredSize(Bytes::new(100)).on(&cards).unwrap();
+        let shares = DividedSize(Bytes::new(100)).on(&cards).unwrap();
         assert_eq!(shares, [(CardId::new("a"), Bytes::new(33)), (CardId::new("b"), Bytes::new(67))]);
+    }
+
+    #[test]
+    fn a_program_that_names_no_cards_gets_one_unless_no_card_is_large_enough() {
+        let cards = [card("a", Bytes::new(100)), card("b", Bytes::new(200))];
+        for (size, shares) in [(100, None), (200, None), (240, Some([80, 160]))] {
+            let on = DeclaredSize(Bytes::new(size)).on(&cards).ok();
+            let sizes = on.map(|shares| shares.iter().map(|(_, bytes)| bytes.get()).collect::<Vec<_>>());
+            assert_eq!(sizes, shares.map(Vec::from), "{size}");
+        }
     }
 
     #[test]

@@ -30,7 +30,8 @@ pub use company::{Company, ModelGroup, RunningModel};
 pub use counted::counted;
 pub use curve::{Curve, Slots};
 pub use demand::{
-    AskedMemory, DeclaredSize, HostNeed, MemoryModel, NamedDemand, Placement, PromptCache, RunId, UnknownSize,
+    AskedMemory, DeclaredSize, DividedSize, HostNeed, MemoryModel, NamedDemand, Placement, PromptCache,
+    RunId, UnknownSize,
 };
 pub use ending::{AllocationLimit, End, Shortfall, Stage};
 pub use explain::{Advice, Fact, Hint, Reason, Source};

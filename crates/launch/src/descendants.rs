@@ -175,6 +175,11 @@ pub(super) fn sockets_of(leader: u32) -> BTreeSet<u64> {
     of(leader).iter().flat_map(sockets).collect()
 }
 
+/// Returns the processes of the engine.
+pub(super) fn processes_of(leader: u32) -> Vec<i32> {
+    i32::try_from(leader).map_or(Vec::new(), |leader| of(leader).iter().map(|one| one.pid).collect())
+}
+
 /// Returns the process of the engine that listens on `port` of the loopback.
 pub(super) fn listener_of(leader: u32, port: u16) -> Option<i32> {
     let listener = listener_on(Ipv4Addr::LOCALHOST.into(), port).ok()??;

@@ -8,18 +8,16 @@
 //! of its own needs further evidence. It counts as hung only if it has started a process since the log line:
 //! `ggml_print_backtrace` starts a debugger and waits for it (`ggml.c @ b10605`).
 
-use std::path::Path;
 use std::time::Duration;
 
 use plimsoll_wire::env::LLAMA_API_KEY;
-use procfs::net::{TcpNetEntry, TcpState};
-use procfs::process::{FDTarget, Process};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
 use super::address::EngineAddress;
 use super::descendants;
+use super::engine_work::{reach_of, server_of, ticks};
 use super::health::{self, answer_of};
 use super::http_client::collect_body;
 use super::spawn::{ChildSpec, Readiness};
@@ -35,23 +33,6 @@ const WORKS_WITHIN: Duration = Duration::from_secs(4);
 const IDLE_TICKS: u64 = 10;
 /// Time in which a line of the log is read.
 const LINE_DELAY: Duration = Duration::from_secs(2);
-/// Devices that compute nothing.
-const NO_CARDS: [&str; 14] = [
-    "console",
-    "fd",
-    "full",
-    "hugepages",
-    "kmsg",
-    "mqueue",
-    "null",
-    "ptmx",
-    "pts",
-    "random",
-    "shm",
-    "tty",
-    "urandom",
-    "zero",
-];
 const SLOTS: &str = "/slots";
 /// Each slot prints its sampling settings, of some KiB.
 const LONGEST_ANSWER: usize = 4 << 20;
@@ -95,7 +76,7 @@ impl HangCheck {
         let works = async {
             sleep(ANSWERS_WITHIN - WORKS_WITHIN).await;
             // Where the process cannot be seen (a container), nothing is concluded.
-            let server = self.server().await?;
+            let server = server_of(&self.address, self.group).await?;
             let before = ticks(server)?;
             let (waits, ()) = tokio::join!(self.waits(server), sleep(WORKS_WITHIN));
             let used = ticks(server)?.saturating_sub(before);
@@ -112,8 +93,7 @@ impl HangCheck {
     /// True if the process may wait for a card or another machine, and has started no debugger.
     async fn waits(&self, server: i32) -> Option<bool> {
         let since = self.since;
-        let waits =
-            move || Some(!descendants::has_child_since(server, since) && may_compute_elsewhere(server)?);
+        let waits = move || Some(!descendants::has_child_since(server, since) && reach_of(server)?.is_any());
         // It reads descriptors of processes, which takes milliseconds.
         tokio::task::spawn_blocking(waits).await.ok()?
     }
@@ -133,54 +113,12 @@ impl HangCheck {
             sleep(health::LONGEST_PAUSE).await;
         }
     }
-
-    /// The process that listens at the address.
-    async fn server(&self) -> Option<i32> {
-        match &self.address {
-            EngineAddress::Port(port) => {
-                let (port, group) = (*port, self.group);
-                // It reads descriptors of all processes, which takes milliseconds.
-                tokio::task::spawn_blocking(move || descendants::listener_of(group, port)).await.ok()?
-            }
-            EngineAddress::Remote(_) => None,
-            EngineAddress::Socket { path, .. } => {
-                tokio::net::UnixStream::connect(path).await.ok()?.peer_cred().ok()?.pid()
-            }
-        }
-    }
 }
 
 /// True for an answer of llama-server in which a slot has a request.
 fn is_processing(slots: &[u8]) -> bool {
     let slots: Vec<Value> = serde_json::from_slice(slots).unwrap_or_default();
     slots.iter().any(|slot| slot["is_processing"] == true)
-}
-
-/// True if a process has a device open, or a connection that it made itself (`--rpc`).
-fn may_compute_elsewhere(pid: i32) -> Option<bool> {
-    let process = Process::new(pid).ok()?;
-    let mut sockets = Vec::new();
-    for descriptor in process.fd().ok()?.flatten() {
-        match descriptor.target {
-            FDTarget::Path(path) if is_card(&path) => return Some(true),
-            FDTarget::Socket(inode) => sockets.push(inode),
-            _ => {}
-        }
-    }
-    let entries = [process.tcp(), process.tcp6()].into_iter().flatten().flatten();
-    let own: Vec<TcpNetEntry> = entries.filter(|entry| sockets.contains(&entry.inode)).collect();
-    let listens =
-        |port| own.iter().any(|entry| entry.state == TcpState::Listen && entry.local_address.port() == port);
-    let made =
-        |entry: &TcpNetEntry| entry.state == TcpState::Established && !listens(entry.local_address.port());
-    Some(own.iter().any(made))
-}
-
-/// Cards of all vendors are devices: `/dev/nvidia0`, `/dev/kfd`, `/dev/dri/renderD128`.
-fn is_card(path: &Path) -> bool {
-    let Ok(name) = path.strip_prefix("/dev") else { return false };
-    let first = name.iter().next().and_then(|first| first.to_str()).unwrap_or_default();
-    !NO_CARDS.contains(&first.trim_end_matches(|digit: char| digit.is_ascii_digit()))
 }
 
 /// Time since the machine started, as start times of processes are counted.
@@ -191,30 +129,9 @@ fn clock_ticks() -> u64 {
     part(now.tv_sec) * ticks + part(now.tv_nsec) * ticks / 1_000_000_000
 }
 
-/// Processor time of a process in clock ticks; `None` if it waits for a disk, which is work as well.
-fn ticks(pid: i32) -> Option<u64> {
-    let process = Process::new(pid).ok()?;
-    let mut threads = process.tasks().ok()?.flatten().filter_map(|task| task.stat().ok());
-    if threads.any(|thread| thread.state == 'D') {
-        return None;
-    }
-    let stat = process.stat().ok()?;
-    Some(stat.utime + stat.stime)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn devices_of_every_vendor_are_told_from_terminals_and_files() {
-        for card in ["nvidia0", "nvidiactl", "kfd", "dri/renderD128", "dxg", "davinci0"] {
-            assert!(is_card(&Path::new("/dev").join(card)), "{card}");
-        }
-        for other in ["/dev/null", "/dev/pts/3", "/dev/tty1", "/dev/shm/x", "/home/dev/nvidia0", "nvidia0"] {
-            assert!(!is_card(Path::new(other)), "{other}");
-        }
-    }
 
     #[test]
     fn a_slot_with_a_request_is_told_from_idle_ones_and_from_other_answers() {

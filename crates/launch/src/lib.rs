@@ -14,6 +14,7 @@ mod descendants;
 mod end;
 pub mod engine;
 mod engine_cgroup;
+mod engine_work;
 mod environment;
 mod hang_check;
 mod health;
@@ -48,6 +49,7 @@ pub use confinement::{
 };
 pub use descendants::{CHILD_MARK, sweep};
 pub use end::EndCause;
+pub use engine_work::EngineWork;
 pub use environment::{Environment, child_environment, inherited};
 pub use http_client::{HttpClient, HttpClientError, collect_body};
 pub use isolation::{Visible, renumber};

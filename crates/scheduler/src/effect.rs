@@ -23,6 +23,9 @@ pub enum SchedulerEffect {
     Start { run: RunId, model: ModelId, placement: Placement },
     /// Send the request to the run. Answer with Finished, Abandoned or Bounced.
     Dispatch { request: RequestId, run: RunId },
+    /// An engine died under the request, which is likely the cause. `kills` is 1 for an engine that had others too, and 1 more
+    /// for each that had this one alone; with 3 the request is refused.
+    Suspected { request: RequestId, model: ModelId, kills: u32 },
     /// Answer the request with a refusal, which ends it.
     Refuse { request: RequestId, refusal: Box<RequestRefusal> },
     /// A load that an operator or the configuration asked for is given up, because there is no room; no request waited for

@@ -17,9 +17,18 @@ pub enum SchedulerEvent {
     /// The configuration was read, at start or again. Carries the differences to the one before.
     Configured(Vec<(ModelId, ConfigChange)>),
     /// A request arrived. It is refused if it still waits at `deadline`.
-    Arrived { request: RequestId, model: ModelId, client: ClientId, priority: Priority, deadline: Moment },
+    Arrived {
+        request: RequestId,
+        model: ModelId,
+        client: ClientId,
+        priority: Priority,
+        deadline: Moment,
+        traits: RequestTraits,
+    },
     /// The client left, whether the request was waiting or in flight.
     Abandoned { request: RequestId },
+    /// The client left, and its engine had sent no byte to anybody since it got the request.
+    GaveUp { request: RequestId },
     /// The answer is complete, or it broke off after the client had received part of it. `tokens` counts
     /// prompt and answer together, if the engine reported them. `failed` is an error of the engine's own, or a broken
     /// answer.
@@ -42,6 +51,8 @@ pub enum SchedulerEvent {
     Progressed { run: RunId, measured: bool },
     /// The engine takes requests.
     Ready { run: RunId },
+    /// The engine says how many requests it works on at once.
+    SlotsKnown { run: RunId, slots: u32 },
     /// The engine has freed most of its memory, and takes it again with its next request. Send it a fresh
     /// [`SchedulerEvent::Measured`] afterwards.
     Slept { run: RunId },
@@ -85,6 +96,15 @@ pub enum SchedulerEvent {
     Shutdown,
 }
 
+/// What the driver knows of a request that arrives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestTraits {
+    /// The last [`super::SchedulerEffect::Suspected`] of a request with the same body.
+    pub kills: u32,
+    /// The engine answers it without one of its slots, such as a count of tokens.
+    pub slotless: bool,
+}
+
 /// Error: an event for a request that has ended, or that was not sent to a run. It changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an event for request {}, which has ended or is at no engine", .0.0)]
@@ -106,7 +126,7 @@ pub enum ConfigChange {
 pub enum ProbeOutcome {
     /// A request was answered, an answer to a client went on meanwhile, or nothing was proven.
     Lives,
-    /// Each request failed, and no client was sent a byte of an answer meanwhile.
+    /// Each request failed, or one got no byte while the engine did no work; and no client was sent a byte meanwhile.
     Fails,
 }
 

@@ -15,6 +15,11 @@ use crate::place::LearnedNeed;
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 const HEALTHY: Duration = Duration::from_secs(60);
+/// Requests wait through a back-off of this length at most.
+const WAITED_FOR: Duration = Duration::from_secs(8);
+/// A model that could not be loaded leaves others alone for so many times the cost of its try, and for this time at most.
+const COST_TIMES: u32 = 10;
+const LONGEST_SPARED: Duration = Duration::from_secs(3600);
 /// Deaths from which on the learned part of a claim is limited.
 const LIMITED_FROM: u32 = 2;
 /// That limit, as a share of the plan.
@@ -24,6 +29,8 @@ const LIMIT: (u64, u64) = (25, 100);
 pub(crate) struct FailureRecord {
     strikes: u32,
     held_until: Moment,
+    /// The whole time for which loads are held back.
+    wait: Duration,
     pub(crate) last_failure: Option<Reason>,
     /// The last thing that happened was a failure.
     pub(crate) failed: bool,
@@ -31,6 +38,10 @@ pub(crate) struct FailureRecord {
     pub(crate) died_serving: bool,
     /// The last failure is repeated by every load until the operator changes something.
     lasts: bool,
+    /// Failed loads that cost others something, since the last success.
+    costly: u32,
+    /// Until then the model takes only free memory.
+    spares_until: Moment,
     /// Memory added to the demand on every card after runs that died out of memory.
     shortfall: Bytes,
     deaths: u32,
@@ -52,10 +63,15 @@ impl FailureRecord {
         self.strike(now, reason, self.strikes + 1);
     }
 
-    pub(crate) fn run_failed(&mut self, now: Moment, ready_at: Moment, reason: Reason) {
+    /// Takes the end of a run that had been ready since then, and had answered requests or none.
+    pub(crate) fn run_failed(&mut self, now: Moment, ready_at: Moment, answered: bool, reason: Reason) {
         if now.since(ready_at) >= HEALTHY {
             // A minute of service shows that the engine works here; what follows is a new fault.
             self.strikes = 0;
+        }
+        if answered {
+            // A load that leads to answers is worth its time, however often.
+            self.strikes = self.strikes.min(1);
         }
         self.died_serving = true;
         self.strike(now, reason, self.strikes);
@@ -74,7 +90,7 @@ impl FailureRecord {
             None => Duration::ZERO,
         };
         self.strikes = self.strikes.saturating_add(1);
-        self.held_until = now + wait;
+        (self.held_until, self.wait) = (now + wait, wait);
         self.note(reason);
     }
 
@@ -101,8 +117,24 @@ impl FailureRecord {
         self.failed = false;
     }
 
+    // DECISION: a model that could not be loaded may never load, and each try costs the models that leave for it their
+    // answers. So it leaves others alone for ten times what its last try cost, and for twice as long after each further one.
+    // They keep nine tenths of their time. Free memory costs them nothing.
+    /// Takes what a failed load cost: its own time, and that of the loads of those that left for it.
+    pub(crate) fn load_cost(&mut self, now: Moment, cost: Duration) {
+        let times = COST_TIMES << self.costly.min(6);
+        self.costly = self.costly.saturating_add(1);
+        self.spares_until = now + cost.saturating_mul(times).min(LONGEST_SPARED);
+    }
+
+    /// Remaining time for which the model takes only free memory.
+    pub(crate) fn spares(&self, now: Moment) -> Option<Duration> {
+        Some(self.spares_until.since(now)).filter(|wait| self.failed && !wait.is_zero())
+    }
+
     /// Takes a load that succeeded.
     pub(crate) fn loaded(&mut self) {
+        (self.costly, self.spares_until) = (0, Moment::START);
         self.failed = false;
         self.retried = false;
     }
@@ -113,12 +145,18 @@ impl FailureRecord {
     }
 
     pub(crate) fn forgive(&mut self) {
-        self.held_until = Moment::START;
+        (self.held_until, self.spares_until) = (Moment::START, Moment::START);
     }
 
     /// Remaining time for which loads are held back; None if they are not.
     pub(crate) fn held_back(&self, now: Moment) -> Option<Duration> {
         Some(self.held_until.since(now)).filter(|wait| !wait.is_zero())
+    }
+
+    /// The time for which loads are held back, if requests are refused meanwhile. For a short time they wait: a run that
+    /// had been ready can be expected to be ready again.
+    pub(crate) fn refuses(&self, now: Moment) -> Option<Duration> {
+        self.held_back(now).filter(|_| !self.died_serving || self.wait > WAITED_FOR)
     }
 
     /// Memory to add to the demand on every card.
@@ -202,11 +240,11 @@ mod tests {
     #[test]
     fn the_first_crash_of_an_engine_that_had_served_is_forgiven_and_a_healthy_minute_clears_the_slate() {
         let mut record = FailureRecord::default();
-        record.run_failed(at(5), at(0), reason());
+        record.run_failed(at(5), at(0), false, reason());
         assert_eq!(record.held_back(at(5)), None);
-        record.run_failed(at(7), at(6), reason());
+        record.run_failed(at(7), at(6), false, reason());
         assert_eq!(record.held_back(at(7)), Some(FIRST_WAIT));
-        record.run_failed(at(100), at(40), reason());
+        record.run_failed(at(100), at(40), false, reason());
         assert_eq!(record.held_back(at(100)), None);
     }
 
@@ -248,7 +286,7 @@ mod tests {
         };
         record.load_failed(at(0), reason());
         assert_eq!(told(&record), (RequestRefusalKind::LoadFailed, "load_failed"));
-        record.run_failed(at(90), at(1), reason());
+        record.run_failed(at(90), at(1), false, reason());
         assert_eq!(told(&record), (RequestRefusalKind::EngineDied, "engine_died"));
         record.load_failed(at(95), reason());
         assert_eq!(told(&record).0, RequestRefusalKind::LoadFailed);
@@ -279,7 +317,7 @@ mod tests {
     #[test]
     fn a_fault_of_the_files_is_not_told_as_the_death_of_an_engine() {
         let mut record = FailureRecord::default();
-        record.run_failed(at(90), at(1), reason());
+        record.run_failed(at(90), at(1), false, reason());
         record.found_fault(Reason::new("unstartable", "the file is missing"));
         let refusal = refusal::load_failed("b", &record, None);
         assert_eq!((refusal.kind, refusal.reason.code), (RequestRefusalKind::Unstartable, "load_failed"));

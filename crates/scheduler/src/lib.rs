@@ -30,7 +30,7 @@ mod yielding;
 
 pub use depth::RequestDepth;
 pub use effect::{ModelState, RequestRefusal, RequestRefusalKind, SchedulerEffect, Stopping};
-pub use event::{ConfigChange, Health, ProbeOutcome, SchedulerEvent, UnknownRequest};
+pub use event::{ConfigChange, Health, ProbeOutcome, RequestTraits, SchedulerEvent, UnknownRequest};
 pub use load_check::{Discrepancy, LoadCheck};
 pub use plimsoll_base::{CardLimit, End, RunId, Stage};
 pub use scheduler::Scheduler;

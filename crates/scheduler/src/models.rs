@@ -12,6 +12,8 @@ pub(crate) use slot::{
     DepthWait, LeftClient, ModelSlot, NeighbourQuery, ReadAhead, RequestedState, RoomObstacle, RoomSearch,
 };
 
+use std::time::Duration;
+
 use plimsoll_base::RunId;
 
 use super::effect::ModelState;
@@ -92,6 +94,16 @@ impl ModelTable {
     pub(crate) fn spare(&mut self, run: RunId) {
         for slot in self.slots.iter_mut().flatten() {
             slot.spare(run);
+        }
+    }
+
+    /// Adds the load time of a run that left to the searches that it left for.
+    pub(crate) fn displaced(&mut self, run: RunId, load_time: Duration) {
+        for slot in self.slots.iter_mut().flatten().filter(|slot| slot.victims().any(|victim| *victim == run))
+        {
+            if let Some(room) = slot.room_mut() {
+                room.displaced += load_time;
+            }
         }
     }
 

@@ -12,6 +12,7 @@ use plimsoll_base::{IdMap, Priority, RunId};
 pub(crate) use self::line::RequestLine;
 use self::line::{LineAge, LineTurn};
 use super::depth::RequestDepth;
+use super::event::RequestTraits;
 use super::time::{ClientId, ModelId, Moment, RequestId};
 
 /// The largest number of open requests is that of the last one to two spans of this length.
@@ -49,8 +50,22 @@ pub(crate) struct RequestState {
     pub(crate) deadline: Moment,
     /// The time at which it was sent to the run that has it.
     pub(crate) sent: Moment,
-    /// A run has died under it, or was about to.
+    /// A run that is well dropped it, or one that hung had it.
     pub(crate) bounced: bool,
+    /// Place of its dispatch among all.
+    pub(crate) order: u64,
+    /// Engines that died under it.
+    pub(crate) deaths: u32,
+    /// Place of its first dispatch among all.
+    pub(crate) first_order: u64,
+    /// Suspicion against it: see [`crate::SchedulerEffect::Suspected`].
+    pub(crate) kills: u32,
+    /// The engine that had it last died of something else.
+    pub(crate) excused: bool,
+    /// The time since which it waits to be tried alone, because an engine died under it and it is likely the cause.
+    pub(crate) suspect: Option<Moment>,
+    /// It takes none of the engine's slots.
+    pub(crate) slotless: bool,
     pub(crate) depth: Option<RequestDepth>,
     /// The driver was requested to determine the depth.
     pub(crate) measuring: bool,
@@ -83,6 +98,13 @@ impl RequestState {
             deadline,
             sent: arrived,
             bounced: false,
+            order: 0,
+            deaths: 0,
+            excused: false,
+            suspect: None,
+            first_order: 0,
+            kills: 0,
+            slotless: false,
             depth: None,
             measuring: false,
             place: RequestPlace::Queued,
@@ -90,8 +112,13 @@ impl RequestState {
         }
     }
 
+    pub(crate) fn with_traits(self, traits: RequestTraits) -> Self {
+        let suspect = (traits.kills > 0).then_some(self.arrived);
+        Self { suspect, kills: traits.kills, slotless: traits.slotless, ..self }
+    }
+
     fn age(&self, id: RequestId) -> LineAge {
-        LineAge { priority: self.priority, arrived: self.arrived, id }
+        LineAge { priority: self.priority, arrived: self.arrived, id, is_suspect: self.suspect.is_some() }
     }
 }
 
@@ -101,6 +128,8 @@ pub(crate) struct Queue {
     /// Deadlines of queued requests only.
     deadlines: BTreeSet<(Moment, RequestId)>,
     open: OpenPeak,
+    /// Requests that were sent so far.
+    count: u64,
 }
 
 impl Queue {
@@ -110,7 +139,9 @@ impl Queue {
 
     /// Records a request that is sent to a run without waiting.
     pub(crate) fn insert_sent(&mut self, id: RequestId, request: RequestState, run: RunId) {
-        self.insert(id, RequestState { place: RequestPlace::Sent(run), ..request });
+        self.count += 1;
+        let (place, order, sent) = (RequestPlace::Sent(run), self.count, request.arrived);
+        self.insert(id, RequestState { place, sent, order, first_order: order, ..request });
     }
 
     fn insert(&mut self, id: RequestId, request: RequestState) {
@@ -135,6 +166,35 @@ impl Queue {
         self.enter(id, RequestState { turn, ..request });
     }
 
+    /// Queues a suspect behind all others.
+    pub(crate) fn push_last(&mut self, line: &mut RequestLine, id: RequestId, request: RequestState) {
+        let turn = line.push_last(request.age(id));
+        self.enter(id, RequestState { turn, ..request });
+    }
+
+    /// Takes the suspicion off the requests of a line, which then wait as before.
+    pub(crate) fn exonerate(&mut self, line: &mut RequestLine) {
+        while let Some(id) = line.suspect() {
+            let Some(request) = self.requests.get_mut(&id) else { return };
+            line.remove(request.turn, request.age(id));
+            (request.suspect, request.kills) = (None, 0);
+            request.turn = line.push_front(request.age(id));
+        }
+    }
+
+    /// Place of the last dispatch.
+    pub(crate) fn last_sent(&self) -> u64 {
+        self.count
+    }
+
+    /// The requests that a run has not answered.
+    pub(crate) fn sent_to(&mut self, run: RunId) -> impl Iterator<Item = (RequestId, &mut RequestState)> {
+        let all = self.requests.iter_mut().map(|(id, request)| (*id, request));
+        all.filter(move |(_, request)| {
+            matches!(request.place, RequestPlace::Sent(at) | RequestPlace::Held(at) if at == run)
+        })
+    }
+
     fn enter(&mut self, id: RequestId, request: RequestState) {
         self.deadlines.insert((request.deadline, id));
         self.insert(id, RequestState { place: RequestPlace::Queued, ..request });
@@ -151,6 +211,9 @@ impl Queue {
         if let Some(request) = self.requests.get_mut(&id) {
             // From here on the engine decides how long it takes; the deadline is for waiting only.
             (request.place, request.sent) = (RequestPlace::Sent(run), now);
+            self.count += 1;
+            request.order = self.count;
+            request.first_order = if request.first_order == 0 { self.count } else { request.first_order };
             // Sent while it was measured, because this run's memory does not grow. If the run drops it, its depth may
             // matter at the next one.
             request.measuring = false;

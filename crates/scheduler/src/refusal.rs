@@ -75,6 +75,18 @@ pub(crate) fn load_failed(name: &str, record: &FailureRecord, wait: Option<Durat
     refusal(kind, retry, reason)
 }
 
+/// The model stops no other for a time, because its last load failed.
+pub(crate) fn sparing(name: &str, record: &FailureRecord, wait: Duration) -> RequestRefusal {
+    let mut refusal = load_failed(name, record, None);
+    let text = format!(
+        "it stops no other model for another {:.0} s, because its last load failed; until then it takes only free memory",
+        wait.as_secs_f64().ceil()
+    );
+    refusal.reason = refusal.reason.because(Reason::new("spares_others", text));
+    refusal.retry_after = refusal.retry_after.map(|_| wait);
+    refusal
+}
+
 pub(crate) fn engine_died(name: &str, record: &FailureRecord, wait: Option<Duration>) -> RequestRefusal {
     let text = format!("the engine of {name} died twice during this request");
     let reason = Reason::new("engine_died", text).because_all(record.standing_failure());

@@ -3,6 +3,7 @@
 //! Each submodule handles one kind of event. Whenever memory is taken or freed, waiting models are placed
 //! again.
 
+mod blame;
 mod budget_requests;
 mod commands;
 mod eviction;
@@ -80,7 +81,7 @@ struct Closing {
 ///
 /// tell(SchedulerEvent::Configured(vec![(model, ConfigChange::Added(ModelSpec::new("alpha")))]));
 /// let deadline = now + Duration::from_secs(60);
-/// assert_eq!(tell(SchedulerEvent::Arrived { request, model, client: ClientId(0), priority: Priority::Normal, deadline }), [SchedulerEffect::Survey { model }]);
+/// assert_eq!(tell(SchedulerEvent::Arrived { request, model, client: ClientId(0), priority: Priority::Normal, deadline, traits: RequestTraits::default() }), [SchedulerEffect::Survey { model }]);
 ///
 /// let result = Ok(Arc::new(DeclaredSize(Bytes::gib(24))) as Arc<_>);
 /// assert_eq!(tell(SchedulerEvent::Surveyed { model, result }), [SchedulerEffect::ReadCards]);
@@ -161,14 +162,16 @@ impl Scheduler {
 
     fn handle(&mut self, event: SchedulerEvent) -> Result<(), UnknownRequest> {
         match event {
-            SchedulerEvent::Arrived { request, model, client, priority, deadline } => {
+            SchedulerEvent::Arrived { request, model, client, priority, deadline, traits } => {
                 let arrived = self.clock.now();
-                self.arrived(request, RequestState::new(model, client, priority, arrived, deadline))
+                let state = RequestState::new(model, client, priority, arrived, deadline);
+                self.arrived(request, state.with_traits(traits))
             }
             SchedulerEvent::Finished { request, tokens, failed } => {
                 return self.finished(request, tokens, failed);
             }
             SchedulerEvent::Abandoned { request } => return self.over(request, None),
+            SchedulerEvent::GaveUp { request } => return self.gave_up(request),
             SchedulerEvent::DepthMeasured { request, run, depth } => {
                 return self.depth_measured(request, run, depth);
             }
@@ -180,6 +183,7 @@ impl Scheduler {
             SchedulerEvent::Surveyed { model, result } => self.surveyed(model, result),
             SchedulerEvent::Progressed { run, measured } => self.progressed(run, measured),
             SchedulerEvent::Ready { run } => self.ready(run),
+            SchedulerEvent::SlotsKnown { run, slots } => self.slots_known(run, slots),
             SchedulerEvent::Slept { run } => self.slept(run),
             SchedulerEvent::Ended { run, end } => self.ended(run, end),
             SchedulerEvent::NeighboursAsked { model } => self.neighbours_asked(model),

@@ -23,6 +23,8 @@ pub struct ModelSpec {
     pub company: Company,
     /// Requests that the engine gets at once; the rest wait here.
     pub concurrency: Option<u32>,
+    /// Requests that the engine works on at once, as its flags say. As many are sent where `concurrency` says nothing.
+    pub slots: Option<u32>,
     /// Importance of a load beside those of other models.
     pub priority: Priority,
     /// Requests after which the engine gets no more and is started again.
@@ -51,6 +53,7 @@ impl ModelSpec {
             port: None,
             company: Company::default(),
             concurrency: None,
+            slots: None,
             priority: Priority::default(),
             max_requests: None,
             // A large model reads its file for minutes, but reports progress meanwhile.

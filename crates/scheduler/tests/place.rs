@@ -7,8 +7,8 @@ mod demands;
 use std::sync::Arc;
 
 use plimsoll_base::{
-    Bytes, Card, CardId, CardKind, Counting, DeclaredSize, MemoryModel, NamedDemand, Placement, Reason,
-    RunId, Share, UnknownSize,
+    Bytes, Card, CardId, CardKind, Counting, DeclaredSize, DividedSize, MemoryModel, NamedDemand, Placement,
+    Reason, RunId, Share, UnknownSize,
 };
 use plimsoll_scheduler::CardLimit;
 use plimsoll_scheduler::place::{
@@ -231,13 +231,13 @@ fn the_tightest_card_that_fits_is_taken() {
     assert_eq!(placed(&ledger, &declared(9), &[id("a")], &[]), PlacementVerdict::Fits(on("a", 9)));
 }
 
-/// 9 GiB, divided as [`DeclaredSize`] does it, on the cards that its flags name.
+/// 9 GiB, divided as [`DividedSize`] does it, on the cards that its flags name.
 #[derive(Debug)]
 struct OnNamed(NamedDemand);
 
 impl MemoryModel for OnNamed {
     fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {
-        declared(9).on(cards)
+        DividedSize(Bytes::gib(9)).on(cards)
     }
 
     fn named(&self) -> &NamedDemand {

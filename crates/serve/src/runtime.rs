@@ -7,6 +7,7 @@
 mod admission;
 mod answer_tally;
 mod board;
+mod deadly;
 mod downloads;
 mod event_queue;
 mod extension;
@@ -17,6 +18,7 @@ mod health;
 mod holders;
 mod host_bound;
 mod launch;
+mod load_inputs;
 mod memory;
 pub(crate) mod model_files;
 mod needs;
@@ -37,6 +39,7 @@ mod status;
 mod survey;
 mod ticks;
 mod traces;
+mod work;
 mod yields;
 
 use std::cell::{Cell, OnceCell, RefCell};
@@ -60,6 +63,7 @@ use serde_json::Value;
 use tokio::sync::{Mutex, Notify, mpsc, watch};
 
 use self::board::{Board, Webhook};
+use self::deadly::DeadlyBodies;
 use self::downloads::Downloads;
 use self::event_queue::EventQueue;
 use self::operator_log::OperatorLog;
@@ -168,6 +172,7 @@ pub(crate) struct Runtime {
     operator_log: OperatorLog,
     board: Board,
     ahead: ReadAheads,
+    deadly: DeadlyBodies,
     /// Measured memory of engines that nothing plans.
     needs: MeasuredNeeds,
     traces: Option<Traces>,
@@ -237,6 +242,7 @@ impl Runtime {
             operator_log: OperatorLog::default(),
             board,
             ahead: ReadAheads::default(),
+            deadly: DeadlyBodies::default(),
             needs,
             traces,
             counts: RequestCounts::default(),
@@ -337,6 +343,9 @@ impl Runtime {
                 if let Some(run) = self.run(*run) {
                     self.answer(*request, AdmissionAnswer::MeasureDepth { run, exact: *exact });
                 }
+            }
+            SchedulerEffect::Suspected { request, model, kills } => {
+                self.deadly.suspected(*request, *model, *kills);
             }
             SchedulerEffect::Survey { model } => drop(spawn_local(survey::survey(self.me(), *model))),
             SchedulerEffect::ReadAhead { model } => self.read_ahead(*model),

@@ -153,16 +153,24 @@ pub(crate) fn models(args: &Args) -> Value {
 pub(crate) fn props(args: &Args) -> Value {
     json!({
         "default_generation_settings": { "params": {}, "n_ctx": args.context },
-        "total_slots": 1, "model_alias": args.name(), "model_path": args.model,
+        "total_slots": if args.script.slots == 0 { 4 } else { args.script.slots }, "model_alias": args.name(), "model_path": args.model,
         "modalities": { "vision": false, "audio": false },
         "chat_template": "", "bos_token": "<s>", "eos_token": "</s>", "build_info": "b10605-fake", "is_sleeping": false,
     })
 }
 
-pub(crate) fn slots(args: &Args, in_flight: u64, tokens: u64) -> Value {
-    json!([{
-        "id": 0, "n_ctx": args.context, "speculative": false, "is_processing": in_flight > 0, "n_prompt_tokens": tokens,
-    }])
+/// The slots, of which the first has all tokens that were computed (`server-context.cpp: to_json @ b11063`).
+pub(crate) fn slots(args: &Args, in_flight: u64, tokens: u64, computed: u64) -> Value {
+    let slot = |id: usize| {
+        let busy = usize::try_from(in_flight).is_ok_and(|in_flight| id < in_flight);
+        json!({
+            "id": id, "n_ctx": args.context, "speculative": false, "is_processing": busy, "id_task": 0,
+            "n_prompt_tokens": if id == 0 { tokens } else { 0 },
+            "n_prompt_tokens_processed": if id == 0 { computed } else { 0 },
+            "next_token": [{ "n_decoded": 0 }],
+        })
+    };
+    (0..args.script.slots.max(1)).map(slot).collect()
 }
 
 pub(crate) fn embeddings(model: &str, prompt_tokens: u64) -> Value {

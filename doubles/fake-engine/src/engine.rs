@@ -5,7 +5,7 @@ use std::cell::{Cell, OnceCell};
 use std::io;
 use std::process::ExitCode;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
@@ -34,6 +34,7 @@ pub(crate) struct Engine {
     /// Set when the model is loaded.
     pub(crate) booking: OnceCell<Booking>,
     pub(crate) stats: Stats,
+    pub(crate) work: Work,
     pub(crate) idle: Notify,
     /// The thread that computes waits for a debugger.
     pub(crate) hangs: Cell<bool>,
@@ -53,6 +54,44 @@ pub(crate) struct Stats {
     pub(crate) in_flight: Cell<u64>,
     /// Tokens of all requests that are being answered.
     pub(crate) depth: Cell<u64>,
+}
+
+/// Time in which a request was computed, which `/slots` shows as tokens.
+#[derive(Debug, Default)]
+pub(crate) struct Work {
+    done: Cell<Duration>,
+    /// Requests that are computed, and the time since which that many are.
+    busy: Cell<(u32, Option<Instant>)>,
+}
+
+/// A request that is computed.
+pub(crate) struct Working<'a>(&'a Work);
+
+impl Work {
+    pub(crate) fn begin(&self) -> Working<'_> {
+        self.count(|busy| busy + 1);
+        Working(self)
+    }
+
+    /// Tokens, one for each millisecond.
+    pub(crate) fn tokens(&self) -> u64 {
+        self.count(|busy| busy);
+        u64::try_from(self.done.get().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn count(&self, change: impl Fn(u32) -> u32) {
+        let (busy, since) = self.busy.get();
+        if let Some(since) = since.filter(|_| busy > 0) {
+            self.done.set(self.done.get() + since.elapsed());
+        }
+        self.busy.set((change(busy), Some(Instant::now())));
+    }
+}
+
+impl Drop for Working<'_> {
+    fn drop(&mut self) {
+        self.0.count(|busy| busy.saturating_sub(1));
+    }
 }
 
 pub(crate) fn bump(counter: &Cell<u64>) -> u64 {
@@ -161,6 +200,7 @@ impl Engine {
             signature,
             booking,
             stats,
+            work: Work::default(),
             idle,
             hangs,
             poisoned,
@@ -171,7 +211,7 @@ impl Engine {
 
     /// True once the script's error that stays is there.
     pub(crate) fn is_poisoned(&self) -> bool {
-        if let Some(Fault::Poisoned { after, .. }) = self.args.script.fail
+        if let Some(Fault::Poisoned { after, .. } | Fault::Silent { after }) = self.args.script.fail
             && !self.poisoned.get()
             && self.stats.begun.get() >= after
         {

@@ -72,6 +72,12 @@ pub(crate) enum Fault {
         after: u64,
         drops: bool,
     },
+    /// After so many answers, each request is taken and never answered; `/health` is well.
+    Silent {
+        after: u64,
+    },
+    /// A request deeper than this many tokens ends in a signal.
+    CrashAtDepth(u64),
     /// Answers each request deeper than this many tokens with an error, before it has a slot, and serves all others.
     ErrorAtDepth(u64),
     /// Closes the connection of each request deeper than this many tokens, and serves all others.
@@ -203,6 +209,8 @@ impl Fault {
             "drop_at_depth" => Self::DropAtDepth(parse(value()?)?),
             "error_at_depth" => Self::ErrorAtDepth(parse(value()?)?),
             "poisoned" => Self::Poisoned { after: parse(value()?)?, drops: value() == Some("drops") },
+            "silent" => Self::Silent { after: parse(value()?)? },
+            "crash_at_depth" => Self::CrashAtDepth(parse(value()?)?),
             "hang_mid_request" => Self::HangMidRequest,
             "port_taken" => Self::PortTaken,
             _ => return None,

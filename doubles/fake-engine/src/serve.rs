@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 use std::rc::Rc;
 
+use rustix::process::Signal;
 use serde_json::json;
 use tokio::sync::SemaphorePermit;
 use tokio::time::{sleep, timeout};
@@ -124,7 +125,8 @@ async fn get(engine: &Engine, connection: &mut Connection, request: &Request) ->
         }
         "/slots" => {
             let tokens = engine.cache.tokens();
-            answers::slots(args, engine.stats.in_flight.get() - 1, tokens).to_string()
+            let (in_flight, computed) = (engine.stats.in_flight.get() - 1, engine.work.tokens());
+            answers::slots(args, in_flight, tokens, computed).to_string()
         }
         "/metrics" => {
             return connection
@@ -153,6 +155,7 @@ async fn post(engine: &Engine, connection: &mut Connection, request: &Request) -
     let _dive = Dive::start(engine, tokens).await;
     if !engine.args.script.prompt.is_zero() {
         let time = engine.cache.compute(&request.body, engine.args.script.prompt);
+        let _working = engine.work.begin();
         unless_gone(connection, sleep(time)).await?;
     }
     compute(engine, connection, tokens).await?;
@@ -166,6 +169,7 @@ async fn post(engine: &Engine, connection: &mut Connection, request: &Request) -
         answer_tokens: script.events,
         signature: &engine.signature,
     };
+    let _working = engine.work.begin();
     if stream::is_wanted(&request.body) {
         return stream::stream(script, connection, &generation, request.keep_alive).await;
     }
@@ -246,14 +250,22 @@ async fn compute(engine: &Engine, connection: &mut Connection, tokens: u64) -> i
     if engine.booking.get().is_some_and(|booking| booking.grow(deep).is_err()) {
         return abort(engine, connection).await;
     }
-    if !script.delay.is_zero() {
+    if !script.delay.is_zero() && !(matches!(script.fail, Some(Fault::Silent { .. })) && engine.is_poisoned())
+    {
+        let _working = engine.work.begin();
         unless_gone(connection, sleep(script.delay)).await?;
+    }
+    if engine.is_poisoned() && matches!(script.fail, Some(Fault::Silent { .. })) {
+        return unless_gone(connection, std::future::pending()).await;
     }
     if engine.is_poisoned() {
         return fail(connection, matches!(script.fail, Some(Fault::Poisoned { drops: true, .. }))).await;
     }
     match script.fail {
         Some(Fault::OomAtDepth(most)) if tokens > most && script.strikes() => abort(engine, connection).await,
+        Some(Fault::CrashAtDepth(most)) if tokens > most && script.strikes() => {
+            death::of_signal(Signal::SEGV)
+        }
         Some(Fault::HangMidRequest) if script.strikes() => {
             unless_gone(connection, std::future::pending()).await
         }

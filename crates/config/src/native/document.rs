@@ -211,7 +211,8 @@ pub(super) struct ModelTable {
     pub(super) filters: FilterTable,
     /// Variables set for this model only.
     pub(super) env: BTreeMap<String, String>,
-    /// The model's memory, e.g. `6GiB`; overrides the plan.
+    /// The model's memory, e.g. `6GiB`; overrides the plan. It is that of one card, unless flags name several or none is
+    /// large enough.
     pub(super) memory: Option<Size>,
     /// Cards that the model may use, by UUID or name; without any, it may use all cards.
     pub(super) cards: Vec<String>,
@@ -227,7 +228,8 @@ pub(super) struct ModelTable {
     pub(super) preload: bool,
     /// The model is served, but not shown in the list of models.
     pub(super) unlisted: bool,
-    /// Requests that the engine gets at a time; more wait in the server. Default: no limit.
+    /// Requests that the engine gets at a time; more wait in the server. Default: the slots of a llama-server, else no
+    /// limit.
     #[schemars(with = "Option<u32>", range(min = 1))]
     pub(super) concurrency: Option<NonZeroU32>,
     /// Hosts of a fleet that may serve the model at a time. A further one loads it when a request comes while each has four

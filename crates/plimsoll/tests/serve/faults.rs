@@ -208,6 +208,38 @@ fn an_engine_that_ignores_every_wish_to_stop_is_killed_with_all_it_started() {
 }
 
 #[test]
+fn an_engine_that_ignored_a_stop_once_is_killed_soon_the_next_time() {
+    let daemon = Setup::new()
+        .model("deaf", "700MiB", "ignore_term=1", "stop-timeout = \"5s\"")
+        .model("next", "700MiB", "", "")
+        .start();
+    let mut swaps = Vec::new();
+    for _ in 0..2 {
+        assert_eq!(chat(daemon.address, "deaf").status, 200);
+        let start = Instant::now();
+        assert_eq!(chat(daemon.address, "next").status, 200);
+        swaps.push(start.elapsed());
+    }
+    assert!(swaps[0] >= Duration::from_secs(5), "{swaps:?}");
+    assert!(swaps[1] < swaps[0] - Duration::from_secs(2), "{swaps:?}");
+}
+
+#[test]
+fn a_model_with_a_fault_that_lasts_evicts_its_neighbour_once() {
+    let fault = "cmd = ['sh', '-c', 'echo \"error: invalid argument: --ctxsize\" >&2; exit 1', '${PORT}']";
+    let text = format!("[models.bad]\n{fault}\nmemory = '700MiB'\n");
+    let daemon = Setup::new().model("good", "700MiB", "", "").config(&text).start();
+    chat(daemon.address, "good");
+    assert_no_retry(&chat(daemon.address, "bad"));
+    let neighbour = Neighbour::of(&daemon);
+    for _ in 0..3 {
+        std::thread::sleep(Duration::from_secs(3));
+        assert_no_retry(&chat(daemon.address, "bad"));
+        neighbour.is_unhurt(&daemon);
+    }
+}
+
+#[test]
 fn a_port_that_was_taken_meanwhile_is_replaced_without_a_word() {
     let folder = tempfile::tempdir().unwrap();
     let script = format!("fail=port_taken fail_once={}", folder.path().join("once").display());

@@ -49,6 +49,25 @@ fn seen(daemon: &Daemon, model: &str) -> Value {
 }
 
 #[test]
+fn a_program_that_names_no_cards_sees_one_although_it_would_fit_on_two_at_once() {
+    let daemon = cards(
+        Setup::with_cards(&[])
+            .model("a", "16GiB", "", "")
+            .model("b", "16GiB", "", "")
+            .model("c", "12GiB", "", "")
+            .model("v", "12GiB", "", ""),
+        &[24 * GIB; 2],
+    );
+    for model in ["a", "b"] {
+        assert_eq!(chat(daemon.address, model).status, 200);
+    }
+    // Each card has room for half of it.
+    let shown = seen(&daemon, "c")["CUDA_VISIBLE_DEVICES"].as_str().expect("it is set").to_owned();
+    assert!(["GPU-aaaa", "GPU-bbbb"].contains(&shown.as_str()), "{shown}");
+    assert_eq!(daemon.running().len(), 2, "another one left for it");
+}
+
+#[test]
 fn each_child_names_only_its_own_cards_by_uuid() {
     let daemon = four_cards(
         Setup::with_cards(&[])

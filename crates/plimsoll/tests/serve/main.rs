@@ -19,6 +19,7 @@ mod guarded;
 mod guarded_user;
 #[path = "../pages/hand_written.rs"]
 mod hand_written;
+mod hangs;
 mod heartbeat;
 mod held;
 mod http;
@@ -41,6 +42,7 @@ mod read_ahead;
 mod real;
 mod remote;
 mod service_manager;
+mod slots;
 mod sockets;
 mod storm;
 mod surface;

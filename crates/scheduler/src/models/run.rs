@@ -9,12 +9,18 @@ use plimsoll_base::{Bytes, CardId, MemoryModel, Placement, Reason, RunId, Share}
 use crate::effect::ModelState;
 use crate::load_check::LoadCheck;
 use crate::occupancy::Occupancy;
+use crate::queue::RequestState;
 use crate::time::{Moment, RequestId};
 
 /// A load that shows progress only by log output is ended after this many load timeouts.
 const TALK_LIMIT: u32 = 10;
 /// Time between two probes of a run.
 const PROBE_PAUSE: Duration = Duration::from_secs(5);
+/// Clients that gave up without a byte.
+const CLIENTS: u32 = 3;
+/// Time without a byte after which a run is probed: of so many clients, and of one. A probe takes a slot of the engine, whose
+/// cache is then lost, so clients that leave early do not start one.
+const SILENCE: (Duration, Duration) = (Duration::from_secs(4), Duration::from_secs(8));
 
 #[derive(Clone, Debug)]
 pub(crate) struct RunState {
@@ -23,6 +29,8 @@ pub(crate) struct RunState {
     pub(crate) demand: Arc<dyn MemoryModel>,
     pub(crate) placement: Placement,
     in_flight: u32,
+    /// Those of them that take no slot.
+    slotless: u32,
     /// Requests that were sent to it since it was started.
     sent: u32,
     /// Depth of the run, or the reason why it is not tracked.
@@ -58,6 +66,20 @@ pub(crate) struct RunState {
     /// Requests that wait for the result of a health check.
     held: Vec<RequestId>,
     probe: RunProbe,
+    /// Until then, a suspect has the run alone: the one with this place of dispatch.
+    pub(crate) alone: Option<(Moment, u64)>,
+    /// Requests that it has answered.
+    pub(crate) answered: u32,
+    /// Time of its last sign of work, and of the last probe.
+    quiet_since: Moment,
+    /// Clients that gave up without a byte since the last answer, and the dispatch of the first of their requests.
+    gave_up: (u32, Option<Moment>),
+    /// It takes requests beyond the most until these have ended: those up to this place of dispatch, and their number.
+    overtime: Option<(u64, u32)>,
+    /// Time that the load cost other models.
+    pub(crate) displaced: Duration,
+    /// Slots that the engine says it has.
+    pub(crate) slots: Option<u32>,
 }
 
 /// Memory figures of one card when the run was started.
@@ -151,6 +173,7 @@ impl RunState {
             demand,
             placement,
             in_flight: 0,
+            slotless: 0,
             sent: 0,
             occupancy,
             stamp: 0,
@@ -171,6 +194,13 @@ impl RunState {
             load_check: Vec::new(),
             held: Vec::new(),
             probe: RunProbe::Allowed { from: Moment::START },
+            alone: None,
+            answered: 0,
+            quiet_since: Moment::START,
+            gave_up: (0, None),
+            overtime: None,
+            displaced: Duration::ZERO,
+            slots: None,
         }
     }
 
@@ -197,7 +227,7 @@ impl RunState {
         // The request wakes the engine, which then takes its whole claim.
         self.sleep = RunSleep::Awake;
         self.sent = self.sent.saturating_add(1);
-        if let Some(most) = most.filter(|most| self.sent >= *most) {
+        if let Some(most) = most.filter(|most| self.sent >= *most && self.overtime.is_none()) {
             self.part(PartingCause::Served { most });
         }
     }
@@ -205,6 +235,19 @@ impl RunState {
     /// True until it is sent its first request.
     pub(crate) fn is_unused(&self) -> bool {
         self.sent == 0
+    }
+
+    /// True if it has had its requests and waits for the end of the last answers, for the first time.
+    pub(crate) fn has_served(&self) -> bool {
+        matches!(self.parts_for, Some(PartingCause::Served { .. }))
+            && self.is_ready()
+            && self.draining == Some(Drain::Leave)
+            && self.in_flight > 0
+    }
+
+    /// Takes requests again, until those have ended that it has now; `last` is the place of the last dispatch.
+    pub(crate) fn work_overtime(&mut self, last: u64) {
+        (self.overtime, self.draining) = (Some((last, self.in_flight)), None);
     }
 
     /// Lets it go for good, unless it was told to stop already. The first cause stands.
@@ -216,8 +259,23 @@ impl RunState {
     }
 
     /// One request fewer is in flight.
-    pub(crate) fn land(&mut self) {
+    pub(crate) fn land(&mut self, request: &RequestState) {
         self.in_flight = self.in_flight.saturating_sub(1);
+        self.slotless = self.slotless.saturating_sub(u32::from(request.slotless));
+        self.alone.take_if(|(_, sent)| *sent == request.order);
+        if let Some((last, before)) = &mut self.overtime
+            && request.order <= *last
+        {
+            *before = before.saturating_sub(1);
+            if *before == 0 {
+                (self.overtime, self.draining) = (None, Some(Drain::Leave));
+            }
+        }
+    }
+
+    /// The last request that was sent takes no slot.
+    pub(crate) fn needs_no_slot(&mut self) {
+        self.slotless += 1;
     }
 
     pub(crate) fn is_loading(&self) -> bool {
@@ -234,7 +292,12 @@ impl RunState {
 
     /// True if another request may be sent to it, of at most `limit` at once.
     pub(crate) fn is_open(&self, limit: u32) -> bool {
-        self.takes_requests() && self.in_flight < limit && self.sleep != RunSleep::Lent
+        self.takes_any() && self.in_flight - self.slotless < limit && self.alone.is_none()
+    }
+
+    /// True if a request may be sent to it that takes no slot.
+    pub(crate) fn takes_any(&self) -> bool {
+        self.takes_requests() && self.sleep != RunSleep::Lent
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -302,6 +365,27 @@ impl RunState {
 
     pub(crate) fn end_probe(&mut self, now: Moment) {
         self.probe = RunProbe::Allowed { from: now + PROBE_PAUSE };
+        self.shows_work(now);
+    }
+
+    /// Takes an answer, or another sign that it works.
+    pub(crate) fn shows_work(&mut self, now: Moment) {
+        (self.quiet_since, self.gave_up) = (now, (0, None));
+    }
+
+    /// Takes a client that gave up without a byte. True if it is time to probe the run.
+    pub(crate) fn gives_up(&mut self, now: Moment, sent: Moment) -> bool {
+        let (clients, first) = self.gave_up;
+        let first = first.map_or(sent, |first| first.min(sent));
+        self.gave_up = (clients + 1, Some(first));
+        clients + 1 >= CLIENTS && now.since(first) >= SILENCE.0 || now.since(first) >= SILENCE.1
+    }
+
+    /// The time at which a run that others wait for is probed, because it has shown no work.
+    pub(crate) fn probe_due(&self) -> Option<Moment> {
+        let RunProbe::Allowed { from } = self.probe else { return None };
+        let waited_for = self.is_ready() && self.draining.is_some() && self.suspect.is_none();
+        (waited_for && self.in_flight > 0).then(|| from.max(self.quiet_since + SILENCE.1))
     }
 
     /// True while its health is checked, or after it has failed.

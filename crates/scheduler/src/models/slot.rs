@@ -12,9 +12,12 @@ use crate::effect::ModelState;
 use crate::failures::FailureRecord;
 use crate::occupancy::Occupancy;
 use crate::place::DemandCache;
-use crate::queue::{OpenPeak, RequestLine};
+use crate::queue::{OpenPeak, RequestLine, RequestState};
 use crate::spec::ModelSpec;
 use crate::time::{ModelId, Moment};
+
+/// Answers that usually take less time are of a moment.
+const QUICK: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Debug)]
 pub(crate) struct ModelSlot {
@@ -95,6 +98,8 @@ pub(crate) struct RoomSearch {
     pub(crate) read_ahead: ReadAhead,
     /// The time until which the runs that it waits for may go on.
     pub(crate) turns_end: Moment,
+    /// Time of the loads of runs that left for it.
+    pub(crate) displaced: Duration,
 }
 
 impl RoomSearch {
@@ -112,6 +117,7 @@ impl RoomSearch {
             neighbours: NeighbourQuery::Before,
             read_ahead: ReadAhead::Before,
             turns_end: since,
+            displaced: Duration::ZERO,
         }
     }
 }
@@ -328,9 +334,23 @@ impl ModelSlot {
         (self.line.is_empty() && run.occupancy.is_err()).then_some(run.id)
     }
 
-    /// The most requests at once. Without a limit the engine queues requests itself, in its own order.
+    /// The run, if it takes this new request at once.
+    pub(crate) fn run_for(&mut self, request: &RequestState) -> Option<&mut RunState> {
+        let open = self.free_run().is_some();
+        self.run.as_mut().filter(|run| open || request.slotless && run.takes_any())
+    }
+
+    // DECISION: an engine gets as many requests as it has slots. Those beyond would wait there in its own order, so that
+    // clients took no turns, and a model that leaves would first answer all of them. Between an answer and the next request
+    // a slot rests for a moment. That matters to answers of a moment: there as many requests again wait at the engine.
+    /// The most requests at once. Where neither is known, the engine queues requests itself, in its own order.
     fn limit(&self) -> u32 {
-        self.spec.concurrency.unwrap_or(u32::MAX)
+        let tracked = self.run.as_ref().is_some_and(|run| run.occupancy.is_ok());
+        let known = self.run.as_ref().and_then(|run| run.slots).or(self.spec.slots);
+        let is_quick = self.answer_time.is_some_and(|usual| !usual.is_zero() && usual < QUICK);
+        let slots = known.map(|slots| if is_quick { slots.saturating_mul(2) } else { slots });
+        // The tokens of a tracked run say which of its slots are taken.
+        self.spec.concurrency.or(slots.filter(|_| !tracked)).unwrap_or(u32::MAX)
     }
 
     /// The run, if its depth is tracked.

@@ -9,8 +9,11 @@ use crate::time::{ClientId, Moment, RequestId};
 /// Clients that are remembered although none of their requests waits.
 const REMEMBERED: usize = 64;
 
+/// Class of suspects: they go when no other request waits.
+const LAST: usize = 4;
+
 /// Key of a queued request: its class, its round in the class, and its place in the round. Class 0 is that of requests
-/// that go before all others; the others are the priorities.
+/// that go before all others, and [`LAST`] that of suspects; the others are the priorities.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LineTurn(usize, u64, i64);
 
@@ -20,6 +23,15 @@ pub(crate) struct LineAge {
     pub(super) priority: Priority,
     pub(super) arrived: Moment,
     pub(super) id: RequestId,
+    /// An engine died under it, so that it goes after all others.
+    pub(super) is_suspect: bool,
+}
+
+impl LineAge {
+    /// Index of its ages: suspects have those of class 0.
+    fn class(&self) -> usize {
+        if self.is_suspect { 0 } else { class(self.priority) }
+    }
 }
 
 fn class(priority: Priority) -> usize {
@@ -37,7 +49,7 @@ fn class(priority: Priority) -> usize {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RequestLine {
     turns: BTreeMap<LineTurn, RequestId>,
-    /// By age, for each class of the requests' own priorities.
+    /// By age, for each class of the requests' own priorities; first those of suspects.
     ages: [BTreeMap<(Moment, RequestId), LineTurn>; 4],
     /// The last round in which each client has a request of a class.
     rounds: HashMap<(usize, ClientId), u64>,
@@ -58,7 +70,7 @@ impl RequestLine {
 
     fn next(&self) -> Option<(LineTurn, RequestId)> {
         let (turn, first) = self.turns.first_key_value()?;
-        if !self.by_age || turn.0 == 0 {
+        if !self.by_age || turn.0 == 0 || turn.0 == LAST {
             return Some((*turn, *first));
         }
         let counted = |(priority, (arrived, id), _): &(Priority, &(Moment, RequestId), _)| {
@@ -69,12 +81,19 @@ impl RequestLine {
 
     /// The arrival of the request that has waited longest.
     pub(crate) fn oldest(&self) -> Option<Moment> {
-        self.firsts().map(|(_, (arrived, _), _)| *arrived).min()
+        let suspect = self.ages[0].first_key_value().map(|((arrived, _), _)| *arrived);
+        self.firsts().map(|(_, (arrived, _), _)| *arrived).chain(suspect).min()
+    }
+
+    /// The oldest of the suspects.
+    pub(crate) fn suspect(&self) -> Option<RequestId> {
+        self.ages[0].first_key_value().map(|((_, id), _)| *id)
     }
 
     /// The earliest time from which a wait counts, by its priority.
     pub(crate) fn first_counted(&self) -> Option<Moment> {
-        self.firsts().map(|(priority, (arrived, _), _)| *arrived + priority.delay()).min()
+        let suspect = self.ages[0].first_key_value().map(|((arrived, _), _)| *arrived);
+        self.firsts().map(|(priority, (arrived, _), _)| *arrived + priority.delay()).chain(suspect).min()
     }
 
     /// Priority and arrival of at most so many requests of each priority, the oldest of each first.
@@ -124,15 +143,21 @@ impl RequestLine {
         self.insert(LineTurn(0, 0, -self.forwarded), age)
     }
 
+    /// Queues a suspect behind all others.
+    pub(super) fn push_last(&mut self, age: LineAge) -> LineTurn {
+        self.came += 1;
+        self.insert(LineTurn(LAST, 0, self.came), age)
+    }
+
     fn insert(&mut self, turn: LineTurn, age: LineAge) -> LineTurn {
         self.turns.insert(turn, age.id);
-        self.ages[class(age.priority)].insert((age.arrived, age.id), turn);
+        self.ages[age.class()].insert((age.arrived, age.id), turn);
         turn
     }
 
     pub(super) fn remove(&mut self, turn: LineTurn, age: LineAge) {
         self.turns.remove(&turn);
-        self.ages[class(age.priority)].remove(&(age.arrived, age.id));
+        self.ages[age.class()].remove(&(age.arrived, age.id));
     }
 
     /// Takes the request that is sent next; the caller knows its age.
@@ -140,9 +165,9 @@ impl RequestLine {
         let (turn, id) = self.next()?;
         self.turns.remove(&turn);
         if let Some(age) = age(id) {
-            self.ages[class(age.priority)].remove(&(age.arrived, age.id));
+            self.ages[age.class()].remove(&(age.arrived, age.id));
         }
-        if turn.0 > 0 {
+        if (1..LAST).contains(&turn.0) {
             if !self.by_age {
                 self.round[turn.0] = turn.1;
             }
@@ -190,7 +215,7 @@ mod tests {
                 match step {
                     LineStep::Push { client, priority } => {
                         let id = RequestId(u64::try_from(ages.len()).unwrap());
-                        let age = LineAge { priority, arrived: now, id };
+                        let age = LineAge { priority, arrived: now, id, is_suspect: false };
                         ages.push(age);
                         line.push_back(ClientId(client), age);
                         waiting.push((id, sent.len()));
@@ -224,6 +249,7 @@ mod tests {
                 priority: Priority::ALL[all[number]],
                 arrived: Moment::START,
                 id: RequestId(u64::try_from(number).unwrap()),
+                is_suspect: false,
             };
             for number in 0..all.len() {
                 line.push_back(ClientId(u64::try_from(number).unwrap()), age(number));

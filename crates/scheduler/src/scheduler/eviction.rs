@@ -111,6 +111,12 @@ impl Scheduler {
             }
             // Every other way would stop a model, which a preload may not.
             _ if !pressing => self.skip_preload(id),
+            PlacementVerdict::FitsAfter { evict: runs, .. }
+            | PlacementVerdict::WaitsFor { busy: runs, .. }
+                if self.spares(id, &runs) =>
+            {
+                self.refuse_sparing(id);
+            }
             _ if self.asks_neighbours(id, &verdict) => self.set_victims(id, Vec::new()),
             PlacementVerdict::FitsAfter { placement, evict }
                 if self.state().waits_rather(id, &evict, placement.total(), reserved.models()) =>

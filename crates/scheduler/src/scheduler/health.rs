@@ -8,6 +8,7 @@ use plimsoll_base::RunId;
 use super::Scheduler;
 use crate::effect::SchedulerEffect;
 use crate::event::{Health, ProbeOutcome, UnknownRequest};
+use crate::queue::RequestPlace;
 use crate::refusal;
 use crate::time::{ModelId, RequestId};
 
@@ -21,7 +22,7 @@ impl Scheduler {
             self.release_held(id);
             return Ok(());
         };
-        run.land();
+        run.land(&request);
         let check = run.unanswered(id);
         // No further check is needed for a run that is taken for dead already.
         if run.suspect.is_some() {
@@ -45,6 +46,30 @@ impl Scheduler {
         }
     }
 
+    pub(super) fn slots_known(&mut self, run_id: RunId, slots: u32) {
+        if let Some((model, slot)) = self.living_mut(run_id)
+            && let Some(run) = slot.run_mut(run_id)
+        {
+            run.slots = Some(slots.max(1));
+            self.dispatch_queue(model);
+        }
+    }
+
+    /// Takes a client that left without a byte. Clients with time-outs are the only sign of an engine that hangs.
+    pub(super) fn gave_up(&mut self, id: RequestId) -> Result<(), UnknownRequest> {
+        let now = self.clock.now();
+        let request = self.queue.get(id).copied();
+        self.over(id, None)?;
+        if let Some(request) = request
+            && let RequestPlace::Sent(run_id) = request.place
+            && let Some((_, slot)) = self.living_mut(run_id)
+            && slot.run_mut(run_id).is_some_and(|run| run.gives_up(now, request.sent))
+        {
+            self.probe(run_id);
+        }
+        Ok(())
+    }
+
     pub(super) fn probed(&mut self, run_id: RunId, outcome: ProbeOutcome) {
         let now = self.clock.now();
         let Some((model, slot)) = self.living_mut(run_id) else { return };
@@ -53,6 +78,8 @@ impl Scheduler {
         // A process that was told to stop fails in any case.
         if outcome == ProbeOutcome::Fails && run.is_ready() {
             self.suspect(model, run_id);
+        } else if let Some(due) = run.probe_due() {
+            self.arm(due);
         }
     }
 

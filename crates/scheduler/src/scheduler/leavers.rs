@@ -2,15 +2,24 @@
 
 use super::Scheduler;
 use crate::models::{LeftClient, ModelSlot, RequestedState, RunState};
-use crate::queue::RequestState;
+use crate::queue::{RequestPlace, RequestState};
 use crate::time::{ModelId, Moment};
 
 impl Scheduler {
     /// Takes an answer that is complete.
     pub(super) fn answered(&mut self, request: &RequestState) {
-        let took = self.clock.now().since(request.sent);
+        let now = self.clock.now();
+        let took = now.since(request.sent);
         if let Some(slot) = self.models.get_mut(request.model) {
-            slot.answered(took);
+            if !request.slotless {
+                slot.answered(took);
+            }
+            if let RequestPlace::Sent(id) = request.place
+                && let Some(run) = slot.run_mut(id)
+            {
+                run.answered = run.answered.saturating_add(1);
+                run.shows_work(now);
+            }
         }
     }
 

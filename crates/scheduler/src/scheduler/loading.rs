@@ -102,7 +102,7 @@ impl Scheduler {
         let Some(room) = slot.room() else { return };
         let (demand, name) = (Arc::clone(&room.demand), Arc::clone(&slot.name));
         let (timeout, port) = (slot.spec.load_timeout, slot.spec.port);
-        let measures_free = slot.spec.measures_free;
+        let (measures_free, displaced) = (slot.spec.measures_free, room.displaced);
         let occupancy = self.state().occupancy(id, &*demand, &placement);
         // Kept for the conclusions after the load: they compare the card with this moment.
         let start = self.start_figures(&placement);
@@ -117,6 +117,7 @@ impl Scheduler {
         let mut run = RunState::new(run_id, demand, placement.clone(), occupancy, phase);
         run.stamp = self.runs.next_stamp();
         run.started = now;
+        run.displaced = displaced;
         run.port = port;
         run.measures_free = measures_free;
         run.start = start;
@@ -197,6 +198,24 @@ impl Scheduler {
     fn fits_nowhere(&self, id: ModelId) -> bool {
         let verdict = self.state().verdict(id, &Reservations::default());
         verdict.is_some_and(|found| matches!(found.verdict, PlacementVerdict::Never(_)))
+    }
+
+    /// True if the model may not stop one of these runs, because its last load failed.
+    pub(super) fn spares(&self, id: ModelId, victims: &[RunId]) -> bool {
+        let failed = self.models.get(id).is_some_and(|slot| slot.record.spares(self.clock.now()).is_some());
+        let stays = |run: &RunId| {
+            let run = self.state().model_of(*run).and_then(|(_, slot)| slot.run.as_ref());
+            run.is_some_and(|run| !run.leaves())
+        };
+        failed && victims.iter().any(stays)
+    }
+
+    /// Refuses the requests of a model that leaves others alone after its failure.
+    pub(super) fn refuse_sparing(&mut self, id: ModelId) {
+        let now = self.clock.now();
+        let Some(slot) = self.models.get(id) else { return };
+        let refusal = refusal::sparing(&slot.name, &slot.record, slot.record.spares(now).unwrap_or_default());
+        self.give_up(id, refusal);
     }
 
     fn give_up(&mut self, id: ModelId, refusal: RequestRefusal) {

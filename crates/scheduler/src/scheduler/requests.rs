@@ -4,6 +4,7 @@
 use plimsoll_base::{Reason, RunId};
 
 use super::Scheduler;
+use super::blame::CONDEMNED;
 use crate::depth::RequestDepth;
 use crate::effect::{RequestRefusal, SchedulerEffect};
 use crate::event::UnknownRequest;
@@ -11,7 +12,7 @@ use crate::models::{Drain, ModelSlot, RunPhase};
 use crate::queue::{RequestPlace, RequestState};
 use crate::refusal;
 use crate::state::DepthGate;
-use crate::time::{ModelId, RequestId};
+use crate::time::{ModelId, Moment, RequestId};
 
 impl Scheduler {
     pub(super) fn arrived(&mut self, id: RequestId, request: RequestState) {
@@ -30,10 +31,13 @@ impl Scheduler {
         slot.open.note(now, open);
         let most = slot.spec.max_requests;
         // The fast path: there is nothing to decide.
-        if slot.free_run().is_some()
-            && let Some(run) = slot.open_run()
+        if request.suspect.is_none()
+            && let Some(run) = slot.run_for(&request)
         {
             run.send(now, stamp, most);
+            if request.slotless {
+                run.needs_no_slot();
+            }
             let (run, leaves) = (run.id, run.leaves());
             slot.served(now);
             self.queue.insert_sent(id, request, run);
@@ -48,23 +52,35 @@ impl Scheduler {
             return self.refuse(id, refusal);
         }
         if slot.run.is_none()
-            && let Some(wait) = slot.record.held_back(now)
+            && let Some(wait) = slot.record.refuses(now)
         {
             // Refused at once: waiting for a model that is known to crash would only end in the same refusal
             // later.
             let refusal = refusal::load_failed(&slot.name, &slot.record, Some(wait));
             return self.refuse(id, refusal);
         }
-        self.queue.push_back(&mut slot.line, id, request);
+        if request.suspect.is_some() {
+            self.queue.push_last(&mut slot.line, id, request);
+        } else {
+            self.queue.push_back(&mut slot.line, id, request);
+        }
+        let beside_suspect = slot.line.suspect().is_some();
         self.client_came(model);
         self.queued(&request);
         self.is_lent(model);
+        if let Some(due) = self.overtime_due(model) {
+            self.arm(due.max(now));
+        }
         if self
             .models
             .get(model)
             .is_some_and(|slot| slot.tracked().is_some_and(|(run, _)| run.takes_requests()))
         {
             self.measure_queue(model);
+        }
+        // Else a line means that the run is full.
+        if beside_suspect {
+            self.dispatch_queue(model);
         }
     }
 
@@ -104,7 +120,7 @@ impl Scheduler {
         match request.place {
             RequestPlace::Sent(run) => {
                 self.leave_depth(request.model, run, id, tokens);
-                self.landed(request.model, run);
+                self.landed(&request, run);
             }
             RequestPlace::Queued => {
                 self.note_left(&request);
@@ -142,7 +158,8 @@ impl Scheduler {
     }
 
     /// One request fewer is in flight.
-    fn landed(&mut self, model: ModelId, run: RunId) {
+    fn landed(&mut self, request: &RequestState, run: RunId) {
+        let model = request.model;
         let (now, stamp) = (self.clock.now(), self.runs.next_stamp());
         let Some(slot) = self.models.get_mut(model) else {
             return;
@@ -151,7 +168,7 @@ impl Scheduler {
         let queued = !slot.line.is_empty();
         let Some(run) = slot.run_mut(run) else { return };
         // The end of a request counts as use as well: a long answer must not make its run look the oldest.
-        run.land();
+        run.land(request);
         run.stamp = stamp;
         if run.in_flight() == 0 && !queued {
             slot.pauses.begin(now);
@@ -207,7 +224,13 @@ impl Scheduler {
             let Some(request) = self.queue.send_front(&mut slot.line, id, now) else {
                 return;
             };
+            if self.queue.get(request).is_some_and(|request| request.slotless)
+                && let Some(run) = self.models.get_mut(model).and_then(|slot| slot.run.as_mut())
+            {
+                run.needs_no_slot();
+            }
             self.send(request, id);
+            self.isolate(model, request);
             // A new run is no victim before its first request.
             if first {
                 self.mark_dirty();
@@ -216,6 +239,27 @@ impl Scheduler {
                 self.has_served(model);
             }
         }
+    }
+
+    // DECISION: a run that has had its `max-requests` ends after the answers that it still gives. One long answer would make
+    // all others stand until then, so after the patience they go to the old run again, until the long answer has ended.
+    /// Sends requests that have waited for the patience to a run that only one long answer keeps.
+    pub(super) fn extend_service(&mut self, model: ModelId) {
+        let (last, now) = (self.queue.last_sent(), self.clock.now());
+        let due = self.overtime_due(model).filter(|due| *due <= now);
+        if due.is_some()
+            && let Some(run) = self.models.get_mut(model).and_then(|slot| slot.run.as_mut())
+        {
+            run.work_overtime(last);
+            self.models.mark_states_dirty();
+            self.dispatch_queue(model);
+        }
+    }
+
+    pub(super) fn overtime_due(&self, model: ModelId) -> Option<Moment> {
+        let slot = self.models.get(model)?;
+        slot.run.as_ref().filter(|run| run.has_served())?;
+        Some(slot.line.oldest()? + self.settings.patience)
     }
 
     /// Handles a run that was sent its last request: a model that the configuration loads is loaded again after it.
@@ -235,6 +279,14 @@ impl Scheduler {
         let (Some(front), Some(run)) = (slot.line.front(), slot.open_run().map(|run| run.id)) else {
             return false;
         };
+        if !self
+            .models
+            .get(model)
+            .and_then(|slot| slot.run.as_ref())
+            .is_some_and(|run| self.may_join(front, run))
+        {
+            return false;
+        }
         let gate = self.models.get(model).map_or(DepthGate::Open, |slot| self.state().gate(slot, front));
         if gate != DepthGate::TooDeep {
             self.end_depth_wait(model);
@@ -314,12 +366,18 @@ impl Scheduler {
         if let Some(refusal) = self.no_second_try(&request) {
             return self.refuse(id, refusal);
         }
-        request.bounced = true;
+        request.bounced |= !std::mem::take(&mut request.excused);
+        let now = self.clock.now();
         let Some(slot) = self.models.get_mut(request.model) else {
             return;
         };
-        // It has waited for its turn once already.
-        self.queue.push_front(&mut slot.line, id, request);
+        if request.suspect.is_some() && request.kills < 2 {
+            request.suspect = Some(now);
+            self.queue.push_last(&mut slot.line, id, request);
+        } else {
+            // It has waited for its turn once already.
+            self.queue.push_front(&mut slot.line, id, request);
+        }
         self.queued(&request);
         self.dispatch_queue(request.model);
         self.rested(request.model);
@@ -332,12 +390,14 @@ impl Scheduler {
         let Some(slot) = self.models.get(request.model).filter(|slot| !slot.removed) else {
             return Some(refusal::unconfigured());
         };
-        let held = slot.record.held_back(self.clock.now());
+        let now = self.clock.now();
         // A run that is up serves the retry at once, whatever its predecessors did.
-        let held = held.filter(|_| slot.run.is_none());
-        if request.bounced {
+        let is_down = slot.run.is_none();
+        if request.kills >= CONDEMNED || request.bounced && !request.excused {
+            let held = slot.record.held_back(now).filter(|_| is_down);
             return Some(refusal::engine_died(&slot.name, &slot.record, held));
         }
+        let held = slot.record.refuses(now).filter(|_| is_down);
         held.map(|wait| refusal::load_failed(&slot.name, &slot.record, Some(wait)))
     }
 

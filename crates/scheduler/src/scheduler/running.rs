@@ -43,6 +43,7 @@ impl Scheduler {
         };
         run.phase = RunPhase::Ready { since: now, idle_since: now };
         run.ready_at = Some(now);
+        run.shows_work(now);
         let measured = run.measures_free;
         slot.load_time = Some(now.since(run.started));
         // The wish is fulfilled; from now on only requests keep the model.
@@ -75,6 +76,7 @@ impl Scheduler {
         if run.draining != Some(Drain::Leave) && !told {
             run.draining = Some(cause);
         }
+        let probe = run.probe_due();
         let idle = match run.phase {
             // A load has no request in flight; stopping it loses only time.
             RunPhase::Loading { .. } => true,
@@ -82,6 +84,9 @@ impl Scheduler {
             RunPhase::Stopping { .. } => false,
         };
         self.models.mark_states_dirty();
+        if let Some(due) = probe {
+            self.arm(due.max(self.clock.now()));
+        }
         if idle {
             self.stop(id);
         }
@@ -161,6 +166,10 @@ impl Scheduler {
         measured.retain(|share| !self.ledger().is_beside(&share.card, &run.placement));
         self.give_memory_back(run_id);
         let held = run.take_held();
+        self.account_cost(id, &run);
+        if matches!(run.phase, RunPhase::Ready { .. }) && run.killed_for.is_none() {
+            self.blame(id, run_id);
+        }
         if let Some(slot) = self.models.get_mut(id).filter(|_| run.draining == Some(Drain::Evict)) {
             slot.comes_back = slot.spec.preload;
         }
@@ -169,7 +178,7 @@ impl Scheduler {
                 let reason = reason.clone();
                 match run.ready_at {
                     // It had served: the first time, the next load need not wait.
-                    Some(ready_at) => self.failed_serving(id, ready_at, reason),
+                    Some(ready_at) => self.failed_serving(id, ready_at, run.answered > 0, reason),
                     None => self.load_failed(id, reason),
                 }
             }
@@ -193,6 +202,19 @@ impl Scheduler {
         self.close();
     }
 
+    /// Adds the loads that the end of a run will cost to the search for which it left, or notes what a failed load cost.
+    fn account_cost(&mut self, id: ModelId, run: &RunState) {
+        let now = self.clock.now();
+        let load_time = self.models.get(id).map_or(Duration::ZERO, |slot| slot.load_time.unwrap_or_default());
+        if run.draining == Some(Drain::Evict) && run.ready_at.is_some() {
+            self.models.displaced(run.id, load_time);
+        }
+        let failed = run.is_loading() || run.killed_for.is_some() && run.ready_at.is_none();
+        if let Some(slot) = self.models.get_mut(id).filter(|_| failed) {
+            slot.record.load_cost(now, now.since(run.started) + run.displaced);
+        }
+    }
+
     fn crashed(&mut self, id: ModelId, run: &RunState, ready_at: Moment, end: End) {
         let found = match &end {
             End::OutOfMemory { shortfall, .. } => Some(self.memory_cause(run, shortfall.as_ref())),
@@ -208,14 +230,14 @@ impl Scheduler {
                 Some(MemoryCause::Unknown(unknown)) => cause(end).because(unknown),
                 None => cause(end),
             };
-            self.failed_serving(id, ready_at, reason);
+            self.failed_serving(id, ready_at, run.answered > 0, reason);
         }
     }
 
-    fn failed_serving(&mut self, id: ModelId, ready_at: Moment, reason: Reason) {
+    fn failed_serving(&mut self, id: ModelId, ready_at: Moment, answered: bool, reason: Reason) {
         let now = self.clock.now();
         if let Some(slot) = self.models.get_mut(id) {
-            slot.record.run_failed(now, ready_at, reason);
+            slot.record.run_failed(now, ready_at, answered, reason);
         }
         self.after_crash(id);
     }
@@ -288,13 +310,15 @@ impl Scheduler {
     }
 
     fn after_crash(&mut self, id: ModelId) {
+        let now = self.clock.now();
         let Some(slot) = self.models.get(id) else { return };
-        match slot.record.held_back(self.clock.now()) {
-            Some(wait) => {
+        match (slot.record.refuses(now), slot.record.held_back(now)) {
+            (Some(wait), _) => {
                 let refusal = refusal::load_failed(&slot.name, &slot.record, Some(wait));
                 self.refuse_queue(id, &refusal);
             }
-            None => self.seek(id),
+            (None, Some(wait)) => self.arm(now + wait),
+            (None, None) => self.seek(id),
         }
     }
 

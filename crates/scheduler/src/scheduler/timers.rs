@@ -20,6 +20,7 @@ enum TimerAction {
     KillAgain,
     KillSuspect,
     UnloadIdle,
+    Probe,
 }
 
 impl Scheduler {
@@ -42,6 +43,8 @@ impl Scheduler {
             }
             // The time for which loads were held back may be over.
             self.seek(id);
+            self.try_suspect(id);
+            self.extend_service(id);
         }
         self.mark_dirty();
         if let Some(at) = self.next_timer() {
@@ -82,6 +85,11 @@ impl Scheduler {
                 );
                 self.kill_for(id, Reason::new("unresponsive", text));
             }
+            TimerAction::Probe => {
+                if let Some(run) = slot.run.as_ref().map(|run| run.id) {
+                    self.probe(run);
+                }
+            }
             TimerAction::UnloadIdle => {
                 if let Some(ttl) = slot.time_to_live() {
                     self.part(id, PartingCause::Idle { ttl });
@@ -107,10 +115,23 @@ impl Scheduler {
         let pins = pins.filter(|until| *until != Moment::NEVER);
         let yields = self.ledger().accounts().iter().filter_map(|account| account.kept());
         let yields = yields.map(|kept| kept.until).filter(|until| *until != Moment::NEVER);
+        let suspects = self.models.iter().filter_map(|(id, _)| self.suspect_timer(id));
+        let overtime = self.models.iter().filter_map(|(id, _)| self.overtime_due(id));
+        let now = self.clock.now();
+        let held = self.models.iter().filter(|(_, slot)| slot.run.is_none() && slot.wanted());
+        let held = held.filter_map(|(_, slot)| Some(now + slot.record.held_back(now)?));
         let closing = self.closing.map(|closing| closing.cut_off).filter(|at| *at > self.clock.now());
         let left = self.models.iter().filter_map(|(_, slot)| slot.left.map(|left| left.until));
         let left = left.filter(|until| *until != Moment::NEVER);
-        runs.chain(left).chain(self.queue.next_deadline()).chain(closing).chain(pins).chain(yields).min()
+        runs.chain(left)
+            .chain(self.queue.next_deadline())
+            .chain(closing)
+            .chain(pins)
+            .chain(yields)
+            .chain(suspects)
+            .chain(overtime)
+            .chain(held)
+            .min()
     }
 }
 
@@ -122,6 +143,7 @@ fn run_timer(slot: &ModelSlot) -> Option<(Moment, TimerAction)> {
         // Repeated until the process is gone: a driver call may hold it for long after SIGKILL.
         (RunPhase::Stopping { until }, _) => (until, TimerAction::KillAgain),
         (RunPhase::Ready { .. }, Some(since)) => (since + SUSPICION, TimerAction::KillSuspect),
+        (RunPhase::Ready { .. }, None) if run.in_flight() > 0 => (run.probe_due()?, TimerAction::Probe),
         (RunPhase::Ready { .. }, None) => (slot.idle_end()?, TimerAction::UnloadIdle),
     };
     Some(timer)

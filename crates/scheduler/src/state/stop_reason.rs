@@ -156,6 +156,7 @@ mod tests {
             client: crate::ClientId(0),
             priority: Priority::Normal,
             deadline,
+            traits: crate::RequestTraits::default(),
         };
         tell(scheduler, arrived);
         let result = Ok(Arc::new(DeclaredSize(Bytes::mib(600))) as Arc<_>);

@@ -96,6 +96,12 @@ impl StateRef<'_> {
 
     /// True if the turn has to wait although it precedes others.
     pub(crate) fn is_postponed(self, turn: &QueueTurn) -> bool {
+        // Loads that share a disk take as long together as one after the other, and each of them as long as all.
+        if turn.goal == TurnGoal::Preload
+            && self.models.running().any(|(_, _, run)| RunState::is_loading(run))
+        {
+            return true;
+        }
         if turn.size.is_none() || turn.overdue {
             return false;
         }
@@ -104,10 +110,7 @@ impl StateRef<'_> {
             models.any(|(_, slot)| matches!(slot.seeking(), RequestedState::Survey { .. }) && slot.wanted())
         };
         // A model that is being surveyed may turn out to be larger.
-        let awaits = turn.due > self.now && surveyed();
-        awaits
-            || (turn.goal == TurnGoal::Preload
-                && self.models.running().any(|(_, _, run)| RunState::is_loading(run)))
+        turn.due > self.now && surveyed()
     }
 
     /// Memory that a model would take on empty cards.

@@ -118,8 +118,13 @@ fn preloading_fills_what_is_free_and_makes_nobody_go() {
     assert_eq!(desk.surveys(), 3);
     for model in 0..3 {
         desk.surveyed(model);
-        assert_eq!(desk.started().is_some(), model < 2);
+        assert_eq!(desk.started().is_some(), model == 0, "one after the other");
     }
+    for _ in 0..2 {
+        let loading = desk.scheduler.ledger().accounts()[0].claims().last().unwrap().run;
+        desk.ready(loading);
+    }
+    assert_eq!(desk.state(1), ModelState::Ready);
     // The model is sound: it lacked room.
     assert_eq!(desk.state(2), ModelState::Unloaded);
     assert!(desk.view(2).last_failure.unwrap().to_string().contains("not preloaded"));

@@ -9,8 +9,8 @@ use plimsoll_base::{
 };
 use plimsoll_scheduler::{
     CardLimit, ClientId, ConfigChange, Health, ModelId, ModelSpec, ModelState, ModelView, Moment, RequestId,
-    RequestRefusal, RunId, Scheduler, SchedulerEffect, SchedulerEvent, SchedulerSettings, Stopping,
-    UnknownRequest,
+    RequestRefusal, RequestTraits, RunId, Scheduler, SchedulerEffect, SchedulerEvent, SchedulerSettings,
+    Stopping, UnknownRequest,
 };
 
 pub(crate) const PATIENCE: u64 = 5;
@@ -184,6 +184,7 @@ impl Desk {
             client,
             priority: Priority::Normal,
             deadline,
+            traits: RequestTraits::default(),
         });
         request
     }

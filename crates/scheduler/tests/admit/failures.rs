@@ -80,7 +80,9 @@ fn a_bounce_that_is_told_late_finds_the_run_that_came_after() {
     let next = desk.started().unwrap();
     desk.ready(next);
     desk.bounce(second);
-    assert_eq!(desk.effects, [SchedulerEffect::Dispatch { request: second, run: next }]);
+    assert_eq!(desk.effects, [], "it was sent last, and is tried alone");
+    desk.finish(first);
+    assert!(desk.effects.contains(&SchedulerEffect::Dispatch { request: second, run: next }));
 }
 
 // llama.cpp #14458: after running out of memory the process does not end.

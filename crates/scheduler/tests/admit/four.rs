@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use plimsoll_base::{Bytes, CardId, DeclaredSize, End, Priority, RunId};
 use plimsoll_scheduler::{
-    ClientId, ConfigChange, ModelId, ModelSpec, Moment, RequestId, Scheduler, SchedulerEffect,
+    ClientId, ConfigChange, ModelId, ModelSpec, Moment, RequestId, RequestTraits, Scheduler, SchedulerEffect,
     SchedulerEvent, SchedulerSettings,
 };
 
@@ -195,6 +195,7 @@ impl FourModels {
                     client,
                     priority: Priority::Normal,
                     deadline,
+                    traits: RequestTraits::default(),
                 });
             }
             Due::Surveyed(model) => {

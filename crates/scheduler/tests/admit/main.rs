@@ -1,6 +1,7 @@
 //! Tests of the scheduler through its public interface: events in, effects out.
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests")]
 
+mod blame;
 mod clock;
 mod company;
 mod configuration;
@@ -27,6 +28,8 @@ mod requests;
 mod room;
 mod script;
 mod sleeping;
+mod slots;
+mod sparing;
 mod trust;
 mod turns;
 mod used;

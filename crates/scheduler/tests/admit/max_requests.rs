@@ -2,7 +2,7 @@
 
 use plimsoll_scheduler::{ModelState, RunId};
 
-use crate::desk::Desk;
+use crate::desk::{Desk, PATIENCE};
 
 fn desk(most: u32) -> Desk {
     Desk::tuned(&[10], &[6], move |_, spec| spec.max_requests = Some(most))
@@ -79,4 +79,32 @@ fn a_queue_goes_to_as_many_engines_as_its_requests_need() {
         });
     }
     assert_eq!(desk.stopped().len(), 1);
+}
+
+#[test]
+fn behind_one_long_answer_others_wait_for_the_patience_and_are_sent_to_the_old_engine() {
+    let mut desk = desk(3);
+    let run = desk.loaded(0);
+    let (long, quick) = (desk.ask(0), desk.ask(0));
+    desk.finish(quick);
+    let waits = desk.ask(0);
+    desk.pass(PATIENCE - 1);
+    assert_eq!(desk.dispatched(), []);
+    desk.pass(1);
+    assert_eq!(desk.dispatched(), [waits]);
+    let next = desk.ask(0);
+    assert_eq!(desk.dispatched(), [next], "nobody waits now");
+    desk.finish(waits);
+    assert_eq!(desk.stopped(), []);
+    desk.finish(long);
+    let late = desk.ask(0);
+    assert_eq!(desk.dispatched(), [], "the long answer has ended");
+    desk.finish(next);
+    assert_eq!(desk.stopped().len(), 1);
+    assert_eq!(reason(&desk, run).0, "max_requests");
+    desk.gone(run);
+    desk.surveyed(0);
+    let another = desk.started().unwrap();
+    desk.ready(another);
+    assert_eq!(desk.dispatched(), [late]);
 }

@@ -12,8 +12,8 @@ use plimsoll_base::{
     Bytes, CardId, CardKind, DeclaredSize, End, MemoryModel, Placement, Reason, Stage, UnknownSize,
 };
 use plimsoll_scheduler::{
-    ClientId, ConfigChange, Health, ModelId, ModelSpec, Moment, ProbeOutcome, RequestId, RunId, Scheduler,
-    SchedulerEvent, SchedulerSettings,
+    ClientId, ConfigChange, Health, ModelId, ModelSpec, Moment, ProbeOutcome, RequestId, RequestTraits,
+    RunId, Scheduler, SchedulerEvent, SchedulerSettings,
 };
 
 use self::diving::{Diver, Grower, tokens};
@@ -376,8 +376,15 @@ impl World {
         });
         let deadline = moment(self.now + patient_for);
         let client = ClientId(request.0 % 3);
-        let priority = self.need(model).priority;
-        self.tell(SchedulerEvent::Arrived { request, model: ModelId(model), client, priority, deadline });
+        let (priority, traits) = (self.need(model).priority, RequestTraits::default());
+        self.tell(SchedulerEvent::Arrived {
+            request,
+            model: ModelId(model),
+            client,
+            priority,
+            deadline,
+            traits,
+        });
     }
 
     fn leave(&mut self, back: usize) {

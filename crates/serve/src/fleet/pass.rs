@@ -138,6 +138,12 @@ impl Pass for ServePass {
         }
     }
 
+    fn asked_for(&mut self, prompt: &RequestPrompt<'_>) {
+        if let Self::Run(pass) = self {
+            pass.asked_for(prompt);
+        }
+    }
+
     fn yields(&self) {
         if let Self::Run(pass) = self {
             pass.yields();

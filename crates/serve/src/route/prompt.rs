@@ -73,6 +73,11 @@ impl RequestPrompt<'_> {
         off_thread(body.len(), move || bound_of(&body, works)).await.unwrap_or(RequestDepth::UNKNOWN)
     }
 
+    /// True if the engine answers it without one of its slots.
+    pub(crate) fn needs_no_slot(&self) -> bool {
+        use_of(self.method, self.path) == CacheUse::Nothing
+    }
+
     /// True if the body asks for a stream of events. The whole body is parsed: text of a prompt may look like the key.
     pub(crate) async fn streams(&self) -> bool {
         let completes = [CacheUse::Completes, CacheUse::Chats, CacheUse::Converses];

@@ -266,6 +266,7 @@ impl ProxyRequest {
     fn relay<P: Pass>(&self, answer: UpstreamAnswer, mut pass: P) -> Response<Relay<P>> {
         let UpstreamAnswer { mut head, source, first } = answer;
         pass.answers(head.status, self.target.path());
+        pass.asked_for(&self.prompt());
         answer_headers::to_client(&mut head.headers, pass.upstream());
         // Of a request that another host has passed on, that host knows whose origin it is.
         if !self.owns_origin && self.head.extensions.get::<SeatToken>().is_none() {

@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 use http::StatusCode;
 use plimsoll_base::Reason;
 use plimsoll_scheduler::{
-    ModelId, ModelState, RequestDepth, RequestRefusal, RequestRefusalKind, SchedulerEvent,
+    ModelId, ModelState, RequestDepth, RequestRefusal, RequestRefusalKind, RequestTraits, SchedulerEvent,
 };
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::Runtime;
+use super::deadly::BodyDigest;
 use super::probe::is_failure;
 use super::probe_kind::ProbeKind;
 use super::request_log::RequestRecord;
@@ -35,6 +36,7 @@ struct AdmissionTicket {
     model: ModelId,
     answers: UnboundedReceiver<AdmissionAnswer>,
     record: Option<RequestRecord>,
+    digest: Option<BodyDigest>,
 }
 
 impl AdmissionTicket {
@@ -52,15 +54,16 @@ impl AdmissionTicket {
             }
             Some(AdmissionAnswer::MeasureDepth { .. }) | None => return Err(self.refused(shutting_down())),
         };
-        let Self { request, model, mut record, .. } = self;
+        let Self { request, model, mut record, digest, .. } = self;
         record.iter_mut().for_each(|record| record.sent_to(&run));
+        request.is_at(&run);
         match run.upstream() {
             Some(upstream) => {
                 let counts_tokens = request.runtime.wants_tokens(&run);
-                Ok(RunPass { counts_tokens, request, run, upstream, failed: false, record })
+                Ok(RunPass { counts_tokens, request, run, upstream, failed: false, record, digest })
             }
             // The engine died after the scheduler had sent the request to it.
-            None => Box::pin(bounce(request, model, prompt, record)).await,
+            None => Box::pin(bounce(request, model, prompt, (record, digest))).await,
         }
     }
 
@@ -119,10 +122,10 @@ async fn bounce(
     request: OwnedRequest,
     model: ModelId,
     prompt: RequestPrompt<'_>,
-    record: Option<RequestRecord>,
+    (record, digest): (Option<RequestRecord>, Option<BodyDigest>),
 ) -> Result<RunPass, HttpProblem> {
     let answers = request.bounced();
-    AdmissionTicket { request, model, answers, record }.wait(prompt).await
+    AdmissionTicket { request, model, answers, record, digest }.wait(prompt).await
 }
 
 /// Permission to send one request to one run.
@@ -135,6 +138,8 @@ pub(crate) struct RunPass {
     /// The engine's answer is an error of its own.
     failed: bool,
     record: Option<RequestRecord>,
+    /// Known where an engine of the model died lately.
+    digest: Option<BodyDigest>,
 }
 
 impl Runtime {
@@ -173,19 +178,33 @@ impl Runtime {
         prompt: RequestPrompt<'_>,
         record: RequestRecord,
     ) -> Result<RunPass, HttpProblem> {
+        let digest = self.deadly.look(model, &prompt);
+        let kills = match self.deadly.kills((model, &self.entry(model).name), digest) {
+            Ok(kills) => kills,
+            Err(problem) => {
+                let mut record = record;
+                record.refused(problem.status);
+                return Err(problem);
+            }
+        };
+        let traits = RequestTraits { kills, slotless: prompt.needs_no_slot() };
         // Counted from the end of the upload, not from the connection.
         let now = self.moment(record.arrived());
         self.slots.arrived(model, &prompt);
         // In the table before the event: the answer may come before that returns.
         let (request, answers) = OwnedRequest::waiting(&self);
-        let ticket = AdmissionTicket { request, model, answers, record: Some(record) };
+        let ticket = AdmissionTicket { request, model, answers, record: Some(record), digest };
         let (request, deadline) = (ticket.request.id, now + self.settings.wait);
-        self.submit_at(now, SchedulerEvent::Arrived { request, model, client, priority, deadline });
+        self.submit_at(now, SchedulerEvent::Arrived { request, model, client, priority, deadline, traits });
         ticket.wait(prompt).await
     }
 
     /// The pass for a run that takes the request at once.
     pub(crate) fn pass_at_once(self: &Rc<Self>, model: ModelId, wish: RouteOptions) -> Option<RunPass> {
+        if self.deadly.is_watched(model) {
+            // The body has to be looked at.
+            return None;
+        }
         let run = self.state.borrow().scheduler.free_run(model)?;
         let run = self.run(run).filter(|run| !run.is_held_asleep())?;
         let upstream = run.upstream()?;
@@ -195,8 +214,10 @@ impl Runtime {
         let (request, now) = (owned.id, self.moment(record.arrived()));
         // The request waits after all where its engine ends before it answers.
         let deadline = now + self.settings.wait;
-        self.submit_at(now, SchedulerEvent::Arrived { request, model, client, priority, deadline });
+        let traits = RequestTraits::default();
+        self.submit_at(now, SchedulerEvent::Arrived { request, model, client, priority, deadline, traits });
         record.sent_at_once();
+        owned.is_at(&run);
         Some(RunPass {
             counts_tokens: self.wants_tokens(&run),
             request: owned,
@@ -204,6 +225,7 @@ impl Runtime {
             upstream,
             failed: false,
             record: Some(record),
+            digest: None,
         })
     }
 
@@ -244,6 +266,11 @@ impl Pass for RunPass {
         self.record.iter_mut().for_each(|record| record.status(status));
     }
 
+    fn asked_for(&mut self, prompt: &RequestPrompt<'_>) {
+        let deadly = &self.request.runtime.deadly;
+        self.digest.get_or_insert_with(|| deadly.digest(prompt));
+    }
+
     fn stall_limit(&self) -> StallLimit {
         self.run.stall_limit.clone()
     }
@@ -264,6 +291,9 @@ impl Pass for RunPass {
         self.record.iter_mut().for_each(|record| record.finished(tokens, now));
         let tokens = tokens.filter(|_| self.counts_tokens).map(|tokens| tokens.total);
         let runtime = Rc::clone(&self.request.runtime);
+        if let Some(digest) = self.digest.filter(|_| !self.failed) {
+            runtime.deadly.answered(self.run.model, digest);
+        }
         if let Some(tokens) = tokens {
             for extension in &runtime.extensions {
                 extension.answered(&runtime, &self.run, tokens);
@@ -276,13 +306,18 @@ impl Pass for RunPass {
     async fn bounced(self, prompt: RequestPrompt<'_>) -> Result<Self, HttpProblem> {
         // Reported too early, the bounce would find the run alive and cost a health check.
         let _ = self.fate().await;
-        bounce(self.request, self.run.model, prompt, self.record).await
+        let deadly = &self.request.runtime.deadly;
+        deadly.broke(self.request.id, || Some(deadly.digest(&prompt)));
+        // Computed again if it is not known: an engine of the model has died now.
+        let digest = self.digest.or_else(|| deadly.look(self.run.model, &prompt));
+        bounce(self.request, self.run.model, prompt, (self.record, digest)).await
     }
 
     fn broke(mut self) -> Pin<Box<dyn Future<Output = HttpProblem>>> {
         self.record.iter_mut().for_each(RequestRecord::broke);
         Box::pin(async move {
             let fate = self.fate().await;
+            self.request.runtime.deadly.broke(self.request.id, || self.digest);
             self.request.finished(Instant::now(), None, true);
             engine_died(fate)
         })

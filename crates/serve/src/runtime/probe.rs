@@ -1,4 +1,5 @@
-//! Probe of an engine that failed requests of clients: small requests of our own, of the kind that it answered last.
+//! Probe of an engine that failed requests of clients, or left them without a byte: small requests of our own, of the kind
+//! that it answered last.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -9,6 +10,8 @@ use plimsoll_scheduler::{ProbeOutcome, RunId, SchedulerEvent};
 use super::Runtime;
 use super::probe_kind::ProbeKind;
 use super::run::EngineRun;
+use super::work::WorkSample;
+use crate::route::Upstream;
 
 /// Requests that have to fail, one after the other, and the pause between them.
 const REQUESTS: u32 = 3;
@@ -42,48 +45,74 @@ fn kind(run: &EngineRun) -> Option<ProbeKind> {
     answered.or_else(promised)
 }
 
+/// What came of one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ProbeAnswer {
+    Good,
+    Failed,
+    /// No byte came, and the engine did no work meanwhile.
+    Silent,
+}
+
 /// Answers the scheduler's Probe.
 pub(super) async fn probe(runtime: Rc<Runtime>, run_id: RunId) {
     let Some(run) = runtime.run(run_id) else { return };
-    let outcome = match fails(&run).await {
-        true => ProbeOutcome::Fails,
-        false => ProbeOutcome::Lives,
-    };
-    if outcome == ProbeOutcome::Fails {
-        tracing::warn!(
-            "model {}: the engine failed requests of clients and {REQUESTS} of Plimsoll's own; it is replaced",
-            run.entry.name
-        );
+    let fault = fault(&run).await;
+    if let Some(fault) = fault {
+        tracing::warn!("model {}: {fault}; it is replaced", run.entry.name);
     }
+    let outcome = if fault.is_some() { ProbeOutcome::Fails } else { ProbeOutcome::Lives };
     runtime.submit(SchedulerEvent::Probed { run: run_id, outcome });
 }
 
-/// True if each of several requests fails, and no client is sent a byte of a good answer meanwhile.
-async fn fails(run: &EngineRun) -> bool {
-    let Some(kind) = kind(run) else { return false };
+/// What shows that the engine answers nothing, if no client is sent a byte of a good answer meanwhile.
+async fn fault(run: &EngineRun) -> Option<&'static str> {
     let before = run.progress.get();
+    // It has ended, which the scheduler learns from its process.
+    let upstream = run.upstream()?;
+    let known = kind(run);
     for number in 0..REQUESTS {
         if number > 0 {
             tokio::time::sleep(PAUSE).await;
         }
-        if !fails_once(run, kind).await || run.progress.get() != before {
-            return false;
+        let answer = ask(run, &upstream, known).await;
+        if run.progress.get() != before {
+            return None;
+        }
+        match answer {
+            ProbeAnswer::Good => return None,
+            ProbeAnswer::Silent => {
+                return Some("the engine sends no byte to clients, nor to Plimsoll, and does no work");
+            }
+            ProbeAnswer::Failed => {}
         }
     }
-    true
+    Some("the engine failed requests of clients and three of Plimsoll's own")
 }
 
-async fn fails_once(run: &EngineRun, kind: ProbeKind) -> bool {
-    // It has ended, which the scheduler learns from its process.
-    let Some(upstream) = run.upstream() else { return false };
+/// Sends a small request, and looks at the engine's work meanwhile. Where no kind of request is known, its health is asked
+/// for, whose errors prove nothing.
+async fn ask(run: &EngineRun, upstream: &Upstream, kind: Option<ProbeKind>) -> ProbeAnswer {
     let model = run.entry.upstream_name.as_deref().unwrap_or(&run.entry.name);
-    let (path, body) = kind.request(model);
-    let answer = upstream.crowd_in(upstream.ask(Method::POST, path, Some(&body), LONGEST));
-    match tokio::time::timeout(ANSWER_WITHIN, answer).await {
-        // Behind a long answer it waits for its turn, so that silence proves nothing.
-        Err(_) => false,
-        Ok(None) => true,
-        Ok(Some((status, _))) => is_failure(status) && status != StatusCode::SERVICE_UNAVAILABLE,
+    let (method, path, body) = match kind.map(|kind| kind.request(model)) {
+        Some((path, body)) => (Method::POST, path, Some(body)),
+        None => (Method::GET, run.health_path().unwrap_or("/"), None),
+    };
+    let answer = upstream.crowd_in(upstream.ask(method, path, body.as_ref(), LONGEST));
+    let before = WorkSample::take(run, upstream);
+    let (before, answer) = tokio::join!(before, tokio::time::timeout(ANSWER_WITHIN, answer));
+    match answer {
+        // Behind a long answer it waits for its turn, so that silence alone proves nothing.
+        Err(_) => match before.rests_until(&WorkSample::take(run, upstream).await) {
+            true => ProbeAnswer::Silent,
+            false => ProbeAnswer::Good,
+        },
+        Ok(_) if kind.is_none() => ProbeAnswer::Good,
+        Ok(None) => ProbeAnswer::Failed,
+        Ok(Some((status, _))) if is_failure(status) && status != StatusCode::SERVICE_UNAVAILABLE => {
+            ProbeAnswer::Failed
+        }
+        Ok(Some(_)) => ProbeAnswer::Good,
     }
 }
 

@@ -8,8 +8,14 @@ use std::time::Duration;
 
 use plimsoll_base::{Card, CardId, Order};
 use plimsoll_config::{ConfiguredModel, RefusedModel, ServeSettings, fits_pattern};
+use plimsoll_flags::{Parallel, ProgramKind};
 use plimsoll_scheduler::{ConfigChange, ModelId, ModelSpec};
 use serde_json::{Value, json};
+
+use super::survey::named;
+
+/// Slots of a llama-server whose flags set none (`tools/server/server.cpp @ b10605`).
+const DEFAULT_SLOTS: u32 = 4;
 
 /// Error: the configuration names a card that the machine does not have.
 #[derive(Debug, thiserror::Error)]
@@ -198,6 +204,7 @@ fn spec(entry: &ConfiguredModel, cards: &[Card]) -> Result<ModelSpec, UnknownCar
         port: entry.fixed_port(),
         company: entry.company.clone(),
         concurrency: entry.concurrency,
+        slots: slots(entry),
         priority: entry.priority,
         max_requests: entry.max_requests,
         load_timeout: entry.load_timeout.unwrap_or(defaults.load_timeout),
@@ -207,6 +214,15 @@ fn spec(entry: &ConfiguredModel, cards: &[Card]) -> Result<ModelSpec, UnknownCar
         measures_free: entry.measures_free(),
         ..defaults
     })
+}
+
+/// Slots of a llama-server, by its flags; its own answer follows when it is ready. Other programs are not known to queue.
+fn slots(entry: &ConfiguredModel) -> Option<u32> {
+    let flags = named::flags(entry, entry.launch.options()?).ok()?;
+    match flags.wish(ProgramKind::LlamaServer).ok()?.parallel {
+        Parallel::Count(count) => Some(count),
+        Parallel::Auto => Some(DEFAULT_SLOTS),
+    }
 }
 
 #[cfg(test)]
@@ -268,6 +284,20 @@ mod tests {
             let number = |id: Option<ModelId>| id.map(|id| id.0);
             assert_eq!(number(registry.stand_in(None)), unnamed, "{count} {serve}");
             assert_eq!(number(registry.stand_in(Some("gpt-4.1"))), foreign, "{count} {serve}");
+        }
+    }
+
+    #[test]
+    fn a_llama_server_has_the_slots_of_its_flags_and_other_programs_have_none() {
+        for (section, slots) in [
+            ("model = 'm.gguf'", Some(4)),
+            ("model = 'm.gguf'\nflags = '-np 2'", Some(2)),
+            ("cmd = 'llama-server -m m.gguf --parallel 8 --port ${PORT}'", Some(8)),
+            ("cmd = 'llama-server -m m.gguf --port ${PORT}'\nenv = { LLAMA_ARG_N_PARALLEL = '3' }", Some(3)),
+            ("cmd = 'vllm serve m --port ${PORT}'", None),
+        ] {
+            let entries = entries(&format!("[models.a]\n{section}"));
+            assert_eq!(spec(&entries[0], &[]).unwrap().slots, slots, "{section}");
         }
     }
 

@@ -122,19 +122,31 @@ impl Runtime {
 pub(super) struct OwnedRequest {
     pub(super) runtime: Rc<Runtime>,
     pub(super) id: RequestId,
+    /// The run that has it, and the pieces of answers that clients had been sent of that run before.
+    sent: RefCell<Option<(Rc<EngineRun>, u64)>>,
 }
 
 impl OwnedRequest {
+    fn numbered(runtime: &Rc<Runtime>) -> Self {
+        let id = runtime.requests.number();
+        Self { runtime: Rc::clone(runtime), id, sent: RefCell::default() }
+    }
+
+    /// Notes that the run has the request.
+    pub(super) fn is_at(&self, run: &Rc<EngineRun>) {
+        self.sent.replace(Some((Rc::clone(run), run.progress.get())));
+    }
+
     /// A request whose client waits, before its arrival is reported.
     pub(super) fn waiting(runtime: &Rc<Runtime>) -> (Self, mpsc::UnboundedReceiver<AdmissionAnswer>) {
-        let owned = Self { runtime: Rc::clone(runtime), id: runtime.requests.number() };
+        let owned = Self::numbered(runtime);
         let answers = runtime.requests.wait(owned.id);
         (owned, answers)
     }
 
     /// A request that its arrival sends to a run that is known.
     pub(super) fn sent_at_once(runtime: &Rc<Runtime>) -> Self {
-        let owned = Self { runtime: Rc::clone(runtime), id: runtime.requests.number() };
+        let owned = Self::numbered(runtime);
         runtime.requests.open.borrow_mut().insert(owned.id, OpenRequest::SentAtOnce);
         owned
     }
@@ -142,6 +154,7 @@ impl OwnedRequest {
     /// Reports that the engine closed the connection before the client saw a byte. The client waits again.
     pub(super) fn bounced(&self) -> mpsc::UnboundedReceiver<AdmissionAnswer> {
         let answers = self.runtime.requests.wait(self.id);
+        self.sent.take();
         self.runtime.submit(SchedulerEvent::Bounced { request: self.id });
         answers
     }
@@ -165,7 +178,12 @@ impl OwnedRequest {
 impl Drop for OwnedRequest {
     fn drop(&mut self) {
         if self.runtime.requests.end(self.id) {
-            self.runtime.submit(SchedulerEvent::Abandoned { request: self.id });
+            let (request, sent) = (self.id, self.sent.take());
+            let is_silent = sent.is_some_and(|(run, before)| run.progress.get() == before);
+            self.runtime.submit(match is_silent {
+                true => SchedulerEvent::GaveUp { request },
+                false => SchedulerEvent::Abandoned { request },
+            });
         }
     }
 }

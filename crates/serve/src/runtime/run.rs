@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use http::Method;
 use plimsoll_base::{Bytes, CardId, End, Placement, Reason};
 use plimsoll_config::ConfiguredModel;
 use plimsoll_doctor::{CauseSign, EngineVerdict, Exit};
@@ -22,10 +23,17 @@ use super::launch::{Started, Starter};
 use super::probe_kind::ProbeKind;
 use super::slots::RunSlots;
 use crate::route::{StallLimit, Upstream};
+use crate::task::spawn_local;
 
 /// Shorter than the scheduler's own stop timeout, so that the child's task kills the process and collects its
 /// last lines.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
+/// Time for an engine that had to be killed at its last stop.
+const GRACE: Duration = Duration::from_secs(1);
+/// Time for an engine that is ready to say how many slots it has.
+const SLOTS_WITHIN: Duration = Duration::from_secs(2);
+/// The properties of an engine have its chat template.
+const LONGEST_PROPERTIES: usize = 4 << 20;
 /// Longest time from the death of a process to its report: the cards are read until the memory is back.
 const REPORT_WITHIN: Duration = Duration::from_secs(6);
 /// Ports tried for one start.
@@ -277,11 +285,16 @@ impl Starter<'_> {
         self.run.pid.set(Some(child.pid()));
         // An attempt before this one may have ended.
         self.run.exit_code.set(None);
+        let mut stop: Option<(Instant, Duration)> = None;
         loop {
             tokio::select! {
                 event = events.recv() => match event {
                     Some(ChildEvent::Ended(ended)) => {
                         self.run.exit_code.set(exit_code(ended.exit));
+                        if let Some((begun, grace)) = stop {
+                            let ignored = begun.elapsed() >= grace;
+                            self.runtime.statuses.with(self.run.model, |status| status.ignores_stop = ignored);
+                        }
                         let extensions = self.runtime.extensions.iter();
                         let refused = extensions.filter_map(|it| it.last_refusal(self.runtime, self.run)).next();
                         return post_mortem(&self.run.entry.name, &ended, refused.as_ref());
@@ -296,7 +309,7 @@ impl Starter<'_> {
                             tokio::select! {
                                 () = self.runtime.restore_slots(self.run, slots, &upstream) => {}
                                 Some(how) = orders.recv() => {
-                                    self.end(&child, how);
+                                    stop = stop.or(self.end(&child, how));
                                     continue;
                                 }
                             }
@@ -318,16 +331,26 @@ impl Starter<'_> {
                         Stopping::Graceful => self.save(slots.as_ref(), orders).await,
                         Stopping::Kill => Stopping::Kill,
                     };
-                    self.end(&child, how);
+                    stop = stop.or(self.end(&child, how));
                 }
             }
         }
     }
 
-    fn end(&self, child: &Child, how: Stopping) {
+    /// Returns the time of a stop, and that within which the engine has to end.
+    fn end(&self, child: &Child, how: Stopping) -> Option<(Instant, Duration)> {
         match how {
-            Stopping::Graceful => child.stop(self.stop_within()),
-            Stopping::Kill => child.kill(),
+            Stopping::Graceful => {
+                // Another model may wait for the memory, and this one did not obey the last time.
+                let ignores = self.runtime.statuses.with(self.run.model, |status| status.ignores_stop);
+                let grace = if ignores { self.stop_within().min(GRACE) } else { self.stop_within() };
+                child.stop(grace);
+                Some((Instant::now(), grace))
+            }
+            Stopping::Kill => {
+                child.kill();
+                None
+            }
         }
     }
 
@@ -374,6 +397,9 @@ impl Starter<'_> {
         self.runtime.log_depth(self.run);
         // The upstream is set by now, so that the requests dispatched by this event find it.
         self.runtime.submit(SchedulerEvent::Ready { run: self.run.id });
+        if self.run.entry.launch.options().is_some() {
+            spawn_local(report_slots(Rc::clone(self.runtime), Rc::clone(self.run)));
+        }
         // The last reading may lie within the load. What has to be free again after this run is counted from one that
         // does not: from less used memory than there was, more would be awaited than can come back.
         self.runtime.read_after_load(self.run);
@@ -393,6 +419,18 @@ impl Starter<'_> {
         self.runtime.statuses.with(self.run.model, |status| status.progress = Some(progress.clone()));
         self.runtime.submit(SchedulerEvent::Progressed { run: self.run.id, measured });
         self.runtime.publish(self.run.model, ModelState::Loading, &json!({ "progress": progress }));
+    }
+}
+
+/// Reports how many requests the engine works on at once; its flags alone do not say it of every build.
+async fn report_slots(runtime: Rc<Runtime>, run: Rc<EngineRun>) {
+    let Some(upstream) = run.upstream() else { return };
+    let asked = upstream.ask(Method::GET, "/props", None, LONGEST_PROPERTIES);
+    let answer = tokio::time::timeout(SLOTS_WITHIN, asked).await.ok().flatten();
+    let properties: Option<Value> = answer.and_then(|(_, page)| serde_json::from_slice(&page).ok());
+    let slots = properties.and_then(|properties| u32::try_from(properties["total_slots"].as_u64()?).ok());
+    if let Some(slots) = slots {
+        runtime.submit(SchedulerEvent::SlotsKnown { run: run.id, slots });
     }
 }
 

@@ -171,7 +171,8 @@ impl ModelService for Runtime {
 
     fn load(&self, model: ModelId) {
         // A wish of its own gets a word of its own, even where the model fails as it did before.
-        self.statuses.with(model, |status| status.told = None);
+        // The operator may have mended what is not seen of files and flags.
+        self.statuses.with(model, |status| (status.told, status.lasting) = (None, None));
         self.submit(SchedulerEvent::LoadWanted { model });
     }
 

@@ -13,6 +13,7 @@ use plimsoll_scheduler::{ModelId, ModelState};
 use serde_json::Value;
 
 use super::answer_tally::AnswerTally;
+use super::load_inputs::LoadInputs;
 use super::run::EngineRun;
 use crate::route::{Exposition, MetricKind, ModelProfile};
 
@@ -35,6 +36,11 @@ pub(crate) struct ModelStatus {
     pub(super) demand: Option<Arc<dyn MemoryModel>>,
     /// Tokens and times of the answers.
     pub(super) answers: AnswerTally,
+    /// What the last survey looked at, and the failure that no further load mends as long as it stays the same.
+    pub(super) looked_at: Option<Arc<LoadInputs>>,
+    pub(super) lasting: Option<(Arc<LoadInputs>, Reason)>,
+    /// Its engine had to be killed when it was stopped last.
+    pub(super) ignores_stop: bool,
     log: Option<Log>,
     loads: u64,
     crashes: u64,
@@ -71,7 +77,10 @@ impl ModelStatuses {
             End::Expected => {}
             End::Crashed { .. } => status.crashes += 1,
             End::OutOfMemory { .. } => status.out_of_memory += 1,
-            End::Unstartable { .. } => status.unstartable += 1,
+            End::Unstartable { reason, lasts } => {
+                status.unstartable += 1;
+                status.lasting = status.looked_at.clone().zip(lasts.then(|| reason.clone()));
+            }
         });
     }
 

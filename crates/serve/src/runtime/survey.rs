@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use plimsoll_base::{Bytes, Card, DeclaredSize, MemoryModel, NamedDemand, Reason, UnknownSize};
+use plimsoll_base::{Bytes, Card, DeclaredSize, DividedSize, MemoryModel, NamedDemand, Reason, UnknownSize};
 use plimsoll_config::{ConfiguredModel, TooLarge};
 use plimsoll_flags::{ModelParams, Options, ProgramKind};
 use plimsoll_launch::engine::{EngineOrigin, EngineProgram, identify};
@@ -38,6 +38,7 @@ pub(crate) use self::questions::Asking;
 use self::questions::ModelQuestions;
 use super::Runtime;
 use super::launch::{command_line, engine_command, single_program, unstartable};
+use super::load_inputs::LoadInputs;
 use crate::task::spawn_blocking;
 
 /// Answers the scheduler's Survey. Files and programs are read on another thread.
@@ -49,10 +50,16 @@ pub(super) async fn survey(runtime: Rc<Runtime>, model: ModelId) {
     let asking = runtime.asking(Patience::Known);
     // A header may lie on a network file system that takes seconds.
     let looked = spawn_blocking(move || {
-        let demand = look(&entry, engine.as_deref(), &cards, asking.as_ref());
-        demand.map(|demand| known.instead(&entry, demand))
+        let program = FoundProgram::of(&entry, engine.as_deref());
+        let inputs = LoadInputs::of(&entry, program.as_ref().ok().map(|program| &*program.path));
+        let demand = program.and_then(|program| look_with(&entry, &program, &cards, asking.as_ref()));
+        (Some(inputs), demand.map(|demand| known.instead(&entry, demand)))
     });
-    let result = looked.await.unwrap_or_else(|error| Err(unstartable(&name, &error)));
+    let (inputs, result) = looked.await.unwrap_or_else(|error| (None, Err(unstartable(&name, &error))));
+    let result = match runtime.lasting_failure(model, inputs) {
+        Some(reason) => Err(reason),
+        None => result,
+    };
     if let Ok(demand) = &result {
         for extension in &runtime.extensions {
             extension.surveyed(model, demand);
@@ -78,6 +85,16 @@ impl Runtime {
     /// Access to the answers of engines; `None` where they are not asked.
     pub(super) fn asking(&self, patience: Patience) -> Option<Asking> {
         self.settings.asking(&self.answers, patience)
+    }
+
+    /// The failure of an earlier load, if nothing has changed that it depends on.
+    fn lasting_failure(&self, model: ModelId, inputs: Option<LoadInputs>) -> Option<Reason> {
+        let inputs = Arc::new(inputs?);
+        self.statuses.with(model, |status| {
+            status.looked_at = Some(Arc::clone(&inputs));
+            status.lasting.take_if(|(before, _)| **before != *inputs);
+            status.lasting.as_ref().map(|(_, reason)| reason.clone())
+        })
     }
 
     /// Ends the engine that is being asked.
@@ -128,7 +145,7 @@ pub(super) fn look_with(
     let fail = |error: &dyn std::error::Error| unstartable(&entry.name, error);
     let Some(options) = entry.launch.options() else {
         return Ok(match (entry.memory, entry.part()) {
-            (Some(bytes), _) => Arc::new(DeclaredSize(bytes)),
+            (Some(bytes), part) => declared(bytes, part.is_some_and(|part| part.cards > 1)),
             (None, Some(part)) => Arc::new(PartOfCards(part)),
             // On another machine; this one's memory is the user's to say.
             (None, None) if entry.is_foreign() => Arc::new(DeclaredSize(Bytes::ZERO)),
@@ -145,7 +162,10 @@ pub(super) fn look_with(
             local_files::check(entry, engine, path, &wish).map_err(|error| fail(&error))?;
             let named = named::named(entry, &flags, &wish, cards).map_err(|error| fail(&error))?;
             match memory {
-                Some(bytes) => (named, Arc::new(DeclaredSize(bytes))),
+                Some(bytes) => {
+                    let several = named.cards.len() > 1;
+                    (named, declared(bytes, several))
+                }
                 None => {
                     let single = single_program(entry, engine);
                     let asked = single.and_then(|file| ModelQuestions::new(entry, file, &flags, asking));
@@ -159,6 +179,11 @@ pub(super) fn look_with(
         true => demand,
         false => Arc::new(OnNamed { named, demand }),
     })
+}
+
+/// A declared size, on one card or on those that the program names itself.
+fn declared(bytes: Bytes, several: bool) -> Arc<dyn MemoryModel> {
+    if several { Arc::new(DividedSize(bytes)) } else { Arc::new(DeclaredSize(bytes)) }
 }
 
 /// Plans a model; one on a server whose header cannot be fetched is of unknown need until it has been measured.

@@ -2,6 +2,8 @@
 
 use plimsoll_base::Priority;
 
+use super::S;
+use super::engine::Life;
 use super::machine::Machine;
 use super::rows::*;
 
@@ -88,4 +90,51 @@ fn a_preload_blocks_no_request_and_comes_back_where_there_is_room() {
 fn the_queue_of_a_model_with_one_slot_leaves_another_model_its_turn() {
     let tally = Machine::run(&queue_at_ready());
     assert!(tally.slowest(1) <= 1.6 * 18.0, "{}", tally.by_key());
+}
+
+#[test]
+fn a_hung_engine_whose_clients_have_time_outs_is_replaced() {
+    let tally = Machine::run(&hung(false));
+    // The third client of those who gave up began at most 10 s after the engine hung.
+    assert!(tally.longest(|_, _| true) <= 40.0, "{}", tally.line());
+}
+
+#[test]
+fn a_request_that_kills_engines_costs_the_streams_of_others_once() {
+    let tally = Machine::run(&poison());
+    // Eight of others, once, and its own three tries.
+    assert!(tally.lost_streams <= 8 + 3, "{}", tally.line());
+}
+
+#[test]
+fn plain_requests_are_answered_through_four_crashes() {
+    let tally = Machine::run(&crashes());
+    assert_eq!((tally.refused, tally.lost_streams), (0, 0), "{}", tally.line());
+}
+
+#[test]
+fn a_model_that_cannot_load_leaves_its_neighbour_four_fifths_of_its_answers() {
+    let alone = Machine::run(&cannot_load_alone()).answers(|call, _| call.model == 0);
+    for (after, lasts) in [(S, false), (6 * S, false), (2 * S, true)] {
+        let tally = Machine::run(&cannot_load(Life::FailsToLoad { after, lasts }));
+        assert!(5 * tally.answers(|call, _| call.model == 0) >= 4 * alone, "{} of {alone}", tally.line());
+    }
+}
+
+#[test]
+fn another_client_of_a_default_engine_waits_for_a_slot_and_not_for_a_queue() {
+    let tally = Machine::run(&forty_of_one_key(None));
+    assert!(tally.slowest(1) <= 1.6 * 11.0, "{}", tally.by_key());
+}
+
+#[test]
+fn the_first_answer_beside_ten_cold_preloads_comes_within_nine_seconds() {
+    let tally = Machine::run(&cold_preloads());
+    assert!(tally.longest(|_, _| true) <= 9.0, "{}", tally.line());
+}
+
+#[test]
+fn nobody_stands_behind_a_stream_of_an_engine_that_is_to_start_anew() {
+    let tally = Machine::run(&starts_anew_behind_a_stream());
+    assert!(tally.slowest(1) <= 12.0, "{}", tally.line());
 }

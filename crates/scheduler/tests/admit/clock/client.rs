@@ -3,7 +3,7 @@
 //! A call is what the client wants: it ends with its answer, over as many requests as that takes.
 
 use plimsoll_base::Priority;
-use plimsoll_scheduler::{ClientId, ModelId, RequestId, SchedulerEvent};
+use plimsoll_scheduler::{ClientId, ModelId, RequestId, RequestTraits, SchedulerEvent};
 
 use super::S;
 use super::engine::Place;
@@ -84,6 +84,8 @@ pub(super) struct Call {
     pub(super) answer: u64,
     pub(super) answered: Option<u64>,
     tries: u64,
+    /// Engines that died under its body, as far as the driver knows.
+    pub(super) kills: u32,
 }
 
 impl Machine {
@@ -102,7 +104,15 @@ impl Machine {
         let model = client.models[pick(client.models.len(), made / client.session)];
         let answer = client.answers[pick(client.answers.len(), made)];
         self.made[index] += 1;
-        self.calls.push(Call { client: index, model, asked: self.now, answer, answered: None, tries: 0 });
+        self.calls.push(Call {
+            client: index,
+            model,
+            asked: self.now,
+            answer,
+            answered: None,
+            tries: 0,
+            kills: 0,
+        });
         self.ask(self.calls.len() - 1);
     }
 
@@ -114,6 +124,12 @@ impl Machine {
             return;
         }
         made.tries += 1;
+        if made.kills >= 3 {
+            // The driver refuses the body.
+            self.refused += 1;
+            return self.unanswered(call, None);
+        }
+        let traits = RequestTraits { kills: made.kills, ..RequestTraits::default() };
         let model = ModelId(made.model);
         let request = self.request(call);
         let identity = if client.unknown { 1_000_000 + request.0 } else { client.key };
@@ -126,6 +142,7 @@ impl Machine {
             client: ClientId(identity),
             priority: client.priority,
             deadline: moment(self.now + DEADLINE),
+            traits,
         });
     }
 
@@ -150,7 +167,12 @@ impl Machine {
             self.over(request);
             self.gave_up += 1;
             self.unanswered(call, None);
-            self.tell(SchedulerEvent::Abandoned { request });
+            // An engine that works sends bytes to others meanwhile.
+            let is_silent = matches!(place, Place::Sent(run) if self.engines[&run].hung);
+            self.tell(match is_silent {
+                true => SchedulerEvent::GaveUp { request },
+                false => SchedulerEvent::Abandoned { request },
+            });
         }
     }
 }

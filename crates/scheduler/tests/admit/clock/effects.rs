@@ -17,7 +17,9 @@ const CHECK: u64 = 5;
 /// A check of an engine that does not answer.
 const SILENT: u64 = 1500;
 /// Requests of our own: to an engine that answers, and to one that does not.
-const PROBE: (u64, u64) = (200, 8 * S);
+const PROBE: (u64, u64) = (200, 10 * S);
+/// Time for an engine that ignored the last stop.
+const GRACE: u64 = S;
 /// A shutdown lets answers finish until then.
 const CUT_OFF: u64 = 24 * S;
 
@@ -54,6 +56,7 @@ impl Machine {
                 let at = at.since_start().as_micros().div_ceil(1000);
                 self.later(u64::try_from(at).unwrap(), Happening::Wake);
             }
+            SchedulerEffect::Suspected { request, kills, .. } => drop(self.suspects.insert(request, kills)),
             SchedulerEffect::Drained => assert!(self.drained.replace(now).is_none() && now >= self.until),
             SchedulerEffect::AskNeighbours { .. }
             | SchedulerEffect::MeasureDepth { .. }
@@ -132,10 +135,15 @@ impl Machine {
         assert!(reason.is_some(), "{engine:?} is stopped without a reason");
         let busy = engine.requests() > 0 && !cut_off && !engine.hung;
         assert!(!busy, "a busy run is stopped: {engine:?}, {reason:?}");
-        let ignores = self.models[usize::try_from(engine.model).unwrap()].ignores_stop;
+        let model = usize::try_from(engine.model).unwrap();
+        let ignores = self.models[model].ignores_stop;
         self.engines.get_mut(&run).unwrap().stopping = true;
         match how {
-            Stopping::Graceful if ignores => {}
+            // The driver has learned from the last stop.
+            Stopping::Graceful if self.deaf[model] => {
+                self.later(self.now + GRACE, Happening::Ends(run, End::Expected));
+            }
+            Stopping::Graceful if ignores => self.deaf[model] = true,
             Stopping::Graceful => self.later(self.now + STOP, Happening::Ends(run, End::Expected)),
             Stopping::Kill => self.later(self.now + KILL, Happening::Ends(run, End::Expected)),
         }

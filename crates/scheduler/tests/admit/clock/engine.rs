@@ -189,7 +189,14 @@ impl Machine {
         self.engines.get_mut(&run).unwrap().stage = Stage::Ended;
         self.reads_change(|disk| disk.leave(model));
         self.engines.get_mut(&run).unwrap().noticed = true;
+        self.lasting[model] |= matches!(end, End::Unstartable { lasts: true, .. });
         self.tell(SchedulerEvent::Ended { run, end });
+        for request in lost.iter().chain(&bounced) {
+            if let Some(kills) = self.suspects.remove(request) {
+                let call = self.look_up(*request).1;
+                self.calls[call].kills = kills;
+            }
+        }
         for request in lost {
             let call = self.look_up(request).1;
             self.lost_streams += 1;

@@ -112,6 +112,12 @@ pub(super) struct Machine {
     pub(super) refused: u64,
     pub(super) gave_up: u64,
     pub(super) drained: Option<u64>,
+    /// Requests under which an engine has just died.
+    pub(super) suspects: BTreeMap<RequestId, u32>,
+    /// Models whose engine ignored a polite stop.
+    pub(super) deaf: Vec<bool>,
+    /// Models that the driver does not start again, because nothing has changed since a failure that lasts.
+    pub(super) lasting: Vec<bool>,
 }
 
 impl Machine {
@@ -131,6 +137,9 @@ impl Machine {
             calls: Vec::new(),
             requests: Vec::new(),
             loads: vec![0; models.len()],
+            suspects: BTreeMap::new(),
+            deaf: vec![false; models.len()],
+            lasting: vec![false; models.len()],
             models,
             clients,
             thrown: 0,
@@ -140,7 +149,8 @@ impl Machine {
             drained: None,
         };
         let named = |(id, model): (u32, &Model)| {
-            let spec = ModelSpec { name: format!("m{id}"), ..model.spec.clone() };
+            let slots = u32::try_from(model.slots).ok();
+            let spec = ModelSpec { name: format!("m{id}"), slots, ..model.spec.clone() };
             (ModelId(id), ConfigChange::Added(spec))
         };
         let added = (0..).zip(&machine.models).map(named).collect();
@@ -187,8 +197,13 @@ impl Machine {
             Happening::Ask(call) => self.ask(call),
             Happening::GivesUp(request) => self.gives_up(request),
             Happening::Surveyed(model) => {
-                let size = OneCard(DeclaredSize(gib(self.models[usize::try_from(model.0).unwrap()].gib)));
-                self.tell(SchedulerEvent::Surveyed { model, result: Ok(Arc::new(size)) });
+                let place = usize::try_from(model.0).unwrap();
+                let size = OneCard(DeclaredSize(gib(self.models[place].gib)));
+                let result: Result<Arc<dyn MemoryModel>, Reason> = match self.lasting[place] {
+                    true => Err(Reason::new("unstartable", "nothing has changed since the last load")),
+                    false => Ok(Arc::new(size)),
+                };
+                self.tell(SchedulerEvent::Surveyed { model, result });
             }
             Happening::FilesRead => self.reads_change(|_| {}),
             Happening::Ready(run) => self.becomes_ready(run),

@@ -75,6 +75,11 @@ impl World {
                 let view = self.scheduler.view(model, moment(self.now)).unwrap();
                 assert!(!view.load_wanted && view.queued == 0, "{view:?} is still wanted");
             }
+            SchedulerEffect::Suspected { request, kills, .. } => {
+                let suspect = self.asked[usize::try_from(request.0).unwrap()];
+                assert_ne!(suspect.place, Where::Over, "{suspect:?} was at no engine that died");
+                assert!((1..=3).contains(&kills));
+            }
             SchedulerEffect::StateChanged { .. } | SchedulerEffect::ClaimChanged { .. } => {}
             SchedulerEffect::Drained => {
                 assert!(self.closing.is_some() && !self.drained);

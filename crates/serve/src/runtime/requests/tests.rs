@@ -10,8 +10,8 @@ use plimsoll_base::{
 };
 use plimsoll_launch::Log;
 use plimsoll_scheduler::{
-    CardLimit, ClientId, ConfigChange, Health, ModelId, ModelSpec, Moment, Scheduler, SchedulerEffect,
-    SchedulerSettings,
+    CardLimit, ClientId, ConfigChange, Health, ModelId, ModelSpec, Moment, RequestTraits, Scheduler,
+    SchedulerEffect, SchedulerSettings,
 };
 use proptest::prelude::*;
 
@@ -227,7 +227,14 @@ impl Desk {
                 self.clients.insert(request.0, Client { answers, seen: Seen::Waits });
                 let deadline = self.now + Duration::from_millis(patience);
                 let (model, client, priority) = (ModelId(model), ClientId(request.0 % 3), Priority::Normal);
-                self.tell(SchedulerEvent::Arrived { request, model, client, priority, deadline });
+                self.tell(SchedulerEvent::Arrived {
+                    request,
+                    model,
+                    client,
+                    priority,
+                    deadline,
+                    traits: RequestTraits::default(),
+                });
             }
             Step::Report(at) => {
                 // Tasks end in any order, but an engine is ready before it ends.
