@@ -100,6 +100,20 @@ fn a_hung_engine_whose_clients_have_time_outs_is_replaced() {
 }
 
 #[test]
+fn the_neighbour_of_a_hung_engine_is_answered_though_it_gives_up_as_well() {
+    let tally = Machine::run(&hung(true));
+    // The third client has given up by 39 s.
+    assert!(tally.next_answer(38 * S) <= 69.0 && tally.slowest(9) <= 45.0, "{}", tally.by_key());
+}
+
+#[test]
+fn an_engine_that_ignores_stops_costs_its_stop_time_once() {
+    let tally = Machine::run(&ignores_stops());
+    // With the whole stop time for each, there were 9.
+    assert!(tally.answers(|_, _| true) >= 15, "{}", tally.line());
+}
+
+#[test]
 fn a_request_that_kills_engines_costs_the_streams_of_others_once() {
     let tally = Machine::run(&poison());
     // Eight of others, once, and its own three tries.

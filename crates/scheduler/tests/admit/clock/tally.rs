@@ -84,6 +84,12 @@ impl Tally {
         seconds(calls.map(|call| call.answered.unwrap_or(self.until) - call.asked).max().unwrap())
     }
 
+    /// The time of the first answer after this time.
+    pub(super) fn next_answer(&self, after: u64) -> f64 {
+        let answers = self.calls.iter().filter_map(|call| call.answered).filter(|at| *at > after);
+        seconds(answers.min().unwrap_or(self.until))
+    }
+
     /// The slowest answer to each key of clients with one call.
     pub(super) fn by_key(&self) -> String {
         let keys = self.clients.iter().filter(|client| client.calls == 1).map(|client| client.key);
