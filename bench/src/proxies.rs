@@ -14,9 +14,12 @@ const OTHER_KEYS: usize = 20;
 pub(crate) const EVENTS: u64 = 256;
 pub(crate) const FRAMING_EVENTS: u64 = 3;
 
-/// Long streams, and connections without end: what is measured is the proxy, not the engine's reconnects.
+/// Requests that the engine computes at once: as many as the load has connections.
+const SLOTS: usize = 64;
+
+/// Long streams, and connections without end: what is measured is the proxy, not the engine's reconnects or its queue.
 fn engine_script() -> String {
-    format!("--fake events={EVENTS} --fake keep_alive_max=0 --fake idle_close_ms=0")
+    format!("--fake events={EVENTS} --fake keep_alive_max=0 --fake idle_close_ms=0 --fake slots={SLOTS}")
 }
 
 /// The fake engine by itself.

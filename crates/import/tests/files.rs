@@ -149,8 +149,7 @@ groups:
   swap.yaml:4: macro `missing`: there is no such macro; declare the macro under `macros`, before the macros that use it
   swap.yaml:5: `5m` is not a valid value for `ttl`; write a whole number of seconds, for example 300
   swap.yaml:6: a variable has no `=`; write `NAME=VALUE`
-  swap.yaml:8: macro `env.UNSET`: the variable is not set; set it in the environment of the server
-  swap.yaml:9: macro `env.UNSET`: the variable is not set; set it in the environment of the server
+  swap.yaml:8, 9 (2 times): macro `env.UNSET`: the variable is not set; set it in the environment of the server
   swap.yaml:10: model `c` has no command; add `cmd`
   swap.yaml:10: `one` is not a valid value for `aliases`; write a list of strings
   swap.yaml:11: `perhaps` is not a valid value for `unlisted`; write true or false

@@ -194,7 +194,7 @@ fn a_live_process_is_not_judged_by_an_old_line_of_its_log() {
             "the process is running; no failure of this process is known",
         ),
         (
-            "CUDA error: CUDA driver version is insufficient for CUDA runtime version\n",
+            "CUDA error: an illegal memory access was encountered\n",
             "the process is running; the log shows an earlier failure:\ndriver_or_hw",
         ),
     ] {

@@ -250,8 +250,8 @@ async fn compute(engine: &Engine, connection: &mut Connection, tokens: u64) -> i
     if engine.booking.get().is_some_and(|booking| booking.grow(deep).is_err()) {
         return abort(engine, connection).await;
     }
-    if !script.delay.is_zero() && !(matches!(script.fail, Some(Fault::Silent { .. })) && engine.is_poisoned())
-    {
+    let hangs = matches!(script.fail, Some(Fault::Silent { .. })) && engine.is_poisoned();
+    if !script.delay.is_zero() && !hangs {
         let _working = engine.work.begin();
         unless_gone(connection, sleep(script.delay)).await?;
     }

@@ -115,7 +115,6 @@ fn doubles_share_a_card_and_its_bytes_come_back_late() {
     first.kill();
     first.end();
     let dead = Instant::now();
-    assert_eq!(end_of(&script).0, Some(1));
     while is_refused(&script) {
         assert!(dead.elapsed() < Duration::from_secs(30));
     }
