@@ -133,6 +133,39 @@ fn whole_processes_match_after_load_and_after_a_long_prompt() {
     }
 }
 
+/// A process and what its draft tokens add to it.
+#[test]
+fn processes_with_draft_tokens_match_within_one_percent_of_what_these_add() {
+    #[derive(Deserialize)]
+    struct Drafting {
+        rows: Vec<DraftRow>,
+    }
+    #[derive(Deserialize)]
+    struct DraftRow {
+        drafts: u32,
+        after_load: u64,
+    }
+    let text = include_str!("../../../data/measured/h200-mtp-process-0.5.0.json");
+    let rows = serde_json::from_str::<Drafting>(text).unwrap().rows;
+    let model = model("qwen36-27b-mtp");
+    let loaded = |drafts: u32| {
+        let flags = match drafts {
+            0 => String::new(),
+            _ => format!("--spec-type draft-mtp --spec-draft-n-max {drafts}"),
+        };
+        planned(&model, 11_063, &format!("-ngl 99 -c 32768 -np 1 -fa on {flags}"), CARD).cards[0].loaded
+    };
+    let (bare, measured_bare) = (loaded(0), rows[0].after_load);
+    assert_eq!((rows.len(), rows[0].drafts), (8, 0));
+    for row in &rows {
+        let planned = loaded(row.drafts);
+        assert!(off(planned, row.after_load).unsigned_abs() <= 10, "{}: {planned}", row.drafts);
+        let added = row.after_load.saturating_sub(measured_bare);
+        let apart = off(planned.saturating_sub(bare), added).unsigned_abs();
+        assert!(apart * 100 <= added.max(400), "{}: {apart} of {added} MiB", row.drafts);
+    }
+}
+
 #[test]
 fn a_growing_pool_matches_at_its_depth() {
     let m8 = model("m8");
