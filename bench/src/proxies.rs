@@ -166,8 +166,8 @@ mod tests {
         let plimsoll = Plimsoll { name: "plimsoll", program, engine: Path::new("/p/fake-engine"), folder };
         let roster =
             plimsoll_config::parse("plimsoll.toml", &plimsoll.config(&["alpha", "beta"]), &|_| None).unwrap();
-        let command = "/p/fake-engine --fake events=256 --fake keep_alive_max=0 --fake idle_close_ms=0";
-        assert_eq!(roster.serve.engine, Some(words(command)));
+        let command = format!("/p/fake-engine {}", engine_script());
+        assert_eq!(roster.serve.engine, Some(words(&command)));
         assert_eq!(roster.models.len(), 2);
         assert!(roster.models.iter().all(|model| model.launch.options().is_some()));
         let text = plimsoll.config(&["alpha"]) + &named_keys();
