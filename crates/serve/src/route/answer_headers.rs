@@ -96,7 +96,7 @@ fn has_plain_length(headers: &HeaderMap) -> bool {
 
 /// The length that the headers name; `None` if they name none, or several. hyper reads `3, 3` as 3, and a
 /// proxy passes only the 3 on (RFC 9110 section 8.6).
-fn length(headers: &HeaderMap) -> Option<u64> {
+pub(super) fn length(headers: &HeaderMap) -> Option<u64> {
     let lines = headers.get_all(header::CONTENT_LENGTH).into_iter();
     let mut lengths = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b',')).map(|text| {
         let text = str::from_utf8(text).ok()?.trim();

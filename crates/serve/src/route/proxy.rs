@@ -266,7 +266,10 @@ impl ProxyRequest {
     fn relay<P: Pass>(&self, answer: UpstreamAnswer, mut pass: P) -> Response<Relay<P>> {
         let UpstreamAnswer { mut head, source, first } = answer;
         pass.answers(head.status, self.target.path());
-        pass.asked_for(&self.prompt());
+        // An answer that has come as a whole cannot be broken off any more.
+        if u64::try_from(first.len()).ok() != answer_headers::length(&head.headers) {
+            pass.asked_for(&self.prompt());
+        }
         answer_headers::to_client(&mut head.headers, pass.upstream());
         // Of a request that another host has passed on, that host knows whose origin it is.
         if !self.owns_origin && self.head.extensions.get::<SeatToken>().is_none() {
