@@ -87,8 +87,15 @@ pub(crate) fn sparing(name: &str, record: &FailureRecord, wait: Duration) -> Req
     refusal
 }
 
-pub(crate) fn engine_died(name: &str, record: &FailureRecord, wait: Option<Duration>) -> RequestRefusal {
-    let text = format!("the engine of {name} died twice during this request");
+/// `deaths` are the crashes under the request; a run that dropped it is none.
+pub(crate) fn engine_died(
+    name: &str,
+    deaths: u32,
+    record: &FailureRecord,
+    wait: Option<Duration>,
+) -> RequestRefusal {
+    let times = if deaths > 2 { format!("{deaths} times") } else { "twice".to_owned() };
+    let text = format!("the engine of {name} died {times} during this request");
     let reason = Reason::new("engine_died", text).because_all(record.standing_failure());
     refusal(RequestRefusalKind::EngineDied, Some(wait.unwrap_or(SOON)), reason)
 }

@@ -106,9 +106,10 @@ impl Scheduler {
         if let Some(request) = self.queue.get(id).copied()
             && let RequestPlace::Sent(run) = request.place
         {
-            match failed {
-                true => self.probe(run),
-                false => self.answered(&request),
+            if failed {
+                self.probe(run);
+            } else {
+                self.answered(&request);
             }
         }
         self.over(id, tokens)
@@ -395,7 +396,7 @@ impl Scheduler {
         let is_down = slot.run.is_none();
         if request.kills >= CONDEMNED || request.bounced && !request.excused {
             let held = slot.record.held_back(now).filter(|_| is_down);
-            return Some(refusal::engine_died(&slot.name, &slot.record, held));
+            return Some(refusal::engine_died(&slot.name, request.deaths, &slot.record, held));
         }
         let held = slot.record.refuses(now).filter(|_| is_down);
         held.map(|wait| refusal::load_failed(&slot.name, &slot.record, Some(wait)))
