@@ -65,6 +65,16 @@ def measure(engine, depths, answers):
         }
 
 
+def finish(engine, row, rows, path):
+    """Stops the engine, and writes its row with what guard said."""
+    engine.stop()
+    row["guard"] = engine.said("plimsoll guard", "plimsoll run")
+    rows.append(row)
+    print(json.dumps(row), flush=True)
+    with open(path, "w") as file:
+        json.dump(rows, file, indent=1)
+
+
 def main():
     plimsoll, server, specimen, out, *cases = sys.argv[1:]
     folder, rows = tempfile.mkdtemp(), []
@@ -86,12 +96,7 @@ def main():
                 row["depths"].extend(measure(engine, depths, answers))
             except OSError as error:
                 row["error"] = str(error)[:300]
-            engine.stop()
-            row["guard"] = engine.said("plimsoll guard", "plimsoll run")
-            rows.append(row)
-            print(json.dumps(row), flush=True)
-            with open(f"{out}/depth.json", "w") as file:
-                json.dump(rows, file, indent=1)
+            finish(engine, row, rows, f"{out}/depth.json")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import subprocess
 import tempfile
 import time
 
-from depth import COMMON
+from depth import COMMON, finish
 from gpu import Engine, Until
 
 PREDICTED = 64
@@ -165,12 +165,7 @@ def main():
                     row["results"].extend(by_depth(engine, depths, answers, until))
             except OSError as error:
                 row["error"] = str(error)[:300]
-            engine.stop()
-            row["guard"] = engine.said("plimsoll guard", "plimsoll run")
-            rows.append(row)
-            print(json.dumps(row), flush=True)
-            with open(f"{out}/exchange.json", "w") as file:
-                json.dump(rows, file, indent=1)
+            finish(engine, row, rows, f"{out}/exchange.json")
 
 
 main()

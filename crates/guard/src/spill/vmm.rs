@@ -139,11 +139,18 @@ pub(crate) fn attach(
     location: Location,
     device: DeviceOrdinal,
 ) -> Result<(), CuResult> {
+    attach_held(at, size, location, device).map(release)
+}
+
+/// The same, with a handle of the memory, by which it can be mapped elsewhere.
+pub(crate) fn attach_held(
+    at: DevicePointer,
+    size: u64,
+    location: Location,
+    device: DeviceOrdinal,
+) -> Result<AllocationHandle, CuResult> {
     let handle = create(size, &VmmProperties::at(location))?;
-    let mapped = map(at, size, handle);
-    release(handle);
-    mapped?;
-    allow(at, size, device)
+    put(at, size, handle, device).map(|()| handle).inspect_err(|_| release(handle))
 }
 
 /// Maps memory of which the caller has a handle, accessible to `device` and its peers.

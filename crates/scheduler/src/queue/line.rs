@@ -81,18 +81,22 @@ impl RequestLine {
 
     /// The arrival of the request that has waited longest.
     pub(crate) fn oldest(&self) -> Option<Moment> {
-        let suspect = self.ages[0].first_key_value().map(|((arrived, _), _)| *arrived);
+        let suspect = self.oldest_suspect().map(|(arrived, _)| arrived);
         self.firsts().map(|(_, (arrived, _), _)| *arrived).chain(suspect).min()
     }
 
     /// The oldest of the suspects.
     pub(crate) fn suspect(&self) -> Option<RequestId> {
-        self.ages[0].first_key_value().map(|((_, id), _)| *id)
+        self.oldest_suspect().map(|(_, id)| id)
+    }
+
+    fn oldest_suspect(&self) -> Option<(Moment, RequestId)> {
+        self.ages[0].first_key_value().map(|(age, _)| *age)
     }
 
     /// The earliest time from which a wait counts, by its priority.
     pub(crate) fn first_counted(&self) -> Option<Moment> {
-        let suspect = self.ages[0].first_key_value().map(|((arrived, _), _)| *arrived);
+        let suspect = self.oldest_suspect().map(|(arrived, _)| arrived);
         self.firsts().map(|(priority, (arrived, _), _)| *arrived + priority.delay()).chain(suspect).min()
     }
 

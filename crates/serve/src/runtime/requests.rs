@@ -180,9 +180,10 @@ impl Drop for OwnedRequest {
         if self.runtime.requests.end(self.id) {
             let (request, sent) = (self.id, self.sent.take());
             let is_silent = sent.is_some_and(|(run, before)| run.progress.get() == before);
-            self.runtime.submit(match is_silent {
-                true => SchedulerEvent::GaveUp { request },
-                false => SchedulerEvent::Abandoned { request },
+            self.runtime.submit(if is_silent {
+                SchedulerEvent::GaveUp { request }
+            } else {
+                SchedulerEvent::Abandoned { request }
             });
         }
     }

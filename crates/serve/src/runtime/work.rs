@@ -67,10 +67,8 @@ impl WorkSample {
 
 impl SlotWork {
     fn has_worked_since(&self, before: &Self) -> bool {
-        match self.task == before.task {
-            true => self.tokens > before.tokens,
-            false => self.tokens > 0,
-        }
+        let done = if self.task == before.task { before.tokens } else { 0 };
+        self.tokens > done
     }
 }
 

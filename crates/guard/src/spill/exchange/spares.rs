@@ -64,7 +64,7 @@ impl Spares {
         if !ledger::take(self.index, granule) {
             return None;
         }
-        match attach(self.card.at, granule, Location::card(device), device) {
+        match vmm::attach_held(self.card.at, granule, Location::card(device), device) {
             Ok(handle) => {
                 self.card.handle = Some(handle);
                 ledger::confirm(self.index, granule);
@@ -77,7 +77,7 @@ impl Spares {
         if !spilled::take(self.index, granule) {
             return None;
         }
-        match attach(self.host.at, granule, host, device) {
+        match vmm::attach_held(self.host.at, granule, host, device) {
             Ok(handle) => self.host.handle = Some(handle),
             Err(_) => {
                 spilled::give(self.index, granule);
@@ -155,23 +155,6 @@ impl Drop for Spares {
         if self.stream != 0 {
             // SAFETY: ours, and idle.
             unsafe { real::cuStreamDestroy_v2(self.stream()) };
-        }
-    }
-}
-
-/// Maps new memory and keeps a handle of it.
-fn attach(
-    at: DevicePointer,
-    size: u64,
-    location: Location,
-    device: DeviceOrdinal,
-) -> Result<AllocationHandle, CuResult> {
-    let handle = vmm::create(size, &vmm::VmmProperties::at(location))?;
-    match vmm::put(at, size, handle, device) {
-        Ok(()) => Ok(handle),
-        Err(code) => {
-            vmm::release(handle);
-            Err(code)
         }
     }
 }
