@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Speed of llama-server whose weights and used positions of the cache change places as conversations grow and end.
 
-usage: exchange.py [--seconds N] [--conversations N] PLIMSOLL LLAMA_SERVER SPECIMEN OUT CASE...
+usage: exchange.py [--seconds N] [--repeat N] [--ways WAY,...] [--conversations N] [--answers FOLDER] PLIMSOLL LLAMA_SERVER SPECIMEN OUT CASE...
 
-For each case the engine runs bare, with a spill that keeps its placement (`--no-slots`: nobody knows the depth), with the exchange, and
-with managed memory. Prompts and answers are the same for each. `conversations` has four slots, which grow in turn and end at random
-depths. Results are written to OUT/exchange.json as they come; after so many seconds no further measurement begins.
+For each case the engine runs bare, with the exchange, with a spill that keeps its placement (`--no-slots`: nobody knows the depth), and with
+managed memory. Models have random weights, prompts are the same for each way, and answers and their probabilities are compared with bare's.
+`conversations` has four slots, which grow in turn and end at random depths. OUT gets results (exchange.json) as they come, and a table; after
+so many seconds no further measurement begins. `--answers` names the OUT of an earlier command, whose answers of bare are compared with.
 """
 
 import argparse
@@ -13,34 +14,41 @@ import glob
 import json
 import os
 import random
+import re
 import struct
 import subprocess
 import tempfile
 import time
 
+import noise
+from bus import add_limits, share_read, table
 from depth import COMMON, finish
-from gpu import Engine, Until
+from gpu import Engine, Until, median
 
 PREDICTED = 64
 SLOTS = 4
-LONGEST = 50000
-# Offsets of guard's page (crates/wire/src/page.rs): safe points and reports, bytes that were moved and the longest pause.
+SHORTEST, LONGEST = 2000, 50000
+# Offsets of guard's page (crates/wire/src/page.rs): safe points and reports; bytes that were moved, the longest pause and the time of all.
 WAITS, MOVED = 3936, 4072
 
-# Model, flags, budget, depths of each way.
+ALL = (1000, 8000, 20000, 30000)
+SHORT = {"bare": ALL, "exchange": ALL, "static": (8000, 20000)}
+Q30 = ("--experts", "24")
+
+# Model and its changes, flags, budget, depths of each way.
 CASES = {
-    "f16": ("l8", "-c 65536 -np 1", "8GiB", {
-        "bare": (1000, 8000, 20000, 30000, 60000),
-        "exchange": (1000, 8000, 20000, 30000, 60000, 1000),
-        "static": (1000, 8000, 20000, 30000),
-        "managed": (1000, 8000),
+    "f16": ("l8", (), "-c 65536 -np 1", "8GiB", {
+        "bare": (*ALL, 60000), "exchange": (*ALL, 60000, 1000), "static": (*ALL,), "managed": (1000, 8000),
     }),
-    "f16-6GiB": ("l8", "-c 65536 -np 1", "6GiB", {"bare": (1000, 8000), "exchange": (1000, 8000, 1000), "static": (1000, 8000)}),
-    "q8_0": ("l8", "-c 65536 -np 1 -ctk q8_0 -ctv q8_0", "6500MiB", {
-        "bare": (8000, 20000, 30000), "exchange": (8000, 20000, 30000), "static": (8000, 20000),
+    "f16-6GiB": ("l8", (), "-c 65536 -np 1", "6GiB", {"bare": ALL, "exchange": (*ALL, 1000), "static": (1000, 8000)}),
+    "q8_0": ("l8", (), "-c 65536 -np 1 -ctk q8_0 -ctv q8_0", "6500MiB", SHORT),
+    "np4": ("l8", (), "-c 131072 -np 4 --no-kv-unified", "8GiB", SHORT),
+    "windows": ("gemma3-4b", (), "-c 131072 -np 1", "3700MiB", SHORT),
+    "hybrid": ("qwen35-9b", (), "-c 131072 -np 1", "6200MiB", SHORT),
+    "experts": ("q30", Q30, "-c 65536 -np 1", "8600MiB", SHORT),
+    "conversations": ("m8", (), f"-c {SLOTS * (LONGEST + 1200)} -np {SLOTS} --no-kv-unified", "2950MiB", {
+        "bare": (), "exchange": (), "static": (),
     }),
-    "np4": ("l8", "-c 65536 -np 4 --no-kv-unified", "8GiB", {"bare": (5000, 12000), "exchange": (5000, 12000), "static": (5000, 12000)}),
-    "conversations": ("l8", f"-c {SLOTS * (LONGEST + 1200)} -np {SLOTS} --no-kv-unified", "14GiB", {"bare": (), "exchange": (), "static": ()}),
 }
 
 
@@ -65,7 +73,7 @@ def read(path):
 
 
 def page(engine):
-    """Safe points, reports, MiB that were moved to the card and the longest pause in milliseconds; None without guard."""
+    """Safe points, reports, MiB that were moved to the card, the longest pause and guard's time in milliseconds; None without guard."""
     parent = engine.process.pid
     for task in glob.glob(f"/proc/{parent}/task/*/children"):
         for pid in read(task).decode().split():
@@ -74,8 +82,9 @@ def page(engine):
             if not content:
                 continue
             waits, reports = struct.unpack_from("<2I", content, WAITS)
-            moved, longest = struct.unpack_from("<2Q", content, MOVED)
-            return {"waits": waits, "reports": reports, "moved_mib": moved >> 20, "longest_pause_ms": round(longest / 1e6, 1)}
+            moved, longest, time = struct.unpack_from("<3Q", content, MOVED)
+            return {"waits": waits, "reports": reports, "moved_mib": moved >> 20, "longest_pause_ms": round(longest / 1e6, 1),
+                    "guard_ms": round(time / 1e6, 2)}
     return None
 
 
@@ -84,15 +93,33 @@ def prompt(salt, length):
     return [numbers.randrange(300, 20000) for _ in range(length)]
 
 
-def by_depth(engine, depths, answers, until):
-    """Decode and prefill in tokens per second at each depth, and whether the answer is bare's."""
-    for depth in depths:
+def probabilities(engine, words):
+    """Logarithms of the likeliest tokens behind a prompt that the cache still holds: they differ if any byte of it does."""
+    fields = {"response_fields": ["completion_probabilities"], "n_probs": 4}
+    answer = engine.complete(words, 2, cache_prompt=True, **fields).get("completion_probabilities", [])
+    return [[(of.get("id"), of.get("logprob")) for of in token.get("top_logprobs", [])] for token in answer]
+
+
+def by_depth(engine, depths, answers, until, repeat):
+    """Decode and prefill in tokens per second at each depth, each time, and whether answer and probabilities are bare's."""
+    engine.complete(prompt(1, 600), 4, cache_prompt=False)  # kernels are loaded by the first prompt
+    for turn, depth in enumerate(depths):
+        decode, prefill, same = [], [], []
+        # A long prompt takes seconds, and is measured once.
+        for _ in range(1 if depth > 40000 else repeat):
+            if until.passed():
+                break
+            answer = engine.complete(prompt(depth, depth), PREDICTED, cache_prompt=False)
+            times, tokens = answer["timings"], answer["tokens"]
+            decode.append(round(times["predicted_per_second"], 1))
+            prefill.append(round(times["prompt_per_second"]))
+            same.append(answers.setdefault(str(depth), tokens) == tokens)
         if until.passed():
             return
-        answer = engine.complete(prompt(depth, depth), PREDICTED, cache_prompt=False)
-        times, tokens = answer["timings"], answer["tokens"]
-        yield {"depth": depth, "decode": round(times["predicted_per_second"], 1), "prefill": round(times["prompt_per_second"]),
-               "same": answers.setdefault(depth, tokens) == tokens, **(page(engine) or {})}
+        likely = json.loads(json.dumps(probabilities(engine, prompt(depth, depth))))
+        alike = answers.setdefault(f"{depth} likely", likely) == likely
+        yield {"depth": depth, "again": depth in depths[:turn], "decode": decode, "prefill": prefill, "same": all(same), "same_likely": alike,
+               "likely": likely[:1], **(page(engine) or {})}
 
 
 def turns(count):
@@ -106,66 +133,113 @@ def turns(count):
                     return
                 continue
             made += 1
-            slots[slot] = (made, 0, numbers.randrange(2000, LONGEST))
+            # Most conversations are short: each doubling of the length is as likely as another.
+            slots[slot] = (made, 0, int(SHORTEST * (LONGEST / SHORTEST) ** numbers.random()))
         number, length, end = slots[slot]
         length = min(end, length + numbers.randrange(1000, 20000))
         yield slot, number, length
         slots[slot] = (number, length, end) if length < end else None
 
 
+def streamed(engine, words, slot):
+    """Answer, timings and the longest time between two tokens in milliseconds."""
+    tokens, longest, last, times = [], 0.0, None, {}
+    for event in engine.stream(words, PREDICTED, id_slot=slot):
+        now = time.monotonic()
+        longest, last = max(longest, now - (last or now)), now
+        tokens += event.get("tokens", [])
+        times = event.get("timings", times)
+    return tokens, times, longest * 1000
+
+
 def by_conversation(engine, count, answers, until):
-    """The speed over all turns, one at a time so that answers can be compared, and how many answers differ from bare's."""
-    begun, processed, predicted, seconds, differ, done = time.monotonic(), 0, 0, 0.0, [], 0
+    """The speed over all turns, one at a time so that answers can be compared, how many answers differ from bare's, and the time after each."""
+    begun, processed, predicted, milliseconds, differ, gaps, after = time.monotonic(), 0, 0, 0.0, [], [], []
+    words = {}
     for number, (slot, conversation, length) in enumerate(turns(count)):
         if until.passed():
             break
-        answer = engine.complete(prompt(conversation, length), PREDICTED, id_slot=slot)
-        times, tokens = answer["timings"], answer["tokens"]
+        whole = words.setdefault(conversation, prompt(conversation, LONGEST))
+        tokens, times, longest = streamed(engine, whole[:length], slot)
         processed += times["prompt_n"]
         predicted += times["predicted_n"]
-        seconds += times["predicted_ms"] / 1000
-        done += 1
-        if answers.setdefault(number, tokens) != tokens:
+        milliseconds += times["prompt_ms"] + times["predicted_ms"]
+        gaps.append(longest)
+        after.append((processed + predicted, round(milliseconds)))
+        if answers.setdefault(str(number), tokens) != tokens:
             differ.append(number)
-    wall = time.monotonic() - begun
-    yield {"turns": done, "prompt_tokens": processed, "predicted": predicted, "decode": round(predicted / max(seconds, 0.001), 1),
-           "tokens_per_second": round((processed + predicted) / wall), "seconds": round(wall, 1), "differ": differ, **(page(engine) or {})}
+    yield {"turns": len(after), "prompt_tokens": processed, "predicted": predicted, "tokens_per_second": round(1000 * (processed + predicted) / max(milliseconds, 1)),
+           "seconds": round(time.monotonic() - begun, 1), "differ": differ, "longest_gap_ms": round(max(gaps, default=0), 1),
+           "median_longest_gap_ms": round(median(gaps or [0]), 1), "after": after, **(page(engine) or {})}
+
+
+def model(specimen, folder, name, changes):
+    path = f"{folder}/{name}.gguf"
+    if not os.path.exists(path):
+        subprocess.run([specimen, name, path, *changes], check=True, capture_output=True)
+        noise.fill(path)
+    return path
+
+
+def measured(engine, case, depths, answers, until, arguments):
+    if case == "conversations":
+        return by_conversation(engine, arguments.conversations, answers, until)
+    return by_depth(engine, depths, answers, until, arguments.repeat)
+
+
+def kept_answers(arguments, out, case):
+    """Answers of bare, from this command or an earlier one."""
+    for folder in (out, arguments.answers):
+        if folder and (content := read(f"{folder}/{case}-answers.json")):
+            return json.loads(content)
+    return {}
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=540)
-    parser.add_argument("--conversations", type=int, default=12)
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--conversations", type=int, default=200)
+    parser.add_argument("--ways")
+    parser.add_argument("--answers")
     parser.add_argument("words", nargs="+")
     arguments = parser.parse_args()
     plimsoll, server, specimen, out, *cases = arguments.words
     folder, rows, until = tempfile.mkdtemp(), [], Until(arguments.seconds)
     os.makedirs(out, exist_ok=True)
     for case in cases:
-        model, flags, budget, ways = CASES[case]
-        path, answers = f"{folder}/{model}.gguf", {}
-        if not os.path.exists(path):
-            subprocess.run([specimen, model, path], check=True, capture_output=True)
-            subprocess.run(["sh", "-c", f"cat {path} >/dev/null"], check=True)
+        name, changes, flags, budget, ways = CASES[case]
+        if until.passed():
+            break
+        path = model(specimen, folder, name, changes)
+        share, streams = share_read(path), int(re.search(r"-np (\d+)", flags).group(1))
+        answers = kept_answers(arguments, out, case)
         for way, depths in ways.items():
-            if until.passed():
-                break
+            if until.passed() or (arguments.ways and way not in arguments.ways.split(",")):
+                continue
             own, more = before(plimsoll, way, budget)
             words = ["-m", path, *flags.split(), *COMMON, *more]
-            begun = time.monotonic()
-            engine = Engine(server, words, dict(os.environ), f"{out}/{case}-{way}.log", own)
+            begun, log = time.monotonic(), f"{out}/{case}-{way}.log"
+            engine = Engine(server, words, dict(os.environ), log, own)
             row = {"case": case, "way": way, "results": []}
             try:
                 if not engine.ready():
                     raise OSError("the engine did not start")
                 row["started"] = round(time.monotonic() - begun, 1)
-                if case == "conversations":
-                    row["results"].extend(by_conversation(engine, arguments.conversations, answers, until))
-                else:
-                    row["results"].extend(by_depth(engine, depths, answers, until))
-            except OSError as error:
-                row["error"] = str(error)[:300]
+                for result in measured(engine, case, depths, answers, until, arguments):
+                    row["results"].append(result)
+            except (OSError, KeyError) as error:
+                row["error"] = repr(error)[:300]
+            if way == "bare":
+                with open(f"{out}/{case}-answers.json", "w") as file:
+                    json.dump(answers, file)
+            add_limits(row, rows, log, share, streams)
             finish(engine, row, rows, f"{out}/exchange.json")
+    lines = "\n".join(table(rows))
+    print(lines)
+    with open(f"{out}/table.md", "w") as file:
+        file.write(lines + "\n")
 
 
-main()
+if __name__ == "__main__":
+    main()

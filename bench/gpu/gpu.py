@@ -113,19 +113,32 @@ class Engine:
         return False
 
     def complete(self, tokens, predict, **more):
-        """One /completion over a prompt of token ids; raises OSError if the engine dies under it.
+        """One /completion over a prompt of token ids; raises OSError if the engine dies under it."""
+        with self.asked(tokens, predict, **more) as answer:
+            return json.load(answer)
+
+    def stream(self, tokens, predict, **more):
+        """The events of one /completion as they come."""
+        with self.asked(tokens, predict, stream=True, **more) as answer:
+            for line in answer:
+                if line.startswith(b"data: {"):
+                    yield json.loads(line[6:])
+
+    def asked(self, tokens, predict, **more):
+        """The open answer to one /completion.
 
         The bytes and the end (ids 0 to 258 of `specimen`) are kept out of the answer: what random weights say need not be
         UTF-8, and b8799 answers such text with status 500.
         """
         body = {"prompt": tokens, "n_predict": predict, "temperature": 0, "cache_prompt": True, "return_tokens": True,
-                "response_fields": ["tokens", "timings"], "logit_bias": [[id, False] for id in range(259)], **more}
+                "logit_bias": [[id, False] for id in range(259)], **more}
+        if not body.get("stream"):
+            body.setdefault("response_fields", ["tokens", "timings"])
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.port}/completion", json.dumps(body).encode(), {"content-type": "application/json"}
         )
         try:
-            with urllib.request.urlopen(request, timeout=300) as answer:
-                return json.load(answer)
+            return urllib.request.urlopen(request, timeout=300)
         except urllib.error.HTTPError as error:
             raise OSError(f"status {error.code}: {error.read()[:300].decode(errors='replace')}") from error
 

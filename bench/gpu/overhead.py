@@ -1,6 +1,7 @@
-"""What guard costs: llama-bench, driver allocations and a PyTorch loop, bare and guarded in turns.
+"""What guard costs: llama-bench, llama-server, driver allocations and a PyTorch loop, bare and guarded in turns.
 
-usage: overhead.py --bench LLAMA_BENCH --model MODEL --alloc ALLOC_PROGRAM --torch --guard LIBRARY [--pairs N] [--words OPTIONS]
+usage: overhead.py [--bench LLAMA_BENCH] [--server LLAMA_SERVER] [--model MODEL] [--alloc ALLOC_PROGRAM] [--torch] --guard LIBRARY [--pairs N]
+                   [--words OPTIONS]
 `--alloc` is bench/gpu/alloc.c, compiled: `cc -O2 alloc.c -lcuda`. Prints one JSON object.
 """
 
@@ -9,8 +10,9 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 
-from gpu import guarded, median
+from gpu import Engine, guarded, median, tokens
 
 TORCH = """
 import time, torch
@@ -46,6 +48,27 @@ def bench(options, test, environment):
     return median(row["samples_ts"][len(row["samples_ts"]) // 2:])
 
 
+def decode(options, environment):
+    """Tokens per second of a llama-server, the median of seven answers of one process."""
+    with tempfile.TemporaryDirectory() as folder:
+        flags = ["-m", options.model, *"-ngl 99 -fit off -fa on -np 1 -c 4096 --cache-ram 0".split()]
+        engine = Engine(options.server, flags, environment, f"{folder}/log")
+        try:
+            if not engine.ready():
+                raise OSError(f"the engine did not load: {engine.said('error', 'plimsoll guard')}")
+            answers = [engine.complete(tokens(64, 30000, turn), 256, cache_prompt=False) for turn in range(8)]
+            return median([answer["timings"]["predicted_per_second"] for answer in answers[1:]])
+        finally:
+            engine.stop()
+
+
+def ratio(rows):
+    """Guarded by bare, of the medians of all runs and of the pairs."""
+    speed = {kind: median(rows[kind]) for kind in rows}
+    pairs = [guarded / bare for bare, guarded in zip(rows["bare"], rows["guarded"], strict=True)]
+    return {**speed, "ratio": speed["guarded"] / speed["bare"], "median_of_pairs": median(pairs), "runs": rows}
+
+
 def turns(pairs, words, library, measure):
     """Measures bare and guarded in ABBA order."""
     rows = {"bare": [], "guarded": []}
@@ -60,6 +83,7 @@ def turns(pairs, words, library, measure):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bench")
+    parser.add_argument("--server")
     parser.add_argument("--model")
     parser.add_argument("--alloc")
     parser.add_argument("--torch", action="store_true", help="the PyTorch loop, too")
@@ -70,8 +94,9 @@ def main():
     result = {"words": options.words, "pairs": options.pairs}
     for test in ("pp512", "tg128") if options.bench else ():
         rows = turns(options.pairs, options.words, options.guard, lambda environment: bench(options, test, environment))
-        speed = {kind: median(rows[kind]) for kind in rows}
-        result[test] = {**speed, "ratio": speed["guarded"] / speed["bare"], "runs": rows}
+        result[test] = ratio(rows)
+    if options.server:
+        result["server"] = ratio(turns(options.pairs, options.words, options.guard, lambda environment: decode(options, environment)))
     if options.alloc:
         rows = turns(options.pairs, options.words, options.guard, lambda environment: json.loads(command([options.alloc], environment)))
         result["alloc"] = {
@@ -80,8 +105,7 @@ def main():
     if options.torch:
         rows = turns(options.pairs, options.words, options.guard,
                      lambda environment: float(command([sys.executable, "-c", TORCH], environment)))
-        seconds = {kind: median(rows[kind]) for kind in rows}
-        result["torch_loop_seconds"] = {**seconds, "ratio": seconds["guarded"] / seconds["bare"], "runs": rows}
+        result["torch_loop_seconds"] = ratio(rows)
     print(json.dumps(result, indent=1))
 
 
