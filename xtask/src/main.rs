@@ -10,6 +10,7 @@ mod cross;
 mod docs;
 mod drift;
 mod engine;
+mod entry_points;
 mod gpu;
 mod guard;
 mod house;
@@ -29,6 +30,8 @@ usage: cargo xtask <chore>
   docs    write the documents that plimsoll prints about itself; with --check, fail where one is stale
   drift   what upstream's engines take and the planner's closed forms do not say; see drift --help
   engine  build a real llama.cpp without CUDA, b10605 or b8799, and print where its programs are
+  entry-points
+          functions of CUDA's driver that the newest headers in PyPI have and data/cuda has not; with --write, write them
   gpu bundle
           pack programs, engines and scripts into one archive for a GPU machine without network, where bench/gpu/run.py measures
   guard   build libplimsoll_guard.so and libplimsoll_phantom.so, where `plimsoll` finds them
@@ -54,6 +57,8 @@ fn main() -> ExitCode {
         ["drift", words @ ..] => drift::run(&root(), words),
         ["engine"] => engine::run("b10605"),
         ["engine", build] => engine::run(build),
+        ["entry-points"] => entry_points::run(&root(), false),
+        ["entry-points", "--write"] => entry_points::run(&root(), true),
         ["gpu", "bundle", words @ ..] => gpu::run(&root(), words),
         ["guard"] => guard::run(&root()),
         ["house", words @ ..] => house::run(&root(), words),

@@ -37,6 +37,9 @@ pub(crate) struct Hook {
     pub(crate) since: i32,
     /// True for the twin that serves programs with per-thread default streams.
     pub(crate) per_thread: bool,
+    /// Number of its parameters.
+    #[cfg(test)]
+    pub(crate) parameters: usize,
     pub(crate) function: HookFunction,
     pub(crate) slot: &'static Slot,
 }
@@ -122,6 +125,11 @@ macro_rules! hooks {
             name: $name,
             since: $since,
             per_thread: $per_thread,
+            #[cfg(test)]
+            parameters: {
+                const NAMES: &[&str] = &[$(stringify!($argument)),*];
+                NAMES.len()
+            },
             // SAFETY: never called before it is cast back to its own type.
             function: unsafe {
                 core::mem::transmute::<

@@ -119,14 +119,21 @@ mod tests {
 
     /// New versions of a function whose parameters did not change.
     const SAME_PARAMETERS: [(&str, c_int); 1] = [("cuGraphAddNode", 13_040)];
+    /// The version before it.
+    const SAME_AS: c_int = 12_030;
     /// The version of CUDA with the first functions for per-thread default streams, which have a twin in the table.
     const PER_THREAD_SINCE: c_int = 7000;
 
-    fn entry_points() -> impl Iterator<Item = (&'static str, Vec<c_int>)> {
+    /// Name of each function, and the versions of its ABI with the number of parameters.
+    fn entry_points() -> impl Iterator<Item = (&'static str, Vec<(c_int, usize)>)> {
         let lines = include_str!("../../../../data/cuda/entry-points.txt").lines();
         lines.filter(|line| !line.starts_with('#')).map(|line| {
             let mut words = line.split(' ');
-            (words.next().unwrap(), words.map(|word| word.parse().unwrap()).collect())
+            let version = |word: &str| {
+                let (since, parameters) = word.split_once(':').unwrap();
+                (since.parse().unwrap(), parameters.parse().unwrap())
+            };
+            (words.next().unwrap(), words.map(version).collect())
         })
     }
 
@@ -134,15 +141,32 @@ mod tests {
     fn every_abi_of_a_hooked_function_has_a_hook() {
         let mut newest = 0;
         for (name, versions) in entry_points() {
-            newest = newest.max(versions.iter().copied().max().unwrap());
+            newest = newest.max(versions.iter().map(|(since, _)| *since).max().unwrap());
             let since: Vec<c_int> = variants(name.as_bytes()).map(|hook| hook.since).collect();
             let Some(oldest) = since.iter().min() else { continue };
-            for version in versions {
+            for (version, _) in versions {
                 let known = version < *oldest || since.contains(&version) || version == PER_THREAD_SINCE;
                 assert!(known || SAME_PARAMETERS.contains(&(name, version)), "{name} of CUDA {version}");
             }
         }
         assert_eq!(newest, KNOWN);
+    }
+
+    #[test]
+    fn a_hook_has_as_many_parameters_as_its_function_in_the_headers() {
+        let mut compared = 0;
+        for (name, versions) in entry_points() {
+            for (since, parameters) in versions {
+                let same = |version| {
+                    version == since || SAME_PARAMETERS.contains(&(name, since)) && version == SAME_AS
+                };
+                for hook in variants(name.as_bytes()).filter(|hook| same(hook.since)) {
+                    assert_eq!(hook.parameters, parameters, "{} of CUDA {since}", hook.symbol);
+                    compared += 1;
+                }
+            }
+        }
+        assert!(compared > 60, "{compared}");
     }
 
     #[test]
