@@ -5,6 +5,7 @@
 
 pub(crate) mod exchange;
 mod make;
+mod own_stream;
 mod probe;
 mod probe_results;
 mod release;

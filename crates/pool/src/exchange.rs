@@ -75,6 +75,9 @@ impl CacheParts {
         let on_card = |number: usize| residence.cache.get(number).copied().unwrap_or(false);
         let numbers = || (0..self.granules).zip(uses.iter().copied());
         let mut wanted: Vec<_> = numbers().filter(|(at, of)| of.is_used() && !on_card(*at)).collect();
+        if wanted.is_empty() && residence.weights.iter().all(|on_card| *on_card) {
+            return Vec::new();
+        }
         wanted.sort_unstable_by_key(|(at, of)| (of.first, *at));
         let mut unused: Vec<_> = numbers().filter(|(at, of)| !of.is_used() && on_card(*at)).collect();
         unused.sort_unstable_by_key(|(at, of)| Reverse((of.beyond, *at)));

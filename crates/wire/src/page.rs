@@ -14,7 +14,7 @@ pub use snapshot::{OomSnapshot, PageError, PageSnapshot};
 /// The first eight bytes of a page, as a little-endian number.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"PLIMPAGE");
 /// Grows with every change of the layout; a reader refuses an unknown version.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 /// Cards that a page has room for; a process that sees more is not guarded on the others.
 pub const CARDS: usize = 16;
 /// Refusals that a page remembers; older ones are overwritten.
@@ -22,7 +22,7 @@ pub const OOMS: usize = 32;
 /// Streams of a cache whose depth can be reported.
 pub const DEPTHS: usize = 32;
 /// Bytes of a page; it fits one page of memory.
-const BYTES: u32 = 4088;
+const BYTES: u32 = 4096;
 /// A budget without a limit.
 pub const UNLIMITED: u64 = u64::MAX;
 
@@ -96,6 +96,8 @@ pub struct Page {
     /// safe point.
     pub exchanged: AtomicU64,
     pub longest_exchange: AtomicU64,
+    /// Nanoseconds that exchanges have taken so far, with the choice of what to exchange.
+    pub exchange_time: AtomicU64,
 }
 
 /// Defines a card's figures on the page, and their copy in a snapshot.
@@ -228,6 +230,7 @@ impl Page {
             depths: [const { AtomicU32::new(0) }; DEPTHS],
             exchanged: AtomicU64::new(0),
             longest_exchange: AtomicU64::new(0),
+            exchange_time: AtomicU64::new(0),
         }
     }
 
@@ -317,7 +320,7 @@ const _: () = {
     assert!(offset_of!(Page, cards) == 64);
     assert!(offset_of!(PageCard, ask) == 104 && offset_of!(PageCard, answered) == 108);
     assert!(offset_of!(Page, oom_count) == 64 + 112 * CARDS);
-    assert!(offset_of!(Page, waits) == 3936 && size_of::<Page>() == 4088);
+    assert!(offset_of!(Page, waits) == 3936 && size_of::<Page>() == 4096);
 };
 
 #[cfg(test)]

@@ -11,43 +11,31 @@
 //! DECISION: guard sees neither tokens nor kernels. How deep conversations are is written to the page by whoever can
 //! ask the engine (`plimsoll run`, from llama-server's `/slots`). Without a report nothing moves.
 
-mod spares;
+mod copies;
+mod frames;
+mod steps;
 mod swap;
 
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
-use core::time::Duration;
 
 use plimsoll_nostd::lock::Lock;
-use plimsoll_pool::exchange::{CacheParts, Granule, Pair, Residence};
+use plimsoll_pool::exchange::{CacheParts, Residence};
 use plimsoll_wire::cache::CacheLayout;
 use plimsoll_wire::page::DEPTHS;
 
-use self::spares::Spares;
+use self::copies::CopyStreams;
+use self::frames::Frames;
+use self::steps::Exchange;
+use crate::clock;
 use crate::driver_guard::{self, RelaxedCapture};
 use crate::say::say;
 use crate::state::ranges::{self, SpillPlace, SpillRange};
 use crate::state::{CardIndex, page};
-use crate::{clock, driver::SUCCESS};
 
-/// Time after which no further pair begins: a pair took 0.5 ms on an H200, and a step of a thousand positions of an 8B
-/// model has 64. The program then computes for as long, because a token may wait for its card several times.
-const PAUSE: Duration = Duration::from_millis(40);
-
-/// A cache and the weights that give way to it.
-#[derive(Debug)]
-struct Exchange {
-    context: usize,
-    granule: u64,
-    cache: u64,
-    weights: u64,
-    parts: CacheParts,
-    residence: Residence,
-    spares: Spares,
-    /// False after a failure: everything stays where it is.
-    works: bool,
-}
+/// Pairs that are copied at once, and granules of the card that an exchange takes for itself.
+const SPARES: usize = 4;
 
 static EXCHANGES: Lock<Vec<Exchange>> = Lock::new(Vec::new());
 /// True while there are any, so that a wait without them costs one load.
@@ -56,14 +44,14 @@ static ARMED: AtomicBool = AtomicBool::new(false);
 static BUSY: AtomicU32 = AtomicU32::new(0);
 /// The number of the report whose depths everything is arranged for.
 static SETTLED: AtomicU32 = AtomicU32::new(0);
-/// When memory was last exchanged.
-static LAST: AtomicU64 = AtomicU64::new(0);
+/// Time before which memory is not exchanged again.
+static NEXT: AtomicU64 = AtomicU64::new(0);
 /// The thread that uses the card; 0 before its first call.
 static USER: AtomicUsize = AtomicUsize::new(0);
 
 /// Bytes of the card that an exchange takes for itself.
 pub(super) const fn own_bytes(granule: u64) -> u64 {
-    granule
+    granule * SPARES as u64
 }
 
 /// The weights on the card that a cache of this layout can change places with.
@@ -90,9 +78,10 @@ pub(super) fn arm(
     let granule = cache.pieces.first().copied().unwrap_or(0);
     let parts = CacheParts::new(layout, granule).filter(|parts| parts.granules() == cache.residence.len());
     let of_weights = ranges::find(weights, |range| range.residence.clone());
-    let spares = Spares::make(index, granule, place);
-    let (Some(parts), Some(of_weights), Some(spares)) = (parts, of_weights, spares) else { return };
-    say_cost(index, layout, &spares);
+    let (Some(parts), Some(of_weights)) = (parts, of_weights) else { return };
+    let frames = Frames::make(index, granule, place, parts.granules() + of_weights.len());
+    let (Some(frames), Some(streams)) = (frames, CopyStreams::new()) else { return };
+    say_cost(index, layout, streams.bus_time(&frames), granule);
     EXCHANGES.hold().push(Exchange {
         context: cache.context,
         granule,
@@ -100,7 +89,8 @@ pub(super) fn arm(
         weights,
         parts,
         residence: Residence { cache: cache.residence.clone(), weights: of_weights },
-        spares,
+        frames,
+        streams,
         works: true,
     });
     // The thread that allocates need not be the one that computes.
@@ -110,11 +100,11 @@ pub(super) fn arm(
 }
 
 /// Reports what positions beyond the card's cost, by the time of this machine's bus.
-fn say_cost(index: CardIndex, layout: &CacheLayout, spares: &Spares) {
+fn say_cost(index: CardIndex, layout: &CacheLayout, bus_time: Option<u64>, granule: u64) {
     const TOKENS: u64 = 1000;
-    let Some(time) = spares.bus_time() else { return };
+    let Some(time) = bus_time else { return };
     let bytes = layout.position_bytes().saturating_mul(TOKENS);
-    let tenths = bytes.saturating_mul(time) / spares.granule.max(1) / 100_000;
+    let tenths = bytes.saturating_mul(time) / granule.max(1) / 100_000;
     say!(
         "card {}: where the server tells its depth, weights give way to further positions: each {TOKENS} of them take \
             {}.{} ms of a token",
@@ -160,7 +150,7 @@ pub(crate) fn at_safe_point() {
 fn look() {
     page().waits.fetch_add(1, Relaxed);
     let reports = page().depth_reports.load(Acquire);
-    if reports == SETTLED.load(Relaxed) || clock::now().saturating_sub(LAST.load(Relaxed)) < pause() {
+    if reports == SETTLED.load(Relaxed) || clock::now() < NEXT.load(Relaxed) {
         return;
     }
     let depths: [u32; DEPTHS] = core::array::from_fn(|stream| page().depths[stream].load(Relaxed));
@@ -173,10 +163,6 @@ fn look() {
     if settled {
         SETTLED.store(reports, Relaxed);
     }
-}
-
-fn pause() -> u64 {
-    u64::try_from(PAUSE.as_nanos()).unwrap_or(0)
 }
 
 /// Calls `act` with the list, out of its lock: no lock is held across a call into the driver.
@@ -203,7 +189,7 @@ pub(super) fn stop(base: u64) {
 /// Ends the exchanges of a destroyed context, with which their streams are gone.
 pub(super) fn forget(context: usize) {
     for exchange in remove(|exchange| exchange.context == context) {
-        exchange.spares.without_stream();
+        exchange.streams.forget();
     }
 }
 
@@ -214,85 +200,4 @@ fn remove(is_over: impl Fn(&Exchange) -> bool) -> Vec<Exchange> {
         unsafe { libc::sched_yield() };
     }
     EXCHANGES.hold().extract_if(.., |exchange| is_over(exchange)).collect()
-}
-
-impl Exchange {
-    /// Exchanges pairs until none is left or the time is over; true if none is left.
-    fn step(&mut self, depths: &[u32]) -> bool {
-        let pairs = self.parts.pairs(depths, &self.residence);
-        if pairs.is_empty() {
-            return true;
-        }
-        let context = self.context;
-        let done = driver_guard::while_idle(context, |code| {
-            if code != SUCCESS {
-                self.works = false;
-                return true;
-            }
-            let start = clock::now();
-            let mut left = pairs.into_iter();
-            let mut is_late = false;
-            for pair in left.by_ref() {
-                self.exchange(pair);
-                is_late = clock::now().saturating_sub(start) >= pause();
-                if is_late || !self.works {
-                    break;
-                }
-            }
-            let end = clock::now();
-            page().longest_exchange.fetch_max(end.saturating_sub(start), Relaxed);
-            LAST.store(end, Relaxed);
-            !(is_late && self.works && left.next().is_some())
-        });
-        // Nothing may be waited for during a capture; the next wait of the program tries again.
-        done.unwrap_or(false)
-    }
-
-    fn exchange(&mut self, pair: Pair) {
-        let (leaves, comes) = (self.address(pair.leaves), self.address(pair.comes));
-        let swap = swap::swap(&mut self.spares, leaves, comes);
-        if swap.left {
-            self.moved(pair.leaves, false);
-        }
-        if swap.came {
-            self.moved(pair.comes, true);
-            page().exchanged.fetch_add(self.granule, Relaxed);
-        }
-        self.works = swap.goes_on;
-        if !swap.goes_on {
-            say!(
-                "the driver did not exchange memory, so every part of the cache and of the weights stays where it is"
-            );
-        }
-    }
-
-    fn address(&self, granule: Granule) -> u64 {
-        let (base, number) = match granule {
-            Granule::Cache(number) => (self.cache, number),
-            Granule::Weights(number) => (self.weights, number),
-        };
-        base + self.granule * u64::try_from(number).unwrap_or(0)
-    }
-
-    /// Notes where a granule is now.
-    fn moved(&mut self, granule: Granule, to_card: bool) {
-        let (base, number, residence) = match granule {
-            Granule::Cache(number) => (self.cache, number, &mut self.residence.cache),
-            Granule::Weights(number) => (self.weights, number, &mut self.residence.weights),
-        };
-        set(residence, number, to_card);
-        ranges::change(base, |range| {
-            set(&mut range.residence, number, to_card);
-            let on_card = range.on_card;
-            range.on_card =
-                if to_card { on_card + self.granule } else { on_card.saturating_sub(self.granule) };
-            range.place = range.place.or(self.spares.place());
-        });
-    }
-}
-
-fn set(residence: &mut [bool], number: usize, to_card: bool) {
-    if let Some(place) = residence.get_mut(number) {
-        *place = to_card;
-    }
 }

@@ -3,10 +3,10 @@
 //! A memset, a kernel and a copy cross the border between device and host memory, and the bytes are compared.
 
 use alloc::vec;
-use core::ffi::{c_uint, c_void};
-use core::ptr::null_mut;
+use core::ffi::c_void;
 
 use super::make;
+use super::own_stream::OwnStream;
 use super::touch::TouchKernel;
 use super::vmm::{self, Location};
 use crate::driver::{CuResult, CuStream, DevicePointer, SUCCESS};
@@ -19,32 +19,24 @@ mod real {
 
     crate::driver::real! {
         in CUDA;
-        cuStreamCreate(stream: *mut CuStream, flags: c_uint);
-        cuStreamDestroy_v2(stream: CuStream);
-        cuStreamSynchronize(stream: CuStream);
         cuMemsetD8Async(at: DevicePointer, value: u8, count: u64, stream: CuStream);
         cuMemcpyDtoHAsync_v2(to: *mut c_void, from: DevicePointer, size: u64, stream: CuStream);
     }
 }
 
-/// CU_STREAM_NON_BLOCKING: does not wait for the default stream.
-const NON_BLOCKING: c_uint = 1;
 /// Bytes touched on each side of the border.
 const TOUCHED: u64 = 4096;
 
 /// Guard's own stream and, if the driver can compile it, the test kernel that runs in it.
 #[derive(Debug)]
 struct ProbeStream {
-    stream: CuStream,
+    stream: OwnStream,
     kernel: Option<TouchKernel>,
 }
 
 impl ProbeStream {
     fn new() -> Option<Self> {
-        let mut stream = null_mut();
-        // SAFETY: the place is ours.
-        let code = unsafe { real::cuStreamCreate(&raw mut stream, NON_BLOCKING) };
-        (code == SUCCESS).then(|| Self { stream, kernel: TouchKernel::load() })
+        Some(Self { stream: OwnStream::new()?, kernel: TouchKernel::load() })
     }
 
     /// Fills `size` bytes with `value`, has the kernel add one to each, and reads them back. Err is the code
@@ -53,15 +45,16 @@ impl ProbeStream {
         let expected = value + u8::from(self.kernel.is_some());
         // Filled with the complement: bytes that were never copied cannot pass for the expected ones.
         let mut back = vec![!expected; usize::try_from(size).unwrap_or(0)];
-        let kernel = |kernel: &TouchKernel| kernel.touch(at, size, self.stream);
+        let stream = self.stream.handle();
+        let kernel = |kernel: &TouchKernel| kernel.touch(at, size, stream);
         // SAFETY: the addresses are mapped by us, and the buffer has room for `size` bytes. Both outlive the
         // work, which is waited for whatever failed.
         let codes = unsafe {
             [
-                real::cuMemsetD8Async(at, value, size, self.stream),
+                real::cuMemsetD8Async(at, value, size, stream),
                 self.kernel.as_ref().map_or(SUCCESS, kernel),
-                real::cuMemcpyDtoHAsync_v2(back.as_mut_ptr().cast(), at, size, self.stream),
-                real::cuStreamSynchronize(self.stream),
+                real::cuMemcpyDtoHAsync_v2(back.as_mut_ptr().cast(), at, size, stream),
+                self.stream.wait(),
             ]
         };
         match codes.into_iter().find(|code| *code != SUCCESS) {
@@ -72,13 +65,6 @@ impl ProbeStream {
 
     fn reaches(&self, at: DevicePointer, size: u64, value: u8) -> bool {
         self.touch(at, size, value) == Ok(true)
-    }
-}
-
-impl Drop for ProbeStream {
-    fn drop(&mut self) {
-        // SAFETY: ours, and idle.
-        unsafe { real::cuStreamDestroy_v2(self.stream) };
     }
 }
 

@@ -21,9 +21,10 @@ pub struct PageSnapshot {
     /// Safe points for an exchange so far, and reports of depths.
     pub waits: u32,
     pub depth_reports: u32,
-    /// Bytes that were exchanged, and the longest pause for it in nanoseconds.
+    /// Bytes that were exchanged, the longest pause for it and the time of all in nanoseconds.
     pub exchanged: u64,
     pub longest_exchange: u64,
+    pub exchange_time: u64,
     count: usize,
     cards: [CardSnapshot; CARDS],
     ooms: [Option<OomSnapshot>; OOMS],
@@ -92,6 +93,7 @@ impl PageSnapshot {
             depth_reports: word(page, offset_of!(Page, depth_reports)),
             exchanged: long(page, offset_of!(Page, exchanged)),
             longest_exchange: long(page, offset_of!(Page, longest_exchange)),
+            exchange_time: long(page, offset_of!(Page, exchange_time)),
             // The page is another process's memory: an index from it is never trusted.
             count: usize::try_from(count).map_or(CARDS, |count| count.min(CARDS)),
             cards: core::array::from_fn(|index| {

@@ -1,16 +1,23 @@
 //! Exchange of two granules, one on the card and one in host memory, so that no failure of the driver loses a byte.
 //!
-//! Both granules are copied to spares first, and the spares are mapped in their places. Until the last step the old
-//! memory has the same bytes as the new one, so either may be mapped: whatever the driver refuses, one of them is.
-//! The old memory becomes the next spares.
+//! Both granules were copied to spares, which are mapped in their places. Until the last step the old memory has the
+//! same bytes as the new one, so either may be mapped: whatever the driver refuses, one of them is. The old memory
+//! becomes the next spares.
 
 use super::super::vmm;
-use super::spares::{Spare, Spares};
+use super::frames::Frames;
 use crate::driver::{AllocationHandle, DevicePointer};
 use crate::say::say;
 
 /// Attempts to map one of two memories with the same bytes.
 const ATTEMPTS: usize = 8;
+
+/// A granule of the program, by its number and its address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct GranulePlace {
+    pub(super) number: usize,
+    pub(super) at: DevicePointer,
+}
 
 /// What came of an exchange.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,39 +37,27 @@ enum Behind {
     New,
 }
 
-/// Exchanges the granule at `leaves`, on the card, and the one at `comes`, in host memory. No work uses them.
-pub(super) fn swap(spares: &mut Spares, leaves: DevicePointer, comes: DevicePointer) -> Swap {
-    let (Some(card), Some(host)) = (spares.card.handle, spares.host.handle) else { return Swap::default() };
-    if spares.copy(leaves, comes).is_err() {
-        return Swap::default();
-    }
-    let Ok(from_card) = vmm::retain(leaves) else { return Swap::default() };
-    let Ok(from_host) = vmm::retain(comes) else {
-        vmm::release(from_card);
-        return Swap::default();
-    };
-    let replace = |at, old, new| replace(spares, at, old, new);
-    let mut left = replace(leaves, from_card, host);
-    let came = if left == Behind::New { replace(comes, from_host, card) } else { Behind::Old };
+/// Exchanges a granule on the card and one in host memory, which were copied to the spares with this number. No work
+/// uses them.
+pub(super) fn swap(frames: &mut Frames, spare: usize, leaves: GranulePlace, comes: GranulePlace) -> Swap {
+    let Some((card, host)) = frames.spare_handles(spare) else { return Swap::default() };
+    let Some(from_card) = frames.handle_behind(leaves) else { return Swap::default() };
+    let Some(from_host) = frames.handle_behind(comes) else { return Swap::default() };
+    let mut left = replace(frames, leaves.at, from_card, host);
+    let came = if left == Behind::New { replace(frames, comes.at, from_host, card) } else { Behind::Old };
     if came == Behind::Old && left == Behind::New {
-        left = replace(leaves, host, from_card).other();
+        left = replace(frames, leaves.at, host, from_card).other();
     }
     match (left, came) {
         (Behind::New, Behind::New) => {
-            let goes_on = renew(spares, from_card, from_host);
+            let goes_on = frames.exchanged(spare, leaves, comes);
             Swap { left: true, came: true, goes_on }
         }
-        (left, _) => {
-            vmm::release(from_card);
-            vmm::release(from_host);
-            if left == Behind::New {
-                // The spare of host memory is the program's now, and its granule of the card is nobody's.
-                vmm::release(host);
-                spares.host.handle = None;
-                spares.gave_card();
-            }
-            Swap { left: left == Behind::New, ..Swap::default() }
+        (Behind::New, Behind::Old) => {
+            frames.lost(spare, leaves);
+            Swap { left: true, ..Swap::default() }
         }
+        (Behind::Old, _) => Swap::default(),
     }
 }
 
@@ -76,13 +71,13 @@ impl Behind {
 }
 
 /// Maps `new` in the place of `old`, which has the same bytes.
-fn replace(spares: &Spares, at: DevicePointer, old: AllocationHandle, new: AllocationHandle) -> Behind {
-    if vmm::detach(at, spares.granule).is_err() {
+fn replace(frames: &Frames, at: DevicePointer, old: AllocationHandle, new: AllocationHandle) -> Behind {
+    if vmm::detach(at, frames.granule).is_err() {
         return Behind::Old;
     }
     for _ in 0..ATTEMPTS {
         for (handle, behind) in [(new, Behind::New), (old, Behind::Old)] {
-            if vmm::put(at, spares.granule, handle, spares.device()).is_ok() {
+            if vmm::put(at, frames.granule, handle, frames.index().device()).is_ok() {
                 return behind;
             }
         }
@@ -90,20 +85,4 @@ fn replace(spares: &Spares, at: DevicePointer, old: AllocationHandle, new: Alloc
     // The driver takes back no memory that it had before. The next use of the address fails there, with an error.
     say!("the driver refuses to map {at:#x} again; the program's next use of it will fail");
     Behind::Old
-}
-
-/// Makes the memory that was replaced the new spares; false if they cannot be used.
-fn renew(spares: &mut Spares, card: AllocationHandle, host: AllocationHandle) -> bool {
-    let (granule, device) = (spares.granule, spares.device());
-    let renew = |spare: &mut Spare, handle| {
-        let mapped =
-            vmm::detach(spare.at, granule).and_then(|()| vmm::put(spare.at, granule, handle, device));
-        // Its mapping in the program's range keeps the memory that the spare was.
-        if let Some(before) = spare.handle.replace(handle) {
-            vmm::release(before);
-        }
-        mapped.is_ok()
-    };
-    let renewed = [renew(&mut spares.card, card), renew(&mut spares.host, host)];
-    renewed == [true, true]
 }
