@@ -2,7 +2,7 @@
 //!
 //! `fail=3` refuses the third allocation of device memory of the process. `fail=cuMemMap:2:999` returns that
 //! code for the second call of that function, before it does anything; `fail=cuMemMap:*:801` does so for all
-//! its calls.
+//! its calls. `fail=cuMemMap:2:kill` ends the process there, as SIGKILL does at any moment.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -17,7 +17,14 @@ pub(crate) struct Fault {
     act: String,
     /// Which of its calls; all of them without a number.
     turn: Option<u64>,
-    code: Code,
+    consequence: Consequence,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Consequence {
+    Code(Code),
+    /// The process dies by SIGKILL.
+    Death,
 }
 
 /// What allocations of device memory are counted under, whoever asks for them.
@@ -29,11 +36,12 @@ impl FromStr for Fault {
     fn from_str(text: &str) -> Result<Self, ()> {
         let mut parts = text.split(':');
         let parts = [parts.next(), parts.next(), parts.next()];
-        let (act, turn, code) = match parts {
-            [Some(turn), None, _] => (ALLOCATION, turn, OUT_OF_MEMORY),
+        let (act, turn, consequence) = match parts {
+            [Some(turn), None, _] => (ALLOCATION, turn, Consequence::Code(OUT_OF_MEMORY)),
+            [Some(act), Some(turn), Some("kill")] => (act, turn, Consequence::Death),
             [Some(act), Some(turn), code] => {
                 let code = code.map_or(Ok(OUT_OF_MEMORY.0), str::parse).map_err(drop)?;
-                (act, turn, Code(code))
+                (act, turn, Consequence::Code(Code(code)))
             }
             _ => return Err(()),
         };
@@ -41,7 +49,7 @@ impl FromStr for Fault {
             "*" => None,
             number => Some(number.parse().map_err(drop)?),
         };
-        Ok(Self { act: act.to_owned(), turn, code })
+        Ok(Self { act: act.to_owned(), turn, consequence })
     }
 }
 
@@ -59,7 +67,14 @@ pub(crate) fn strike(act: &'static str) -> Result<(), Code> {
         *turn
     };
     let struck = |fault: &&Fault| fault.act == act && fault.turn.is_none_or(|number| number == turn);
-    faults.iter().find(struck).map_or(Ok(()), |fault| Err(fault.code))
+    match faults.iter().find(struck).map(|fault| fault.consequence) {
+        None => Ok(()),
+        Some(Consequence::Code(code)) => Err(code),
+        Some(Consequence::Death) => {
+            let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+            Ok(())
+        }
+    }
 }
 
 #[cfg(test)]
@@ -68,10 +83,14 @@ mod tests {
 
     #[test]
     fn faults_are_numbers_of_allocations_or_of_calls() {
-        let fault = |act: &str, turn, code| Ok(Fault { act: act.to_owned(), turn, code: Code(code) });
+        let fault = |act: &str, turn, code| {
+            Ok(Fault { act: act.to_owned(), turn, consequence: Consequence::Code(Code(code)) })
+        };
         assert_eq!("3".parse(), fault("allocation", Some(3), 2));
         assert_eq!("cuMemMap:2:999".parse(), fault("cuMemMap", Some(2), 999));
         assert_eq!("cuMemMap:*".parse(), fault("cuMemMap", None, 2));
         assert_eq!("cuMemMap:x".parse::<Fault>(), Err(()));
+        let death = Fault { act: "cuMemMap".to_owned(), turn: Some(3), consequence: Consequence::Death };
+        assert_eq!("cuMemMap:3:kill".parse(), Ok(death));
     }
 }

@@ -54,6 +54,12 @@ impl Run {
         run
     }
 
+    /// The same program in the same folder, on a card with other settings.
+    pub(super) fn on(mut self, fake: &str) -> Self {
+        self.fake = fake.to_owned();
+        self
+    }
+
     /// Without guard.
     pub(super) fn bare(mut self) -> Self {
         self.preloaded = false;

@@ -168,6 +168,7 @@ int main(int count, char **arguments) {
     int left = atoi(arguments[3]);
     state = strtoull(arguments[4], NULL, 10);
     printf("pid %d\n", getpid());
+    fflush(stdout);
     prepare(context, count > 5 && !strcmp(arguments[5], "second") ? 2 : 1);
     for (int active = 0; left > 0 || active > 0;) {
         int slot = (int)below(SLOTS);
