@@ -186,12 +186,11 @@ def main():
         wrong = [] if lacks else list(faults(name, *found.values(), options.budget))
         rows[name] = {"skipped": True} if lacks else {"wrong": wrong, **found}
         print(name, "skipped" if lacks else wrong or "as it should be", json.dumps(found["narrow"])[:400], flush=True)
-    content = json.dumps(rows, indent=1)
-    if options.out:
-        with open(options.out, "w") as file:
-            file.write(content)
-    else:
-        print(content)
+        if options.out:
+            with open(options.out, "w") as file:
+                json.dump(rows, file, indent=1)
+    if not options.out:
+        print(json.dumps(rows, indent=1))
     sys.exit(any(row.get("wrong") for row in rows.values()))
 
 
