@@ -46,10 +46,11 @@ const TABLES: &[&[Entry]] = &[
 fn find(name: &str, version: i32, flags: u64) -> Result<*const c_void, i32> {
     let named = || TABLES.iter().copied().flatten().filter(|entry| entry.name == name);
     let version = version.min(settings().driver);
+    let is_renewed = settings().renewed.iter().any(|of| of.name == name && of.since <= version);
     let newest = named().filter(|entry| entry.since <= version).max_by_key(|entry| entry.since);
     match newest {
         Some(Entry { per_thread: Some(twin), .. }) if flags & PER_THREAD_STREAM != 0 => Ok(twin()),
-        Some(entry) if settings().distinct => Ok((entry.thunk)()),
+        Some(entry) if settings().distinct || is_renewed => Ok((entry.thunk)()),
         Some(entry) => Ok((entry.address)()),
         None if named().next().is_some() => Err(VERSION_NOT_SUFFICIENT),
         None => Err(SYMBOL_NOT_FOUND),
@@ -169,6 +170,16 @@ mod tests {
             assert_eq!(address("cuMemcpyHtoD", 12080), cuMemcpyHtoD_v2 as *const c_void);
             let same = look("cuMemAlloc", 12080, PER_THREAD_STREAM).1;
             assert_eq!(same, crate::linear::cuMemAlloc_v2 as *const c_void);
+        });
+    }
+
+    #[test]
+    fn a_renewed_function_has_another_address_from_its_version_on() {
+        alone("driver=15000 renewed=cuMemAlloc:14000", || {
+            let before = crate::linear::cuMemAlloc_v2 as *const c_void;
+            assert_eq!(address("cuMemAlloc", 13050), before);
+            assert_ne!(address("cuMemAlloc", 14000), before);
+            assert_eq!(address("cuMemFree", 14000), crate::linear::cuMemFree_v2 as *const c_void);
         });
     }
 

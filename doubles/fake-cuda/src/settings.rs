@@ -52,8 +52,26 @@ pub(crate) struct Settings {
     pub(crate) latency: Duration,
     /// `cuGetProcAddress` gives other addresses than `dlsym`.
     pub(crate) distinct: bool,
+    /// Functions that are other ones, with other addresses, from a version of CUDA on.
+    pub(crate) renewed: Vec<Renewed>,
     pub(crate) log: Option<PathBuf>,
     pub(crate) shared: Option<PathBuf>,
+}
+
+/// A name of `cuGetProcAddress`, and the version of CUDA from which on it means another function.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Renewed {
+    pub(crate) name: String,
+    pub(crate) since: i32,
+}
+
+impl FromStr for Renewed {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (name, since) = text.split_once(':').ok_or(())?;
+        Ok(Self { name: name.to_owned(), since: since.parse().map_err(drop)? })
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -90,6 +108,7 @@ impl Default for Settings {
             by_queries: false,
             latency: Duration::ZERO,
             distinct: false,
+            renewed: Vec::new(),
             log: None,
             shared: None,
         }
@@ -165,6 +184,7 @@ impl Settings {
             "clock" => clock(value).map(|by_queries| self.by_queries = by_queries),
             "latency" => number(value).map(|micros| self.latency = Duration::from_micros(micros)),
             "distinct" => switch(value).map(|on| self.distinct = on),
+            "renewed" => list(value, |text| text.parse().ok()).map(|renewed| self.renewed = renewed),
             "log" => path(value).map(|log| self.log = Some(log)),
             "shared" => path(value).map(|shared| self.shared = Some(shared)),
             _ => return Err(SettingsError::UnknownKey(key.to_owned())),

@@ -44,6 +44,20 @@ fn a_newer_cuda_with_the_same_functions_is_guarded_and_nothing_is_said() {
 }
 
 #[test]
+fn a_function_that_a_newer_cuda_has_changed_is_the_drivers_own_and_is_said_once() {
+    let driver = "cards=1 total=1G driver=15000 renewed=cuMemAlloc:14000,cuMemGetInfo:14000";
+    let words = [&WORDS[..], &["info"]].concat();
+    let run = Client::new("runtime", "budget=1000").driver(driver).env("CLIENT_CUDA", "15000").run(&words);
+    assert_eq!(run.lines[..4], ["init 0", "retain 0", "alloc 0", "alloc 0"], "{}", run.said);
+    assert_eq!(run.said.matches("guard knows CUDA up to").count(), 1, "{}", run.said);
+    assert_eq!(run.page().cards()[0].allocated, 0);
+    // A program that asks for what guard knows is guarded by the same driver.
+    let run = Client::new("runtime", "budget=1000").driver(driver).run(&WORDS);
+    assert_eq!(run.lines, REFUSED, "{}", run.said);
+    assert!(!run.said.contains("guard knows CUDA"), "{}", run.said);
+}
+
+#[test]
 fn another_preload_behind_us_still_stands_in_front_of_dlsym() {
     let version = if cfg!(target_arch = "aarch64") { "\"GLIBC_2.17\"" } else { "\"GLIBC_2.2.5\"" };
     let flag = format!("-DVERSION={version}");
