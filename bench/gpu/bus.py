@@ -61,7 +61,22 @@ def table(rows):
             if not of.get("decode"):
                 continue
             limit = of.get("limit") or {"decode": "", "prefill": ""}
-            same = "same" if of["same"] and of["same_likely"] else "DIFFER"
+            # Weights of which the engine makes no numbers show nothing.
+            same = ("same" if of["numbers"] else "same words") if of["same"] and of["same_likely"] else "DIFFER"
             again = " again" if of["again"] else ""
             yield (f"| {row['case']} | {row['way']} | {of['depth']}{again} | {median(of['decode'])} | {limit['decode']} | {median(of['prefill'])} | "
                    f"{limit['prefill']} | {same} | {of.get('longest_pause_ms', '')} |")
+
+
+def conversations(rows):
+    """Lines of a table: the speed over the turns that all ways made, and the longest times between two tokens and at one safe point."""
+    made = [(row["way"], of) for row in rows for of in row["results"] if of.get("after")]
+    if not made:
+        return
+    shared = min(of["turns"] for _, of in made)
+    yield f"| way | tokens/s over {shared} turns | over all | turns | longest gap ms | longest pause ms | answers that differ |"
+    yield "|---|---|---|---|---|---|---|"
+    for way, of in made:
+        tokens, milliseconds = of["after"][shared - 1]
+        yield (f"| {way} | {1000 * tokens / max(milliseconds, 1):.0f} | {of['tokens_per_second']} | {of['turns']} | {of['longest_gap_ms']} | "
+               f"{of.get('longest_pause_ms', '')} | {len(of['differ'])} |")

@@ -21,7 +21,7 @@ import tempfile
 import time
 
 import noise
-from bus import add_limits, share_read, table
+from bus import add_limits, conversations, share_read, table
 from depth import COMMON, finish
 from gpu import Engine, Until, median
 
@@ -119,6 +119,7 @@ def by_depth(engine, depths, answers, until, repeat):
         likely = json.loads(json.dumps(probabilities(engine, prompt(depth, depth))))
         alike = answers.setdefault(f"{depth} likely", likely) == likely
         yield {"depth": depth, "again": depth in depths[:turn], "decode": decode, "prefill": prefill, "same": all(same), "same_likely": alike,
+               "numbers": bool(likely) and all(number is not None for token in likely for _, number in token),
                "likely": likely[:1], **(page(engine) or {})}
 
 
@@ -235,7 +236,7 @@ def main():
                     json.dump(answers, file)
             add_limits(row, rows, log, share, streams)
             finish(engine, row, rows, f"{out}/exchange.json")
-    lines = "\n".join(table(rows))
+    lines = "\n".join([*table(rows), "", *conversations(rows)])
     print(lines)
     with open(f"{out}/table.md", "w") as file:
         file.write(lines + "\n")
