@@ -23,8 +23,12 @@ use super::time::{ModelId, Moment};
 pub(crate) struct ModelTable {
     /// Models by number; `None` for unused numbers.
     slots: Vec<Option<ModelSlot>>,
-    /// Models that wait for memory, to load or to go deeper.
-    waiting: usize,
+    /// Models with a run, in order.
+    running: Vec<ModelId>,
+    /// Models that wait for memory, to load or to go deeper, in order.
+    waiting: Vec<ModelId>,
+    /// The sum of the known load times, and their number.
+    load_times: (Duration, u32),
     /// An event may have changed a model's state.
     states_dirty: bool,
     /// The time at which a model became ready last.
@@ -54,27 +58,81 @@ impl ModelTable {
         numbered.filter_map(|(id, slot)| Some((id, slot.as_ref()?)))
     }
 
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut ModelSlot> {
+        self.slots.iter_mut().flatten()
+    }
+
     pub(crate) fn ids(&self) -> Vec<ModelId> {
         self.iter().map(|(id, _)| id).collect()
     }
 
     /// Models with a run.
     pub(crate) fn running(&self) -> impl Iterator<Item = (ModelId, &ModelSlot, &RunState)> {
-        self.iter().filter_map(|(id, slot)| Some((id, slot, slot.run.as_ref()?)))
+        self.running.iter().filter_map(|id| {
+            let slot = self.get(*id)?;
+            Some((*id, slot, slot.run.as_ref()?))
+        })
+    }
+
+    /// Gives a model its run.
+    pub(crate) fn begin_run(&mut self, id: ModelId, run: RunState) {
+        if let Some(slot) = self.get_mut(id) {
+            slot.run = Some(run);
+            enter(&mut self.running, id);
+        }
+    }
+
+    /// Takes the run of a model, which has ended.
+    pub(crate) fn end_run(&mut self, id: ModelId) -> Option<RunState> {
+        leave(&mut self.running, id);
+        self.get_mut(id)?.run.take()
+    }
+
+    /// Takes the time of a model's last load.
+    pub(crate) fn set_load_time(&mut self, id: ModelId, time: Duration) {
+        if let Some(slot) = self.get_mut(id) {
+            let before = slot.load_time.replace(time);
+            self.forget_load_time(before);
+            self.load_times = (self.load_times.0 + time, self.load_times.1 + 1);
+        }
+    }
+
+    fn forget_load_time(&mut self, time: Option<Duration>) {
+        if let Some(time) = time {
+            self.load_times = (self.load_times.0 - time, self.load_times.1 - 1);
+        }
+    }
+
+    /// The mean of the models' last load times.
+    pub(crate) fn mean_load_time(&self) -> Option<Duration> {
+        self.load_times.0.checked_div(self.load_times.1)
     }
 
     /// Models that wait for memory.
-    pub(crate) fn waiting(&self) -> usize {
-        self.waiting
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = (ModelId, &ModelSlot)> {
+        self.waiting.iter().filter_map(|id| Some((*id, self.get(*id)?)))
+    }
+
+    pub(crate) fn none_waits(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Notes that the model waits for memory, or does not.
+    fn note_waiting(&mut self, id: ModelId, before: bool, now: bool) {
+        match (before, now) {
+            (false, true) => enter(&mut self.waiting, id),
+            (true, false) => leave(&mut self.waiting, id),
+            _ => {}
+        }
     }
 
     /// Moves a model on its way to a run; returns its place before.
     pub(crate) fn set_seeking(&mut self, id: ModelId, seeking: RequestedState) -> Option<RequestedState> {
-        let enters = matches!(seeking, RequestedState::Room(_));
         let slot = self.get_mut(id)?;
+        let waited = slot.waits();
         let before = std::mem::replace(&mut slot.seeking, seeking);
-        let leaves = matches!(before, RequestedState::Room(_));
-        self.waiting = self.waiting + usize::from(enters) - usize::from(leaves);
+        let waits = slot.waits();
+        self.note_waiting(id, waited, waits);
         self.states_dirty = true;
         Some(before)
     }
@@ -84,17 +142,16 @@ impl ModelTable {
         let Some(slot) = self.get_mut(id) else {
             return false;
         };
-        let enters = wait.is_some();
+        let (waited, enters) = (slot.waits(), wait.is_some());
         let leaves = std::mem::replace(&mut slot.depth_wait, wait).is_some();
-        self.waiting = self.waiting + usize::from(enters) - usize::from(leaves);
+        let waits = slot.waits();
+        self.note_waiting(id, waited, waits);
         enters || leaves
     }
 
     /// Takes a run off the victims of every model that waits.
     pub(crate) fn spare(&mut self, run: RunId) {
-        for slot in self.slots.iter_mut().flatten() {
-            slot.spare(run);
-        }
+        self.iter_mut().for_each(|slot| slot.spare(run));
     }
 
     /// Adds the load time of a run that left to the searches that it left for.
@@ -116,6 +173,7 @@ impl ModelTable {
         if !std::mem::take(&mut self.states_dirty) {
             return;
         }
+        let mut gone = Vec::new();
         for (id, place) in (0_u32..).zip(&mut self.slots) {
             let Some(slot) = place else { continue };
             let state = slot.state();
@@ -125,8 +183,25 @@ impl ModelTable {
             }
             // Not earlier: the run of a removed model still holds memory and may have requests in flight.
             if slot.removed && slot.run.is_none() {
-                *place = None;
+                gone.extend(place.take().map(|slot| (ModelId(id), slot.load_time)));
             }
         }
+        for (id, load_time) in gone {
+            leave(&mut self.waiting, id);
+            self.forget_load_time(load_time);
+        }
+    }
+}
+
+/// Adds a model to a list in order.
+fn enter(models: &mut Vec<ModelId>, id: ModelId) {
+    if let Err(place) = models.binary_search(&id) {
+        models.insert(place, id);
+    }
+}
+
+fn leave(models: &mut Vec<ModelId>, id: ModelId) {
+    if let Ok(place) = models.binary_search(&id) {
+        models.remove(place);
     }
 }

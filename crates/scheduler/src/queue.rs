@@ -259,6 +259,11 @@ impl Queue {
         self.deadlines.first().filter(|(at, _)| *at <= now).map(|(_, id)| *id)
     }
 
+    /// Requests that wait in any line.
+    pub(crate) fn queued(&self) -> usize {
+        self.deadlines.len()
+    }
+
     pub(crate) fn next_deadline(&self) -> Option<Moment> {
         self.deadlines.first().map(|(at, _)| *at)
     }

@@ -323,7 +323,7 @@ impl Scheduler {
     /// Marks that memory may have become free, or that a model began or ended waiting.
     fn mark_dirty(&mut self) {
         // Nothing to search while no model waits; every model that begins to wait marks it again.
-        if self.models.waiting() > 0 {
+        if !self.models.none_waits() {
             self.placements.mark_dirty();
         }
     }

@@ -13,7 +13,7 @@ mod outlook;
 mod slack;
 mod snapshot;
 mod stop_reason;
-pub(crate) mod swap;
+mod swap;
 mod tenants;
 pub(crate) mod turns;
 mod wait_line;
@@ -25,6 +25,7 @@ pub use snapshot::{CardView, DepthView, HolderView, ModelView, SchedulerSnapshot
 pub use what_if::{WhatIf, WhatIfKeptFree, WhatIfVerdict};
 
 pub(crate) use depth_gate::DepthGate;
+pub(crate) use swap::Contention;
 pub(crate) use tenants::{RoomVerdict, Tenants};
 
 use plimsoll_base::{Bytes, CardId, Priority, RunId};

@@ -221,6 +221,11 @@ impl ModelSlot {
         }
     }
 
+    /// True while it waits for memory, to load or to go deeper.
+    pub(crate) fn waits(&self) -> bool {
+        self.depth_wait.is_some() || self.room().is_some()
+    }
+
     pub(crate) fn depth_wait(&self) -> Option<&DepthWait> {
         self.depth_wait.as_ref()
     }

@@ -17,13 +17,21 @@ const KEPT: usize = 256;
 pub struct DemandCache(RefCell<Vec<(CardsAsked, Shares)>>);
 
 impl DemandCache {
-    pub(super) fn ask(&self, demand: &dyn MemoryModel, cards: &[Card]) -> Shares {
-        let question: CardsAsked = cards.iter().map(|card| (card.id.clone(), card.free)).collect();
+    /// The answer for cards with so much free memory each.
+    pub(super) fn ask(&self, demand: &dyn MemoryModel, cards: &[(&Card, Bytes)]) -> Shares {
+        let same = |asked: &CardsAsked| {
+            let asked = asked.iter().map(|(id, free)| (id, *free));
+            asked.eq(cards.iter().map(|(card, free)| (&card.id, *free)))
+        };
         let mut kept = self.0.borrow_mut();
-        if let Some((_, answer)) = kept.iter().find(|(asked, _)| *asked == question) {
+        // The latest is the most likely.
+        if let Some((_, answer)) = kept.iter().rev().find(|(asked, _)| same(asked)) {
             return answer.clone();
         }
-        let answer = demand.on(cards);
+        let question: CardsAsked = cards.iter().map(|(card, free)| (card.id.clone(), *free)).collect();
+        let cards: Vec<Card> =
+            cards.iter().map(|(card, free)| Card { free: *free, ..(*card).clone() }).collect();
+        let answer = demand.on(&cards);
         // Free memory moves all the time while a model waits for long, so that old answers are not asked for
         // again.
         if kept.len() == KEPT {
@@ -69,7 +77,7 @@ mod tests {
         let less = Card { free: Bytes::gib(4), ..card.clone() };
         let (demand, answers) = (Counting::default(), DemandCache::default());
         for card in [&card, &card, &less, &card] {
-            assert_eq!(answers.ask(&demand, std::slice::from_ref(card)), Ok(Vec::new()));
+            assert_eq!(answers.ask(&demand, &[(card, card.free)]), Ok(Vec::new()));
         }
         assert_eq!(demand.0.into_inner(), 2);
     }

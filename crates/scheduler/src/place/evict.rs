@@ -1,6 +1,6 @@
 //! Choice of engines to evict: the cheapest set whose claims (allowed memory) cover the missing memory.
 
-use plimsoll_base::{Bytes, Order, RunId};
+use plimsoll_base::{Bytes, RunId};
 
 /// A run that could stop, and the memory that this would free on each card that lacks memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,14 +29,14 @@ pub(crate) fn cheapest(deficits: &[Bytes], candidates: &[EvictionCandidate]) -> 
     }
     // A cheap set to begin with leaves little to search.
     let mut by_cost = useful.clone();
-    by_cost.order_by_key(|candidate| candidate.cost.saturating_add(candidate.wait));
+    by_cost.sort_by_key(|candidate| candidate.cost.saturating_add(candidate.wait));
     let alone = by_cost.iter().find(|candidate| covers(deficits, &[**candidate])).map(|alone| vec![*alone]);
     let seeds = [Some(pruned(deficits, &useful)), Some(pruned(deficits, &by_cost)), alone];
     let first = seeds.into_iter().flatten().min_by_key(|set| cost(set)).unwrap_or_default();
     let (bound, size) = cost(&first);
     // The search finds the first of several sets of this cost and size, which need not be this one.
     let mut search = VictimSearch { deficits, best_cost: (bound, size + 1), best: first, steps: STEPS };
-    search.extend(&useful, &mut Vec::new());
+    search.extend(&useful, &mut Vec::new(), (0, 0));
     // A search that gave up may have ended at a set with a needless run.
     Some(pruned(deficits, &search.best).iter().map(|c| c.run).collect())
 }
@@ -75,24 +75,32 @@ struct VictimSearch<'a> {
 }
 
 impl<'a> VictimSearch<'a> {
-    fn extend(&mut self, rest: &[&'a EvictionCandidate], chosen: &mut Vec<&'a EvictionCandidate>) {
+    /// Adds to a set with these costs: their sum, and the longest wait.
+    fn extend(
+        &mut self,
+        rest: &[&'a EvictionCandidate],
+        chosen: &mut Vec<&'a EvictionCandidate>,
+        (sum, wait): (u64, u64),
+    ) {
         if self.steps == 0 {
             return;
         }
         self.steps -= 1;
         if covers(self.deficits, chosen) {
             // The first of equals in the candidates' order stays: sets are visited in that order.
-            if cost(chosen) < self.best_cost {
-                (self.best_cost, self.best) = (cost(chosen), chosen.clone());
+            let cost = (sum.saturating_add(wait), chosen.len());
+            if cost < self.best_cost {
+                (self.best_cost, self.best) = (cost, chosen.clone());
             }
             return;
         }
         for (i, next) in rest.iter().enumerate() {
-            chosen.push(*next);
-            if cost(chosen) < self.best_cost {
-                self.extend(&rest[i + 1..], chosen);
+            let (sum, wait) = (sum.saturating_add(next.cost.max(1)), wait.max(next.wait));
+            if (sum.saturating_add(wait), chosen.len() + 1) < self.best_cost {
+                chosen.push(*next);
+                self.extend(&rest[i + 1..], chosen, (sum, wait));
+                chosen.pop();
             }
-            chosen.pop();
         }
     }
 }

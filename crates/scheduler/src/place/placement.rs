@@ -5,9 +5,7 @@
 
 use std::num::NonZeroUsize;
 
-use plimsoll_base::{
-    Bytes, Card, CardId, Hint, MemoryModel, NamedDemand, Order, Placement, Reason, RunId, Share,
-};
+use plimsoll_base::{Bytes, Card, CardId, Hint, MemoryModel, NamedDemand, Placement, Reason, RunId, Share};
 
 use serde::Serialize;
 
@@ -176,7 +174,7 @@ pub fn place(
     reserved: &Reservations,
     tenants: &[CardTenant],
 ) -> PlacementVerdict {
-    let placer = Placer { query, ledger, reserved, tenants };
+    let placer = Placer::new(query, ledger, reserved, tenants);
     let full = placer.full_of_pinned();
     let mut best: Option<PlacementOption> = None;
     for set in sets::candidates(ledger, query.allowed, query.named) {
@@ -209,7 +207,8 @@ pub fn place(
 /// Memory that the model would take on the first set of cards that suits it, if they were empty; zero if none
 /// does.
 pub fn need(query: &PlacementQuery, ledger: &Ledger) -> Bytes {
-    let placer = Placer { query, ledger, reserved: &Reservations::default(), tenants: &[] };
+    let reserved = Reservations::default();
+    let placer = Placer::new(query, ledger, &reserved, &[]);
     let sets = sets::candidates(ledger, query.allowed, query.named);
     let mut placements = sets.iter().filter_map(|set| placer.placement(set, Account::limit).ok());
     placements.next().map_or(Bytes::ZERO, |placement| placement.total())
@@ -261,9 +260,25 @@ struct Placer<'a> {
     ledger: &'a Ledger,
     reserved: &'a Reservations,
     tenants: &'a [CardTenant],
+    /// Those that could be stopped, the readiest first, and of these the least recently used.
+    stoppable: Vec<&'a CardTenant>,
 }
 
-impl Placer<'_> {
+impl<'a> Placer<'a> {
+    fn new(
+        query: &'a PlacementQuery<'a>,
+        ledger: &'a Ledger,
+        reserved: &'a Reservations,
+        tenants: &'a [CardTenant],
+    ) -> Self {
+        let is_stoppable = |tenant: &&CardTenant| {
+            tenant.standing > CardStanding::Leaving && tenant.standing <= CardStanding::Protected
+        };
+        let mut stoppable: Vec<&CardTenant> = tenants.iter().filter(is_stoppable).collect();
+        stoppable.sort_by_key(|tenant| (tenant.standing, tenant.last_used));
+        Self { query, ledger, reserved, tenants, stoppable }
+    }
+
     fn way(&self, set: &[usize]) -> Option<PlacementOption> {
         let now = self.placement(set, Account::free).ok()?;
         if self.deficits(&now).iter().all(|deficit| deficit.is_zero()) && self.enters(&now) {
@@ -309,12 +324,8 @@ impl Placer<'_> {
 
     /// Memory that the demand takes on the set if each card has `free` for it.
     fn placement(&self, set: &[usize], free: impl Fn(&Account) -> Bytes) -> Result<Placement, Reason> {
-        let accounts = self.ledger.accounts();
-        let seen = |index: &usize| {
-            let account = &accounts[*index];
-            Card { free: free(account), ..account.card().clone() }
-        };
-        let cards: Vec<Card> = set.iter().map(seen).collect();
+        let accounts = set.iter().map(|index| &self.ledger.accounts()[*index]);
+        let cards: Vec<(&Card, Bytes)> = accounts.map(|account| (account.card(), free(account))).collect();
         // A run of unknown need is given all that the card can hold, whatever its demand answers.
         let alone = self.query.demand.alone();
         let share = |(card, bytes): (CardId, Bytes)| {
@@ -323,7 +334,7 @@ impl Placer<'_> {
                 true => account.capacity(),
                 // A card that the engine does not use gets no learned memory either, or it would be claimed
                 // for nothing. What was learned on cards says nothing of the host beside them.
-                false if bytes.is_zero() || !cards.iter().any(|of_set| of_set.id == card) => bytes,
+                false if bytes.is_zero() || !cards.iter().any(|(of_set, _)| of_set.id == card) => bytes,
                 false => bytes + self.query.learned.total(),
             };
             Ok(Share::new(card, bytes))
@@ -417,14 +428,9 @@ impl Placer<'_> {
                 rest.iter_mut().zip(freed).for_each(|(rest, freed)| *rest = rest.saturating_sub(freed));
             }
         }
-        let mut others: Vec<&CardTenant> = self
-            .tenants
-            .iter()
-            .filter(|t| t.standing > CardStanding::Leaving && t.standing <= CardStanding::Protected)
-            .collect();
         // The order decides among sets of one cost and size: the least recently used leaves.
-        others.order_by_key(|tenant| (tenant.standing, tenant.last_used));
-        let candidates: Vec<EvictionCandidate> = others
+        let candidates: Vec<EvictionCandidate> = self
+            .stoppable
             .iter()
             .map(|tenant| EvictionCandidate {
                 run: tenant.run,

@@ -12,7 +12,7 @@ use plimsoll_base::RunId;
 
 use super::Scheduler;
 use crate::effect::SchedulerEffect;
-use crate::models::RunState;
+use crate::models::{ModelSlot, RunState};
 use crate::time::{ModelId, Moment, RequestId};
 
 /// Time for which a suspect has its engine alone.
@@ -83,8 +83,7 @@ impl Scheduler {
     }
 
     /// The next time for [`Self::try_suspect`].
-    pub(super) fn suspect_timer(&self, model: ModelId) -> Option<Moment> {
-        let slot = self.models.get(model)?;
+    pub(super) fn suspect_timer(&self, slot: &ModelSlot) -> Option<Moment> {
         let alone = slot.run.as_ref().and_then(|run| Some(run.alone?.0));
         let waits = slot.line.suspect().and_then(|id| self.queue.get(id)?.suspect);
         let due = waits.map(|since| since + ALONE_AFTER).filter(|due| *due > self.clock.now());

@@ -3,14 +3,14 @@
 //! Models are handled oldest first. A model that has waited longer than `patience` reserves the memory that
 //! it needs. The runs that are in use there go on until their turns are over.
 
-use plimsoll_base::{Order, Placement, RunId};
+use plimsoll_base::{Order, Placement, Reason, RunId};
 
 use super::Scheduler;
 use crate::effect::SchedulerEffect;
 use crate::models::{Drain, ModelSlot, NeighbourQuery, ReadAhead, RequestedState, RoomObstacle, RunState};
 use crate::place::{PlacementVerdict, Reservations};
 use crate::state::turns::{QueueTurn, TurnGoal};
-use crate::state::{RoomVerdict, StateRef};
+use crate::state::{Contention, RoomVerdict, StateRef};
 use crate::time::{ModelId, Moment};
 
 /// Searches for one event. Each follows from a change of the one before, and two or three are usual.
@@ -33,7 +33,8 @@ impl Scheduler {
     fn search(&mut self) {
         // The order is that of `crate::state::turns`. Each search starts from scratch.
         let mut turns: Vec<QueueTurn> = Vec::new();
-        for id in self.models.ids() {
+        let waiting: Vec<ModelId> = self.models.waiting().map(|(id, _)| id).collect();
+        for id in waiting {
             let Some(slot) = self.models.get(id) else { continue };
             match slot.seeking() {
                 RequestedState::Room(room) if slot.wanted() => {
@@ -47,14 +48,27 @@ impl Scheduler {
         }
         turns.order_by_key(QueueTurn::key);
         let mut reserved = Reservations::default();
+        let mut contention = self.state().contention();
         for turn in turns {
             if let Some(due) = turn.postponable(self.clock.now()) {
                 self.arm(due);
             }
-            match turn.goal {
-                _ if self.state().is_postponed(&turn) => self.set_obstacle(turn.model, RoomObstacle::Turn),
-                TurnGoal::Depth => self.find_depth(turn.model, turn.since, &mut reserved),
-                TurnGoal::Load | TurnGoal::Preload => self.find_room(turn.model, turn.since, &mut reserved),
+            let (model, since) = (turn.model, turn.since);
+            let has_changed = match turn.goal {
+                _ if self.state().is_postponed(&turn) => {
+                    self.set_obstacle(model, RoomObstacle::Turn);
+                    false
+                }
+                TurnGoal::Depth => {
+                    self.find_depth(model, since, &mut reserved);
+                    true
+                }
+                TurnGoal::Load | TurnGoal::Preload => {
+                    self.find_room(model, since, &contention, &mut reserved)
+                }
+            };
+            if has_changed {
+                contention = self.state().contention();
             }
         }
         self.call_off_drains();
@@ -62,7 +76,7 @@ impl Scheduler {
 
     /// A run has become idle: it may leave now, or when its hold ends.
     pub(super) fn became_idle(&mut self, id: ModelId) {
-        if self.models.waiting() == 0 {
+        if self.models.none_waits() {
             return;
         }
         let idle = self.state().idle_runs();
@@ -74,11 +88,18 @@ impl Scheduler {
         }
     }
 
-    fn find_room(&mut self, id: ModelId, since: Moment, reserved: &mut Reservations) {
+    /// Looks for room for a model; true if that changed a run or a line.
+    fn find_room(
+        &mut self,
+        id: ModelId,
+        since: Moment,
+        contention: &Contention,
+        reserved: &mut Reservations,
+    ) -> bool {
         // A model is evicted only for one that was surveyed (its files show that it can load) and that fits
         // once the evicted models are gone.
-        let Some(found) = self.state().verdict(id, reserved) else {
-            return;
+        let Some(found) = self.state().verdict(id, contention, reserved) else {
+            return false;
         };
         let obstacle = self.state().obstacle(id, &found, reserved);
         self.set_obstacle(id, obstacle);
@@ -103,6 +124,7 @@ impl Scheduler {
             {
                 self.take_slack(None, &placement, reserved);
                 self.start(id, placement);
+                return true;
             }
             PlacementVerdict::Fits(placement) => {
                 reserved.reserve(&placement, &barred, self.ledger());
@@ -110,12 +132,16 @@ impl Scheduler {
                 reserved.reserve_model(id);
             }
             // Every other way would stop a model, which a preload may not.
-            _ if !pressing => self.skip_preload(id),
+            _ if !pressing => {
+                self.skip_preload(id);
+                return true;
+            }
             PlacementVerdict::FitsAfter { evict: runs, .. }
             | PlacementVerdict::WaitsFor { busy: runs, .. }
                 if self.spares(id, &runs) =>
             {
                 self.refuse_sparing(id);
+                return true;
             }
             _ if self.asks_neighbours(id, &verdict) => self.set_victims(id, Vec::new()),
             PlacementVerdict::FitsAfter { placement, evict }
@@ -126,7 +152,7 @@ impl Scheduler {
             }
             PlacementVerdict::FitsAfter { placement, evict } => {
                 self.read_ahead(id);
-                self.commit(id, &placement, evict, reserved);
+                return self.commit(id, &placement, evict, contention, reserved);
             }
             PlacementVerdict::WaitsFor { placement, busy } => {
                 self.read_ahead(id);
@@ -134,7 +160,7 @@ impl Scheduler {
                 if let Some(at) = next {
                     self.arm(at);
                 }
-                let left = self.state().turns_left(id, &busy);
+                let left = self.state().turns_left(&self.state().swap_case(contention, id), &busy);
                 if let Some(room) = self.models.get_mut(id).and_then(ModelSlot::room_mut) {
                     room.turns_end = self.clock.now() + left;
                 }
@@ -143,15 +169,19 @@ impl Scheduler {
                     self.note_need(id, &placement);
                     self.arm(impatient);
                 } else {
-                    self.commit(id, &placement, busy, reserved);
+                    return self.commit(id, &placement, busy, contention, reserved);
                 }
             }
             // Victims chosen earlier may be needed no more; without this their drain would not be called off.
             PlacementVerdict::Later => self.set_victims(id, Vec::new()),
             // Memory of other processes may be back since the last reading.
             PlacementVerdict::Never(never) if never.crowded_out && !self.has_reading() => {}
-            PlacementVerdict::Never(never) => self.refuse_for_good(id, *never),
+            PlacementVerdict::Never(never) => {
+                self.refuse_for_good(id, *never);
+                return true;
+            }
         }
+        false
     }
 
     /// True if the figures at hand are fresh; else the cards are read first.
@@ -208,12 +238,13 @@ impl Scheduler {
     }
 
     fn begin_reads(&mut self) {
-        for id in self.models.ids() {
-            let room = self.models.get_mut(id).and_then(ModelSlot::room_mut);
-            if let Some(room) = room.filter(|room| room.read_ahead == ReadAhead::Wanted) {
+        let wants = |slot: &ModelSlot| slot.room().is_some_and(|room| room.read_ahead == ReadAhead::Wanted);
+        let reads = self.models.waiting().filter(|(_, slot)| wants(slot)).map(|(id, _)| id);
+        for id in reads.collect::<Vec<_>>() {
+            if let Some(room) = self.models.get_mut(id).and_then(ModelSlot::room_mut) {
                 room.read_ahead = ReadAhead::Done;
-                self.emit(SchedulerEffect::ReadAhead { model: id });
             }
+            self.emit(SchedulerEffect::ReadAhead { model: id });
         }
     }
 
@@ -263,20 +294,22 @@ impl Scheduler {
         }
     }
 
-    /// Stops the victims as each is ready to, and reserves the memory that the model will take.
+    /// Stops the victims as each is ready to, and reserves the memory that the model will take; true if one drains now.
     fn commit(
         &mut self,
         id: ModelId,
         placement: &Placement,
         victims: Vec<RunId>,
+        contention: &Contention,
         reserved: &mut Reservations,
-    ) {
+    ) -> bool {
         reserved.reserve(placement, &victims, self.ledger());
         reserved.reserve_run(&victims);
         reserved.reserve_model(id);
-        self.drain_victims(id, &victims);
+        let drains = self.drain_victims(id, &victims, contention);
         self.set_victims(id, victims);
         self.note_need(id, placement);
+        drains
     }
 
     fn note_need(&mut self, id: ModelId, placement: &Placement) {
@@ -286,11 +319,19 @@ impl Scheduler {
         }
     }
 
-    /// Drains those of the runs that may be stopped now for the model `asking`.
-    pub(super) fn drain_victims(&mut self, asking: ModelId, victims: &[RunId]) {
-        let (now, next) = self.state().drains(asking, victims);
-        for id in now {
-            let sum = self.state().swap_sum(asking, id);
+    /// Drains those of the runs that may be stopped now for the model `asking`; true if there is one.
+    pub(super) fn drain_victims(
+        &mut self,
+        asking: ModelId,
+        victims: &[RunId],
+        contention: &Contention,
+    ) -> bool {
+        let (state, case) = (self.state(), self.state().swap_case(contention, asking));
+        let (now, next) = state.drains(&case, victims);
+        let sums: Vec<(ModelId, Option<Reason>)> =
+            now.into_iter().map(|id| (id, state.swap_sum(&case, id))).collect();
+        let drains = !sums.is_empty();
+        for (id, sum) in sums {
             if let Some(run) = self.models.get_mut(id).and_then(|slot| slot.run.as_mut()) {
                 run.swap_sum = sum.or(run.swap_sum.take());
             }
@@ -299,6 +340,7 @@ impl Scheduler {
         if let Some(at) = next {
             self.arm(at);
         }
+        drains
     }
 
     // DECISION: a pin spares a run from the moment that it is set, as long as the run was only chosen, and even if it drains.

@@ -88,7 +88,8 @@ impl Scheduler {
     ) {
         // After the time of `patience`, engines in use are drained too, each when its turn is over.
         let impatient = since + self.settings.patience;
-        let Tenants { list, next } = self.state().tenants(id);
+        let contention = self.state().contention();
+        let Tenants { list, next } = self.state().tenants(id, &contention);
         let found = self.state().sufficient(id, list, extra, lacking);
         let runs = found.as_ref().map(|(victims, _)| &**victims);
         let obstacle = self.state().obstacle_to_depth(id, runs, extra, lacking);
@@ -105,7 +106,7 @@ impl Scheduler {
             return;
         };
         reserved.reserve(extra, &victims, self.ledger());
-        self.drain_victims(id, &victims);
+        self.drain_victims(id, &victims, &contention);
         if let Some(wait) = self.models.get_mut(id).and_then(ModelSlot::depth_wait_mut) {
             // Remembered, so that the log can name the reason when they stop.
             wait.victims = victims;

@@ -56,10 +56,8 @@ impl Scheduler {
     /// Stops to expect clients that did not come again.
     pub(super) fn forget_left(&mut self) {
         let now = self.clock.now();
-        for id in self.models.ids() {
-            if let Some(slot) = self.models.get_mut(id) {
-                slot.left = slot.left.filter(|left| left.until > now);
-            }
+        for slot in self.models.iter_mut() {
+            slot.left = slot.left.filter(|left| left.until > now);
         }
     }
 

@@ -125,8 +125,8 @@ impl Scheduler {
         if let Some(slot) = self.models.get_mut(id) {
             (slot.preload, slot.comes_back) = (false, false);
             slot.last_claim = placement.shares.iter().map(|share| share.bytes).max().unwrap_or_default();
-            slot.run = Some(run);
         }
+        self.models.begin_run(id, run);
         self.arm(now + timeout);
         self.emit(SchedulerEffect::Start { run: run_id, model: id, placement });
     }
@@ -196,7 +196,8 @@ impl Scheduler {
     }
 
     fn fits_nowhere(&self, id: ModelId) -> bool {
-        let verdict = self.state().verdict(id, &Reservations::default());
+        let state = self.state();
+        let verdict = state.verdict(id, &state.contention(), &Reservations::default());
         verdict.is_some_and(|found| matches!(found.verdict, PlacementVerdict::Never(_)))
     }
 

@@ -68,7 +68,7 @@ impl Scheduler {
         self.client_came(model);
         self.queued(&request);
         self.is_lent(model);
-        if let Some(due) = self.overtime_due(model) {
+        if let Some(due) = self.models.get(model).and_then(|slot| self.overtime_due(slot)) {
             self.arm(due.max(now));
         }
         if self
@@ -88,7 +88,7 @@ impl Scheduler {
         self.arm(request.deadline);
         self.seek(request.model);
         // With this request the last client may wait, so that nothing is left to hold idle models for.
-        if self.models.waiting() > 0 && self.state().all_wait() && !self.state().idle_runs().is_empty() {
+        if !self.models.none_waits() && self.state().all_wait() && !self.state().idle_runs().is_empty() {
             self.mark_dirty();
         }
         // The first request makes a pressing load of a preload, which changes the order of turns.
@@ -247,7 +247,8 @@ impl Scheduler {
     /// Sends requests that have waited for the patience to a run that only one long answer keeps.
     pub(super) fn extend_service(&mut self, model: ModelId) {
         let (last, now) = (self.queue.last_sent(), self.clock.now());
-        let due = self.overtime_due(model).filter(|due| *due <= now);
+        let due = self.models.get(model).and_then(|slot| self.overtime_due(slot));
+        let due = due.filter(|due| *due <= now);
         if due.is_some()
             && let Some(run) = self.models.get_mut(model).and_then(|slot| slot.run.as_mut())
         {
@@ -257,8 +258,7 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn overtime_due(&self, model: ModelId) -> Option<Moment> {
-        let slot = self.models.get(model)?;
+    pub(super) fn overtime_due(&self, slot: &ModelSlot) -> Option<Moment> {
         slot.run.as_ref().filter(|run| run.has_served())?;
         Some(slot.line.oldest()? + self.settings.patience)
     }

@@ -45,10 +45,11 @@ impl Scheduler {
         run.ready_at = Some(now);
         run.shows_work(now);
         let measured = run.measures_free;
-        slot.load_time = Some(now.since(run.started));
+        let load_time = now.since(run.started);
         // The wish is fulfilled; from now on only requests keep the model.
         slot.load_wanted = None;
         slot.record.loaded();
+        self.models.set_load_time(id, load_time);
         self.models.mark_states_dirty();
         self.models.last_ready = now;
         // A run of unknown need held the whole card while it loaded; now its measured memory is enough.
@@ -158,9 +159,7 @@ impl Scheduler {
         // The process that asked is gone, and its request with it.
         self.budgets.forget(run_id);
         self.end_depth_wait(id);
-        let Some(mut run) = self.models.get_mut(id).and_then(|slot| slot.run.take()) else {
-            return;
-        };
+        let Some(mut run) = self.models.end_run(id) else { return };
         // Its last measurement is dropped with the claim below.
         let mut measured = self.ledger().measured_shares(run_id);
         measured.retain(|share| !self.ledger().is_beside(&share.card, &run.placement));

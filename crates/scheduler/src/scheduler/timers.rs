@@ -109,29 +109,26 @@ impl Scheduler {
     }
 
     pub(super) fn next_timer(&self) -> Option<Moment> {
-        let runs = self.models.iter().filter_map(|(_, slot)| self.run_timer(slot));
-        let runs = runs.map(|(at, _)| at);
-        let pins = self.models.iter().filter_map(|(_, slot)| slot.pinned_until);
-        let pins = pins.filter(|until| *until != Moment::NEVER);
-        let yields = self.ledger().accounts().iter().filter_map(|account| account.kept());
-        let yields = yields.map(|kept| kept.until).filter(|until| *until != Moment::NEVER);
-        let suspects = self.models.iter().filter_map(|(id, _)| self.suspect_timer(id));
-        let overtime = self.models.iter().filter_map(|(id, _)| self.overtime_due(id));
         let now = self.clock.now();
-        let held = self.models.iter().filter(|(_, slot)| slot.run.is_none() && slot.wanted());
-        let held = held.filter_map(|(_, slot)| Some(now + slot.record.held_back(now)?));
-        let closing = self.closing.map(|closing| closing.cut_off).filter(|at| *at > self.clock.now());
-        let left = self.models.iter().filter_map(|(_, slot)| slot.left.map(|left| left.until));
-        let left = left.filter(|until| *until != Moment::NEVER);
-        runs.chain(left)
-            .chain(self.queue.next_deadline())
-            .chain(closing)
-            .chain(pins)
-            .chain(yields)
-            .chain(suspects)
-            .chain(overtime)
-            .chain(held)
-            .min()
+        let yields = self.ledger().accounts().iter().filter_map(|account| Some(account.kept()?.until));
+        let closing = self.closing.map(|closing| closing.cut_off).filter(|at| *at > now);
+        let models = self.models.iter().flat_map(|(_, slot)| self.timers(slot).into_iter().flatten());
+        let all = models.chain(yields).chain(self.queue.next_deadline()).chain(closing);
+        all.filter(|at| *at != Moment::NEVER).min()
+    }
+
+    /// The timers of a model and of its run.
+    fn timers(&self, slot: &ModelSlot) -> [Option<Moment>; 6] {
+        let now = self.clock.now();
+        let is_held = slot.run.is_none() && slot.wanted();
+        [
+            self.run_timer(slot).map(|(at, _)| at),
+            slot.pinned_until,
+            self.suspect_timer(slot),
+            self.overtime_due(slot),
+            slot.record.held_back(now).filter(|_| is_held).map(|wait| now + wait),
+            slot.left.map(|left| left.until),
+        ]
     }
 }
 

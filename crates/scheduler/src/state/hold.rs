@@ -29,9 +29,9 @@ impl StateRef<'_> {
 
     /// True if as many requests wait for models that are not loaded as were open at once lately.
     pub(crate) fn all_wait(self) -> bool {
-        let loaded = |slot: &ModelSlot| slot.run.as_ref().is_some_and(RunState::takes_requests);
-        let waiting = self.models.iter().filter(|(_, slot)| !loaded(slot)).map(|(_, slot)| slot.line.len());
-        waiting.sum::<usize>() >= self.queue.open_at_most()
+        let loaded = self.models.running().filter(|(_, _, run)| run.takes_requests());
+        let waiting = self.queue.queued() - loaded.map(|(_, slot, _)| slot.line.len()).sum::<usize>();
+        waiting >= self.queue.open_at_most()
     }
 
     /// Cost of stopping a run: the milliseconds of its next load, less if it is less likely to be loaded again.

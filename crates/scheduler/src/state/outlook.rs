@@ -45,12 +45,13 @@ pub struct WaitView {
 impl StateRef<'_> {
     /// The outlook of every model, for a model that would be wanted now.
     pub(crate) fn outlook(self) -> Vec<(ModelId, ModelOutlook)> {
-        let case = self.swap_case(None);
-        let mut ready: Vec<_> = self
-            .models
-            .running()
-            .map(|(id, slot, run)| {
-                let prospect = self.prospect(&case, id, slot, run);
+        let contention = self.contention();
+        // No model has this number.
+        let case = self.swap_case(&contention, ModelId(u32::MAX));
+        let running = || self.models.running().zip(&contention.runs);
+        let mut ready: Vec<_> = running()
+            .map(|((id, slot, run), facts)| {
+                let prospect = self.prospect(&case, facts, slot, run);
                 (prospect.standing, prospect.cost, run.stamp, id)
             })
             .filter(|(standing, ..)| matches!(standing, CardStanding::Idle | CardStanding::Busy))
@@ -61,7 +62,8 @@ impl StateRef<'_> {
             let run = slot.run.as_ref();
             let leaving = run.filter(|run| run.leaves() || run.draining.is_some());
             let outlook = ModelOutlook {
-                standing: run.map(|run| self.prospect(&case, id, slot, run).standing),
+                standing: run
+                    .and_then(|run| Some(self.prospect(&case, contention.run_of(id)?, slot, run).standing)),
                 leaves: place(id),
                 expires: slot.idle_end(),
                 stops: leaving.and_then(|run| self.stop_reason(run.id)),

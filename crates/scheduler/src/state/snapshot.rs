@@ -156,7 +156,10 @@ impl StateRef<'_> {
             last_used: slot.last_used,
             idle_since: slot.unused_since(),
             idle_end: slot.run_end_if_idle(self.now),
-            held_until: self.held_until(slot, self.all_wait()).filter(|until| *until > self.now),
+            held_until: run
+                .filter(|run| run.is_idle())
+                .and_then(|_| self.held_until(slot, self.all_wait()))
+                .filter(|until| *until > self.now),
             claim: shares(Ledger::claim_shares),
             alone: run.is_some_and(|run| run.placement.alone),
             measured: shares(Ledger::measured_shares),

@@ -29,19 +29,47 @@ struct ClientWait {
     /// Clients that wait with it.
     count: u64,
     model: ModelId,
+    /// It may use some cards only.
+    is_restricted: bool,
 }
 
-/// One model's want of memory, with all clients that wait for memory beside it.
+/// All clients that wait for memory, and the runs that hold it: the same for each model that asks, until a run or a line
+/// changes.
 #[derive(Debug)]
-pub(crate) struct SwapCase {
+pub(crate) struct Contention {
+    /// The oldest first.
+    waits: Vec<ClientWait>,
+    /// In the order of their models.
+    pub(crate) runs: Vec<RunFacts>,
+}
+
+/// What the swap of a run costs, whichever model asks for its memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RunFacts {
+    model: ModelId,
+    /// Its turn begins when it is ready.
+    begins: Moment,
+    /// Clients that go on.
+    pub(crate) clients: usize,
+    /// Time of its next load.
+    reload: Duration,
+    /// The end of its hold.
+    pub(crate) held: Option<Moment>,
+    /// The time at which its requests are expected to have ended, if it gets no more.
+    pub(crate) free: Moment,
+    /// Milliseconds of its next load, less if it is less likely to be loaded again.
+    pub(crate) cost: u64,
+}
+
+/// One model's want of memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SwapCase<'c> {
+    contention: &'c Contention,
+    /// Its want, unless it is among those that wait.
+    own: Option<ClientWait>,
     load: Duration,
     /// Clients of that model that wait.
     pub(crate) waiters: u64,
-    waits: Vec<ClientWait>,
-    /// Requests that wait for models that are not loaded.
-    elsewhere: usize,
-    /// All clients of late wait for models that are not loaded.
-    pub(crate) all_wait: bool,
 }
 
 /// The time for which a run may keep its memory.
@@ -50,6 +78,28 @@ pub(crate) struct RunTurn {
     pub(crate) ends: Moment,
     pub(crate) swap: Duration,
     pub(crate) clients: usize,
+}
+
+impl ClientWait {
+    fn new(model: ModelId, slot: Option<&ModelSlot>, request: Priority, since: Moment) -> Self {
+        let priority = slot.map_or(Priority::Normal, |slot| slot.spec.priority);
+        let is_restricted = slot.is_some_and(|slot| !slot.spec.allowed.is_empty());
+        Self { since, weight: weight(priority, request), count: 1, model, is_restricted }
+    }
+}
+
+impl Contention {
+    /// The facts of the model's run.
+    pub(crate) fn run_of(&self, model: ModelId) -> Option<&RunFacts> {
+        let place = self.runs.binary_search_by_key(&model, |facts| facts.model).ok()?;
+        self.runs.get(place)
+    }
+}
+
+impl SwapCase<'_> {
+    fn waits(&self) -> impl Iterator<Item = &ClientWait> {
+        self.contention.waits.iter().chain(&self.own)
+    }
 }
 
 fn weight(model: Priority, request: Priority) -> u64 {
@@ -69,94 +119,121 @@ pub(super) fn number(count: usize) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
 }
 
-/// True if the model has a run that clients can use, or will be able to use without another swap.
-fn is_served(slot: &ModelSlot) -> bool {
-    slot.run.as_ref().is_some_and(|run| run.takes_requests() || run.is_loading())
+/// Clients that wait for a model: one at least, the client for which it asks.
+fn waiters(slot: Option<&ModelSlot>) -> u64 {
+    number(slot.map_or(1, |slot| slot.line.len().max(1)))
+}
+
+/// Clients of a run that go on: those with an open request, and those that had one lately; `most` wait for no other model.
+fn clients(slot: &ModelSlot, run: &RunState, most: usize) -> usize {
+    let open = slot.line.len() + usize::try_from(run.in_flight()).unwrap_or(usize::MAX);
+    open.max(slot.open.lately().min(most)).max(1)
+}
+
+/// True if the model has no run that clients can use, or will be able to use without another swap.
+fn is_unserved(slot: &ModelSlot) -> bool {
+    let serves = |run: &RunState| run.takes_requests() || run.is_loading();
+    slot.depth_wait().is_some() || !slot.run.as_ref().is_some_and(serves)
 }
 
 impl StateRef<'_> {
-    /// The case of a model that asks for memory, or of one that would ask now.
-    pub(crate) fn swap_case(self, asking: Option<ModelId>) -> SwapCase {
-        let slot = asking.and_then(|id| self.model(id));
-        let unserved =
-            || self.models.iter().filter(|(_, slot)| slot.depth_wait().is_some() || !is_served(slot));
-        let mut waits: Vec<ClientWait> = unserved().flat_map(|(id, slot)| self.waits_of(id, slot)).collect();
-        if asking.is_none_or(|id| waits.iter().all(|wait| wait.model != id)) {
-            let weight = weight(slot.map_or(Priority::Normal, |slot| slot.spec.priority), Priority::Normal);
-            let model = asking.unwrap_or(ModelId(u32::MAX));
-            waits.push(ClientWait { since: self.now, weight, count: 1, model });
-        }
+    /// All that wait, and all runs.
+    pub(crate) fn contention(self) -> Contention {
+        let unserved = self.models.iter().filter(|(_, slot)| slot.pressing() && is_unserved(slot));
+        let mut waits: Vec<ClientWait> = Vec::new();
+        unserved.for_each(|(id, slot)| self.push_waits(&mut waits, id, slot));
         waits.sort_unstable_by_key(|wait| wait.since);
         waits.truncate(LOOKED_AT.1);
-        SwapCase {
-            load: slot.map_or(Duration::ZERO, |slot| self.expected_load(slot)),
-            waiters: number(slot.map_or(1, |slot| slot.line.len().max(1))),
-            waits,
-            elsewhere: unserved().map(|(_, slot)| slot.line.len()).sum(),
-            all_wait: self.all_wait(),
-        }
+        let served = self.models.running().filter(|(_, slot, _)| !is_unserved(slot));
+        let elsewhere = self.queue.queued() - served.map(|(_, slot, _)| slot.line.len()).sum::<usize>();
+        let most = self.queue.open_at_most().saturating_sub(elsewhere);
+        let all_wait = self.all_wait();
+        let runs = self.models.running().map(|(model, slot, run)| RunFacts {
+            model,
+            begins: match run.phase {
+                RunPhase::Loading { .. } => self.now.max(run.started + self.expected_load(slot)),
+                _ => run.ready_at.unwrap_or(self.now),
+            },
+            clients: clients(slot, run, most),
+            reload: self.expected_load(slot),
+            held: self.held_until(slot, all_wait),
+            free: self.free_at(slot, run),
+            cost: self.eviction_cost(slot, run),
+        });
+        Contention { waits, runs: runs.collect() }
     }
 
-    fn waits_of(self, model: ModelId, slot: &ModelSlot) -> Vec<ClientWait> {
-        let priority = slot.spec.priority;
-        let wait = |(of, since)| ClientWait { since, weight: weight(priority, of), count: 1, model };
-        let mut waits: Vec<ClientWait> = slot.line.waits(LOOKED_AT.0).map(wait).collect();
+    /// Adds the clients that wait for the model.
+    fn push_waits(self, all: &mut Vec<ClientWait>, model: ModelId, slot: &ModelSlot) {
+        let wait = |(of, since)| ClientWait::new(model, Some(slot), of, since);
+        let first = all.len();
+        all.extend(slot.line.waits(LOOKED_AT.0).map(wait));
+        let waits = &mut all[first..];
         let unseen = slot.line.len().saturating_sub(waits.len());
         if let Some(last) = waits.last_mut() {
             last.count += number(unseen);
         }
-        let first = slot.left.map(|left| left.since);
-        match (waits.iter_mut().min_by_key(|wait| wait.since), first) {
+        let left = slot.left.map(|left| left.since);
+        match (waits.iter_mut().min_by_key(|wait| wait.since), left) {
             // The client that left and came again.
             (Some(oldest), Some(since)) => {
                 (oldest.since, oldest.count) = (oldest.since.min(since), IN_VAIN);
             }
             (None, Some(since)) => {
-                waits.push(ClientWait { count: IN_VAIN, ..wait((Priority::Normal, since)) });
+                all.push(ClientWait { count: IN_VAIN, ..wait((Priority::Normal, since)) });
             }
             _ => {}
         }
-        waits.extend(slot.load_wanted.map(|since| wait((Priority::Normal, since))));
-        waits
+        all.extend(slot.load_wanted.map(|since| wait((Priority::Normal, since))));
+    }
+
+    /// The case of a model that asks for memory, or would ask now.
+    pub(crate) fn swap_case(self, contention: &Contention, asking: ModelId) -> SwapCase<'_> {
+        let slot = self.model(asking);
+        // A suspect alone in its line is none of those that wait: it is tried last.
+        let is_among = |slot: &&ModelSlot| {
+            slot.line.waits(1).next().is_some() || slot.left.is_some() || slot.load_wanted.is_some()
+        };
+        let waits = slot.filter(is_among).is_some_and(is_unserved);
+        let own = ClientWait::new(asking, slot, Priority::Normal, self.now);
+        SwapCase {
+            contention,
+            own: Some(own).filter(|_| !waits && contention.waits.len() < LOOKED_AT.1),
+            load: slot.map_or(Duration::ZERO, |slot| self.expected_load(slot)),
+            waiters: waiters(slot),
+        }
     }
 
     /// Time of a model's next load. One that was never loaded is expected to take the mean of the others.
     pub(crate) fn expected_load(self, slot: &ModelSlot) -> Duration {
-        slot.load_time.unwrap_or_else(|| {
-            let known = || self.models.iter().filter_map(|(_, slot)| slot.load_time);
-            let count = u32::try_from(known().count()).unwrap_or(u32::MAX);
-            known().sum::<Duration>().checked_div(count).unwrap_or(self.settings.patience)
-        })
-    }
-
-    /// Clients of a run that go on: those with an open request, and those that had one lately and wait for no other model.
-    pub(crate) fn clients(self, case: &SwapCase, slot: &ModelSlot, run: &RunState) -> usize {
-        let open = slot.line.len() + usize::try_from(run.in_flight()).unwrap_or(usize::MAX);
-        let lately = slot.open.lately().min(self.queue.open_at_most().saturating_sub(case.elsewhere));
-        open.max(lately).max(1)
+        let mean = || self.models.mean_load_time().unwrap_or(self.settings.patience);
+        slot.load_time.unwrap_or_else(mean)
     }
 
     // DECISION: the rule of ski rental. To stop at once costs a swap that may be in vain, and to wait for ever starves the
     // others. A run that leaves when both costs are equal loses at most twice what a schedule would that knows the future.
     /// The end of a run's turn: since it was ready, those that wait have lost as much as a swap costs its clients.
     /// Each of them grants the patience first.
-    pub(crate) fn run_turn(self, case: &SwapCase, id: ModelId, slot: &ModelSlot, run: &RunState) -> RunTurn {
-        let begins = match run.phase {
-            RunPhase::Loading { .. } => self.now.max(run.started + self.expected_load(slot)),
-            _ => run.ready_at.unwrap_or(self.now),
-        };
-        let clients = self.clients(case, slot, run);
-        let swap = case.load.saturating_add(self.expected_load(slot));
+    pub(crate) fn run_turn(
+        self,
+        case: &SwapCase,
+        facts: &RunFacts,
+        slot: &ModelSlot,
+        run: &RunState,
+    ) -> RunTurn {
+        let RunFacts { model: id, begins, clients, reload, .. } = *facts;
+        let swap = case.load.saturating_add(reload);
         let own = weight(slot.spec.priority, Priority::Normal);
         let cost = milliseconds(swap).saturating_mul(own).saturating_mul(number(clients));
-        let may_use = |wait: &&ClientWait| {
-            let allowed = self.model(wait.model).map_or(&[][..], |slot| &slot.spec.allowed);
-            let reaches = allowed.is_empty() || run.placement.cards().any(|card| allowed.contains(card));
-            wait.model != id && reaches
+        let reaches = |wait: &ClientWait| {
+            let allowed =
+                |slot: &ModelSlot| run.placement.cards().any(|card| slot.spec.allowed.contains(card));
+            !wait.is_restricted || self.model(wait.model).is_some_and(allowed)
         };
+        let may_use = |wait: &&ClientWait| wait.model != id && reaches(wait);
         // Sorted by the time from which each loses: its arrival, or the start of the turn, and the patience.
         let (mut first, mut at, mut lost, mut slope, mut heaviest) = (None, Moment::NEVER, 0_u64, 0_u64, 1);
-        for wait in case.waits.iter().filter(may_use) {
+        for wait in case.waits().filter(may_use) {
             let start = wait.since.max(begins) + self.settings.patience;
             let more = lost.saturating_add(milliseconds(start.since(at)).saturating_mul(slope));
             if first.is_some() && more >= cost {
@@ -172,7 +249,7 @@ impl StateRef<'_> {
     }
 
     /// The time at which a run's requests are expected to have ended, if it gets no more.
-    pub(crate) fn free_at(self, slot: &ModelSlot, run: &RunState) -> Moment {
+    fn free_at(self, slot: &ModelSlot, run: &RunState) -> Moment {
         let usual = slot.answer_time.unwrap_or(UNKNOWN_REST);
         match run.phase {
             RunPhase::Loading { .. } => self.now.max(run.started + self.expected_load(slot)) + usual,
@@ -196,7 +273,7 @@ impl StateRef<'_> {
         needs: Bytes,
         ahead: &[ModelId],
     ) -> bool {
-        let waiters = self.swap_case(Some(asking)).waiters;
+        let waiters = waiters(self.model(asking));
         let live = |run: &RunId| self.model_of(*run).and_then(|(_, slot)| Some((slot, slot.run.as_ref()?)));
         let stays = stopped.iter().filter_map(live).filter(|(_, run)| run.takes_requests());
         let cost: u64 = stays.map(|(slot, run)| self.eviction_cost(slot, run)).sum();
@@ -209,27 +286,25 @@ impl StateRef<'_> {
     }
 
     /// The longest time for which one of the runs that the model waits for may go on.
-    pub(crate) fn turns_left(self, asking: ModelId, runs: &[RunId]) -> Duration {
-        let case = self.swap_case(Some(asking));
+    pub(crate) fn turns_left(self, case: &SwapCase, runs: &[RunId]) -> Duration {
         let left = runs.iter().filter_map(|run| {
             let (id, slot) = self.model_of(*run)?;
             let run = slot.run.as_ref().filter(|run| !run.leaves() && run.draining.is_none())?;
-            Some(self.run_turn(&case, id, slot, run).ends.since(self.now))
+            Some(self.run_turn(case, case.contention.run_of(id)?, slot, run).ends.since(self.now))
         });
         left.max().unwrap_or_default()
     }
 
     /// The arithmetic of a swap in a sentence, where a run is in use.
-    pub(crate) fn swap_sum(self, asking: ModelId, id: ModelId) -> Option<Reason> {
+    pub(crate) fn swap_sum(self, case: &SwapCase, id: ModelId) -> Option<Reason> {
         let slot = self.model(id)?;
         let run = slot.run.as_ref().filter(|run| run.is_ready() && run.in_flight() > 0)?;
-        let case = self.swap_case(Some(asking));
-        let turn = self.run_turn(&case, id, slot, run);
+        let turn = self.run_turn(case, case.contention.run_of(id)?, slot, run);
         if turn.swap.is_zero() {
             return None;
         }
         let begins = run.ready_at.unwrap_or(self.now) + self.settings.patience;
-        let others = || case.waits.iter().filter(|wait| wait.model != id);
+        let others = || case.waits().filter(|wait| wait.model != id);
         let lost: Duration =
             others().map(|wait| self.now.since(begins.max(wait.since + self.settings.patience))).sum();
         let ends = match turn.ends.since(self.now).as_secs() {
@@ -249,8 +324,7 @@ impl StateRef<'_> {
     /// DECISION: nothing stands empty before the last of the runs is free. One that is busy is kept out of new requests
     /// when its answers would end with the last ones of the others, and an idle one stops after them. Once one of them
     /// has stopped, all busy ones drain, so that one answer more is the most that this costs.
-    pub(crate) fn drains(self, asking: ModelId, victims: &[RunId]) -> (Vec<ModelId>, Option<Moment>) {
-        let case = self.swap_case(Some(asking));
+    pub(crate) fn drains(self, case: &SwapCase, victims: &[RunId]) -> (Vec<ModelId>, Option<Moment>) {
         let (mut parts, mut has_begun) = (Vec::new(), false);
         for run in victims {
             let Some((id, slot)) = self.model_of(*run) else {
@@ -258,19 +332,19 @@ impl StateRef<'_> {
                 continue;
             };
             let Some(live) = slot.run.as_ref().filter(|live| live.id == *run) else { continue };
+            let Some(facts) = case.contention.run_of(id) else { continue };
             let drains = self.is_draining_for_model(live);
             let usual = slot.answer_time.unwrap_or(UNKNOWN_REST);
-            match self.prospect(&case, id, slot, live).standing {
+            match self.prospect(case, facts, slot, live).standing {
                 CardStanding::Leaving if !drains => {
                     has_begun |= matches!(live.phase, RunPhase::Stopping { .. })
                 }
                 CardStanding::Idle => parts.push((id, CardStanding::Idle, self.now, usual)),
                 CardStanding::Leaving | CardStanding::Busy => {
-                    parts.push((id, CardStanding::Busy, self.free_at(slot, live), usual));
+                    parts.push((id, CardStanding::Busy, facts.free, usual));
                 }
                 _ => {
-                    let free =
-                        self.run_turn(&case, id, slot, live).ends.max(self.free_at(slot, live)) + usual;
+                    let free = self.run_turn(case, facts, slot, live).ends.max(facts.free) + usual;
                     parts.push((id, CardStanding::Protected, free, usual));
                 }
             }

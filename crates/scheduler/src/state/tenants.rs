@@ -1,12 +1,11 @@
 //! Eviction rank of each run (engine process) that holds card memory, from runs that are already ending to pinned ones.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use plimsoll_base::{Company, DeclaredSize, Placement, RunId, RunningModel};
 
 use super::StateRef;
-use super::swap::{SwapCase, milliseconds, number};
+use super::swap::{Contention, RunFacts, SwapCase, milliseconds, number};
 use crate::models::{Drain, ModelSlot, RunPhase, RunState};
 use crate::place::{
     Account, CardStanding, CardTenant, Ledger, PlacementQuery, PlacementVerdict, Reservations, place,
@@ -52,7 +51,12 @@ impl StateRef<'_> {
     /// Finds cards for a waiting model, and the runs that must have ended before it may use them.
     ///
     /// The unused part of other runs' claims (slack) counts as free: it is taken before any run is stopped.
-    pub(crate) fn verdict(self, id: ModelId, reserved: &Reservations) -> Option<RoomVerdict> {
+    pub(crate) fn verdict(
+        self,
+        id: ModelId,
+        contention: &Contention,
+        reserved: &Reservations,
+    ) -> Option<RoomVerdict> {
         let slot = self.model(id)?;
         let room = slot.room()?;
         let after = room.after.iter().copied();
@@ -69,7 +73,7 @@ impl StateRef<'_> {
             port: slot.spec.port,
             apart: reserved.models().iter().filter(|other| self.excludes(slot, **other)).count(),
         };
-        let Tenants { list: tenants, next } = self.tenants(id);
+        let Tenants { list: tenants, next } = self.tenants(id, contention);
         let verdict = match place(&query, self.ledger, reserved, &tenants) {
             fits @ PlacementVerdict::Fits(_) => fits,
             // Only if the model does not fit otherwise: building this ledger costs a copy.
@@ -102,13 +106,13 @@ impl StateRef<'_> {
     /// Runs that hold memory, with their readiness to stop for the model `asking`. A run whose own next
     /// request has waited longer does not stop for it; otherwise two waiting models could stop each other for
     /// ever.
-    pub(crate) fn tenants(self, asking: ModelId) -> Tenants {
+    pub(crate) fn tenants(self, asking: ModelId, contention: &Contention) -> Tenants {
         // Memory of a run that stops for another model goes to that one.
         let promised = self.victims_of(|id| id != asking);
         let own = self.victims_of(|id| id == asking);
+        let case = self.swap_case(contention, asking);
         let age = |id: ModelId| self.model(id).map(|slot| (self.waits_since(slot), id));
         let asked = age(asking);
-        let case = self.swap_case(Some(asking));
         let drains = |run: &RunState| own.contains(&run.id) && self.is_draining_for_model(run);
         let mut next = None;
         let is_second = self.models.running().any(|(_, _, run)| drains(run));
@@ -131,16 +135,17 @@ impl StateRef<'_> {
         });
         let apart = self.apart_from(asking);
         let own_company = self.model(asking).map(|slot| &slot.spec.company);
-        let here = self.models.running().map(|(id, slot, run)| {
+        let running = self.models.running().zip(&contention.runs);
+        let here = running.map(|((id, slot, run), facts)| {
             let stays = own_company.is_some_and(|own| slot.spec.company.stays_for(own));
-            let Prospect { standing, cost, mut wait, next: change } = self.prospect(&case, id, slot, run);
+            let Prospect { standing, cost, mut wait, next: change } = self.prospect(&case, facts, slot, run);
             next = [next, change].into_iter().flatten().min();
             let standing = match standing {
                 standing if stays && standing != CardStanding::Leaving => CardStanding::Stays,
                 _ if slot.depth_wait().is_some() && age(id) < asked => CardStanding::Promised,
                 _ if drains(run) => {
                     // Its clients are kept out already.
-                    wait = milliseconds(self.free_at(slot, run).since(self.now)).saturating_mul(case.waiters);
+                    wait = milliseconds(facts.free.since(self.now)).saturating_mul(case.waiters);
                     CardStanding::Busy
                 }
                 standing => standing_of(run.id, standing),
@@ -185,13 +190,17 @@ impl StateRef<'_> {
     }
 
     /// A run's readiness to stop for the model of the case, and what that costs.
-    pub(crate) fn prospect(self, case: &SwapCase, id: ModelId, slot: &ModelSlot, run: &RunState) -> Prospect {
-        let turn = self.run_turn(case, id, slot, run).ends;
-        let held =
-            self.held_until(slot, case.all_wait).map(|held| held.min(turn)).filter(|held| *held > self.now);
+    pub(crate) fn prospect(
+        self,
+        case: &SwapCase,
+        facts: &RunFacts,
+        slot: &ModelSlot,
+        run: &RunState,
+    ) -> Prospect {
+        let turn = self.run_turn(case, facts, slot, run).ends;
+        let held = facts.held.map(|held| held.min(turn)).filter(|held| *held > self.now);
         let standing = self.standing(slot, run, held, turn <= self.now);
-        let (load, free) = (self.eviction_cost(slot, run), self.free_at(slot, run).since(self.now));
-        let clients = number(self.clients(case, slot, run));
+        let (load, free, clients) = (facts.cost, facts.free.since(self.now), number(facts.clients));
         let goes_on = run.is_idle() || slot.pauses.is_series() || clients > 1;
         let (clients, wait) = match standing {
             CardStanding::Busy => (clients, free),
@@ -239,8 +248,8 @@ impl StateRef<'_> {
     }
 
     /// Runs that stop for any of these models.
-    pub(crate) fn victims_of(self, which: impl Fn(ModelId) -> bool) -> BTreeSet<RunId> {
-        let models = self.models.iter().filter(|(id, _)| which(*id));
+    pub(crate) fn victims_of(self, which: impl Fn(ModelId) -> bool) -> Vec<RunId> {
+        let models = self.models.waiting().filter(|(id, _)| which(*id));
         models.flat_map(|(_, slot)| slot.victims()).copied().collect()
     }
 

@@ -59,8 +59,12 @@ impl StateRef<'_> {
             port: slot.spec.port,
             apart: 0,
         };
-        let tenants: Vec<CardTenant> =
-            self.tenants(id).list.into_iter().filter(|tenant| Some(tenant.run) != own).collect();
+        let tenants: Vec<CardTenant> = self
+            .tenants(id, &self.contention())
+            .list
+            .into_iter()
+            .filter(|tenant| Some(tenant.run) != own)
+            .collect();
         let verdict =
             [Some(self.ledger.clone()), self.without_slack()].into_iter().flatten().map(|mut ledger| {
                 own.into_iter().for_each(|run| ledger.release(run));

@@ -11,6 +11,7 @@ mod machine;
 mod oracle;
 mod random;
 mod rows;
+mod speed;
 mod table;
 mod tally;
 mod worlds;

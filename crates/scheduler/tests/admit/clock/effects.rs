@@ -25,8 +25,7 @@ const CUT_OFF: u64 = 24 * S;
 
 impl Machine {
     pub(super) fn tell(&mut self, event: SchedulerEvent) {
-        let mut effects = Vec::new();
-        self.scheduler.on_event(moment(self.now), event, &mut effects).unwrap();
+        let effects = self.timed(event);
         self.scheduler.ledger().audit().unwrap();
         for effect in effects {
             self.carry_out(effect);

@@ -13,6 +13,7 @@ use plimsoll_scheduler::{
 use super::client::{Call, Client};
 use super::disk::Disk;
 use super::engine::{Engine, Life, Place, Stage};
+use super::speed::Stopwatch;
 use super::tally::Tally;
 use crate::desk::{card, gib};
 
@@ -118,6 +119,7 @@ pub(super) struct Machine {
     pub(super) deaf: Vec<bool>,
     /// Models that the driver does not start again, because nothing has changed since a failure that lasts.
     pub(super) lasting: Vec<bool>,
+    pub(super) stopwatch: Stopwatch,
 }
 
 impl Machine {
@@ -140,6 +142,7 @@ impl Machine {
             suspects: BTreeMap::new(),
             deaf: vec![false; models.len()],
             lasting: vec![false; models.len()],
+            stopwatch: Stopwatch::default(),
             models,
             clients,
             thrown: 0,

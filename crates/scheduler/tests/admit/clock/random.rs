@@ -14,7 +14,7 @@ use super::machine::{Model, Scenario};
 const UNTIL: u64 = 2400 * S;
 
 /// SplitMix64.
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
@@ -24,7 +24,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    fn within(&mut self, from: u64, to: u64) -> u64 {
+    pub(super) fn within(&mut self, from: u64, to: u64) -> u64 {
         from + self.next() % (to - from + 1)
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::client::{Call, Client};
 use super::machine::Machine;
+use super::speed::Stopwatch;
 
 /// Figures of a run; times in seconds.
 #[derive(Debug)]
@@ -19,15 +20,16 @@ pub(super) struct Tally {
     pub(super) gave_up: u64,
     /// Time of the shutdown.
     pub(super) shutdown: f64,
+    pub(super) stopwatch: Stopwatch,
 }
 
 impl Tally {
     pub(super) fn of(machine: Machine) -> Self {
-        let Machine { until, calls, clients, loads, thrown, lost_streams, refused, gave_up, drained, .. } =
-            machine;
+        let Machine { until, calls, clients, loads, thrown, lost_streams, .. } = machine;
+        let Machine { refused, gave_up, drained, stopwatch, .. } = machine;
         let shutdown = seconds(drained.unwrap_or(until) - until);
         let thrown = seconds(thrown);
-        Self { until, calls, clients, loads, thrown, lost_streams, refused, gave_up, shutdown }
+        Self { until, calls, clients, loads, thrown, lost_streams, refused, gave_up, shutdown, stopwatch }
     }
 
     /// The time that the call took beyond its own answer, until now.
