@@ -11,8 +11,8 @@ import random
 import struct
 import sys
 
-# Blocks that are drawn: a prime number, so that no row of a matrix repeats the one above it.
-BLOCKS = 4099
+# Blocks that are drawn: a prime number, so that as many rows of a matrix differ, more than most vocabularies have tokens.
+BLOCKS = 131101
 PIECE = 32 << 20
 TEXT, ARRAY = 8, 9
 WIDTHS = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
