@@ -54,3 +54,10 @@ pub use roster::{
 };
 pub use serve_settings::ServeSettings;
 pub use serve_values::{reserve_size, web_origin};
+
+// Tests of the public interface, in this binary because each binary more is linked and stored by itself.
+#[cfg(test)]
+extern crate self as plimsoll_config;
+#[cfg(test)]
+#[path = "../tests/runner.rs"]
+mod runner;

@@ -1,5 +1,4 @@
 //! Tests that a configuration error lists all mistakes at once, each with its line.
-#![allow(clippy::unwrap_used)]
 
 use plimsoll_config::{ConfigMistakes, Configuration};
 

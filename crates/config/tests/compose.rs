@@ -1,7 +1,5 @@
 //! Tests of Compose files: services of engines become models that `docker compose` starts.
 
-#![allow(clippy::unwrap_used)]
-
 use plimsoll_config::{CommandKind, Configuration, Launch};
 
 fn read(text: &str) -> Configuration {

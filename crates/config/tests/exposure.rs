@@ -1,7 +1,5 @@
 //! Tests of the check for commands whose engine would listen on the network.
 
-#![allow(clippy::unwrap_used)]
-
 use plimsoll_config::{Configuration, Launch};
 
 fn confined(cmd: &str, more: &str) -> Configuration {

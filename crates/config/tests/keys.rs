@@ -1,7 +1,5 @@
 //! Tests of `[keys.NAME]`: rights, limits, and refusals that repeat no key.
 
-#![allow(clippy::unwrap_used)]
-
 use plimsoll_base::Priority;
 use plimsoll_config::{ConfiguredKey, KeyRight, KeySecret};
 

@@ -1,7 +1,5 @@
 //! Tests of the reader of llama-swap's YAML.
 
-#![allow(clippy::unwrap_used)]
-
 use std::time::Duration;
 
 use plimsoll_config::{Configuration, Launch};

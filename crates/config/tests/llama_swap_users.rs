@@ -1,7 +1,5 @@
 //! Tests of llama-swap's YAML as its users write it: filters, groups, sets, addresses elsewhere, and single bad entries.
 
-#![allow(clippy::unwrap_used)]
-
 use plimsoll_config::{ConfigMistakes, Configuration, ConfiguredModel, Launch, ProxyAddress};
 use serde_json::{Value, json};
 

@@ -1,8 +1,6 @@
 //! Tests of the reader of llama-server's preset files. Every expected result was observed on llama-server
 //! b10605.
 
-#![allow(clippy::unwrap_used)]
-
 use std::time::Duration;
 
 use plimsoll_base::Bytes;

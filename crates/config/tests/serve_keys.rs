@@ -1,7 +1,5 @@
 //! Tests of the keys of `[serve]`: each is read, and an error names the line and the remedy.
 
-#![allow(clippy::unwrap_used)]
-
 use std::time::Duration;
 
 use plimsoll_base::Bytes;

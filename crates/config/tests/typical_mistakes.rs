@@ -1,7 +1,5 @@
 //! Tests of typical mistakes in llama-swap's YAML: commands that were written for a shell, indents, ports.
 
-#![allow(clippy::unwrap_used)]
-
 fn told(cmd: &str) -> Vec<String> {
     let text = format!("models:\n  a:\n    cmd: |\n      {cmd}\n");
     let mut roster = plimsoll_config::parse("a.yaml", &text, &|_| None).unwrap();

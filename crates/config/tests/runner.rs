@@ -1,0 +1,15 @@
+//! Tests of the public interface of this crate; `src/lib.rs` includes this file.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+mod all_mistakes;
+mod compose;
+mod exposure;
+mod hostile_config;
+mod keys;
+mod llama_swap;
+mod llama_swap_users;
+mod native;
+mod preset;
+mod serve_keys;
+mod typical_mistakes;
