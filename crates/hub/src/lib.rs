@@ -40,3 +40,10 @@ pub use listing::{HubFile, Listing};
 pub use post::{PostError, post_json};
 
 pub use source::{Hub, LocatedModel, ModelPlace, RemoteModel};
+
+// Tests of the public interface, in this binary because each binary more is linked and stored by itself.
+#[cfg(test)]
+extern crate self as plimsoll_hub;
+#[cfg(test)]
+#[path = "../tests/runner.rs"]
+mod runner;

@@ -1,5 +1,4 @@
 //! Tests of file copies from another host: resumption, faults of the other host, and files in the way.
-#![allow(clippy::unwrap_used)]
 
 use std::cell::{Cell, RefCell};
 use std::fs;

@@ -1,5 +1,4 @@
 //! Tests of downloads from a fake hub: success, resumption, damage, and faults of the server or the folder.
-#![allow(clippy::unwrap_used)]
 
 use std::cell::RefCell;
 use std::fs;

@@ -1,6 +1,5 @@
 //! Fuzz tests of the header reader over range requests: it terminates, keeps its limit, and agrees with a read of the
 //! whole file.
-#![allow(clippy::unwrap_used)]
 
 use plimsoll_base::Bytes;
 use plimsoll_hub::HeadReader;

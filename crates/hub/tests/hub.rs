@@ -1,5 +1,4 @@
 //! Tests of header fetches from a fake hub: the number of requests and bytes, and the result of every server fault.
-#![allow(clippy::unwrap_used)]
 
 use std::time::{Duration, Instant};
 
