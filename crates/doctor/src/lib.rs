@@ -41,3 +41,10 @@ pub use reader::LogReader;
 pub use refused::RefusedAllocation;
 pub use sign::{CauseSign, gives_up};
 pub use verdict::{EngineDeath, EngineVerdict, Exit, judge};
+
+// Tests of the public interface, in this binary because each binary more is linked and stored by itself.
+#[cfg(test)]
+extern crate self as plimsoll_doctor;
+#[cfg(test)]
+#[path = "../tests/runner.rs"]
+mod runner;

@@ -1,12 +1,12 @@
 //! Tests of the diagnosis with damaged logs (cut, mixed, endless, binary): none may panic, and memory stays
 //! bounded.
 //!
-//! `PLIMSOLL_FUZZ=1000000 cargo test --release -p plimsoll-doctor --test diagnose hostile` runs a million
+//! `PLIMSOLL_FUZZ=1000000 cargo test --release -p plimsoll-doctor diagnose::hostile` runs a million
 //! mixtures; the ordinary tests run a few thousand.
 
 use plimsoll_doctor::{Facts, LineSource, LogReader, diagnose};
 
-use crate::logs::logs;
+use super::logs::logs;
 
 /// Xorshift: the same mixtures everywhere.
 struct Chance(u64);

@@ -1,0 +1,4 @@
+//! Tests of the public interface of this crate; `src/lib.rs` includes this file.
+
+mod corpus;
+mod diagnose;
