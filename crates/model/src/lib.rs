@@ -88,3 +88,10 @@ mod tests {
         assert_eq!(hyper.feed_forward.at(5), 14_336);
     }
 }
+
+// Tests of the public interface, in this binary because each binary more is linked and stored by itself.
+#[cfg(test)]
+extern crate self as plimsoll_model;
+#[cfg(test)]
+#[path = "../tests/runner.rs"]
+mod runner;

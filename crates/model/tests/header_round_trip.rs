@@ -1,8 +1,6 @@
 //! Tests that GGUF headers are read as they were written, for any keys, values and tensors, in both versions
 //! and byte orders.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
 use std::collections::BTreeSet;
 
 use plimsoll_model::Dialect;

@@ -4,7 +4,7 @@ use plimsoll_model::gguf::{Datum, DraftHeader, DraftTensor, GgufError, Header, V
 use plimsoll_model::types::F32;
 use plimsoll_model::{Dialect, Model, ModelError};
 
-use crate::{model, part, read, sound, tensor};
+use super::{model, part, read, sound, tensor};
 
 /// The sound header with one lie.
 fn lie(change: impl FnOnce(&mut DraftHeader)) -> Vec<u8> {

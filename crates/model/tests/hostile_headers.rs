@@ -3,8 +3,6 @@
 //! There is never a panic or more memory than the window could fill, and a short window is never mistaken for
 //! a bad file.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
 mod lies;
 
 use plimsoll_model::gguf::{
