@@ -189,3 +189,10 @@ impl Etcd {
 fn lease_body(lease: u64) -> Value {
     json!({ "ID": lease.to_string() })
 }
+
+// Tests of the public interface, in this binary because each binary more is linked and stored by itself.
+#[cfg(test)]
+extern crate self as plimsoll_etcd;
+#[cfg(test)]
+#[path = "../tests/runner.rs"]
+mod runner;

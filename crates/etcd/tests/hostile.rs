@@ -1,7 +1,5 @@
 //! Tests of the client with servers that send garbage: it returns an error within its deadlines.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
-
 use std::time::{Duration, Instant};
 
 use plimsoll_etcd::{Etcd, StoreAddress};

@@ -13,8 +13,8 @@ use plimsoll_fleet::{
 };
 use tokio::task::{LocalSet, spawn_local};
 
-use crate::server::Cluster;
-use crate::{client, ready};
+use super::server::Cluster;
+use super::{client, ready};
 
 /// Claims in a second, as 5 000 models of 500 hosts that die are asked for within ten.
 const RATE: u32 = 500;

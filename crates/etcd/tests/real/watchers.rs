@@ -14,8 +14,8 @@ use plimsoll_fleet::{
 };
 use tokio::task::{LocalSet, spawn_local};
 
-use crate::server::Cluster;
-use crate::{client, ready};
+use super::server::Cluster;
+use super::{client, ready};
 
 const DAEMONS: usize = 50;
 const SEATS: usize = 40;

@@ -1,7 +1,5 @@
 //! Tests of the client with a real etcd: reads, transactions, leases, watches, lost members, compaction.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
-
 mod loads;
 #[allow(dead_code)]
 mod server;
