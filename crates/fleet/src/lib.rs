@@ -31,3 +31,10 @@ pub use records::{
 pub use records::{Record, Revocation, RunningCopy, SCHEMA, Seat, SeatCause, Turn};
 pub use source::{DEEPEST, NewsSource, source};
 pub use view::{FleetView, StoreChange, Versioned};
+
+// Tests of the public interface, in this binary because each binary more is linked and stored by itself.
+#[cfg(test)]
+extern crate self as plimsoll_fleet;
+#[cfg(test)]
+#[path = "../tests/runner.rs"]
+mod runner;

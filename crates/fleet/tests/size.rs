@@ -1,5 +1,4 @@
 //! Memory test of a daemon's view of a large fleet, by the kernel's figures for this process.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use std::collections::BTreeMap;
 

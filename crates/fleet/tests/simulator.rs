@@ -1,6 +1,5 @@
 //! Simulator of a fleet: real daemon logic against a store that delays answers, loses them, or applies them unseen.
 #![allow(clippy::cast_possible_truncation)]
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 mod checker;
 mod latency;
