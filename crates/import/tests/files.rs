@@ -1,7 +1,5 @@
 //! Tests of imports of llama-swap's YAML and of presets: the TOML is read again and means the same.
 
-#![allow(clippy::unwrap_used)]
-
 use std::fs;
 use std::path::Path;
 

@@ -1,7 +1,5 @@
 //! Tests of imports of Ollama's store, with files as Ollama lays them out.
 
-#![allow(clippy::unwrap_used)]
-
 use std::fs;
 use std::path::Path;
 
