@@ -32,3 +32,10 @@ pub use steps::{
 };
 pub use tegrastats::TegraStats;
 pub use zoneinfo::{Zone, ZoneInfo};
+
+// Tests of the public interface, in this binary because each binary more is linked and stored by itself.
+#[cfg(test)]
+extern crate self as plimsoll_host;
+#[cfg(test)]
+#[path = "../tests/runner.rs"]
+mod runner;
