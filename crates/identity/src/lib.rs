@@ -94,3 +94,10 @@ mod bytes_text {
         BASE64_STANDARD.decode(text).map_err(de::Error::custom)
     }
 }
+
+// Tests of the public interface, in this binary because each binary more is linked and stored by itself.
+#[cfg(test)]
+extern crate self as plimsoll_identity;
+#[cfg(test)]
+#[path = "../tests/runner.rs"]
+mod runner;

@@ -1,7 +1,5 @@
 //! Tests of hosts that join a fleet, connect to each other, renew certificates and are revoked, and of refused hosts.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
-
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
