@@ -166,9 +166,6 @@ impl fmt::Display for CacheLayout {
 
 #[cfg(test)]
 mod tests {
-    extern crate std;
-
-    use std::string::ToString;
     use std::vec::Vec;
 
     use super::*;

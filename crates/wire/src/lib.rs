@@ -9,7 +9,7 @@
 //! - [`trace`]: the record format of guard's trace.
 //!
 //! The crate has no dependency, allocates nothing and makes no system call.
-#![no_std]
+#![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
 /// Declares an enum whose variants have the numbers that files hold, with both directions of the conversion.
@@ -48,3 +48,10 @@ pub mod page;
 mod sync;
 pub mod trace;
 pub mod tree;
+
+// Tests of the public interface, in this binary because each binary more is linked and stored by itself.
+#[cfg(test)]
+extern crate self as plimsoll_wire;
+#[cfg(test)]
+#[path = "../tests/runner.rs"]
+mod runner;

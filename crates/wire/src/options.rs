@@ -354,9 +354,6 @@ fn contexts<'a>(word: &'a str, value: &str) -> Result<Contexts, OptionsError<'a>
 
 #[cfg(test)]
 mod tests {
-    extern crate std;
-
-    use std::string::ToString;
 
     use super::*;
 

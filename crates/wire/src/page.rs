@@ -325,8 +325,6 @@ const _: () = {
 
 #[cfg(test)]
 mod tests {
-    extern crate std;
-
     use super::*;
 
     #[test]

@@ -1,7 +1,6 @@
 //! Tests of the budget ledger of a process tree, compared with a simple model and under threads that stand
 //! for processes.
 #![cfg(not(loom))]
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};

@@ -149,8 +149,6 @@ pub(super) fn word(page: &[u8], at: usize) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    extern crate std;
-
     use super::*;
 
     /// A page's bytes with these eight-byte numbers written into them.
