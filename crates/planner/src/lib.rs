@@ -131,3 +131,10 @@ fn cards(request: &PlanRequest<'_>, cost: &RequestCost) -> Vec<CardPlan> {
     };
     request.cards.iter().zip(&cost.cards).map(card).collect()
 }
+
+// Tests of the public interface, in this binary because each binary more is linked and stored by itself.
+#[cfg(test)]
+extern crate self as plimsoll_planner;
+#[cfg(test)]
+#[path = "../tests/runner.rs"]
+mod runner;

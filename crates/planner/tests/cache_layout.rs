@@ -1,5 +1,4 @@
 //! Tests of the layouts of cache allocations, which guard compares with a program's requests to the byte.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use plimsoll_base::Card;
 use plimsoll_flags::{Options, ProgramKind};

@@ -1,5 +1,4 @@
 //! Tests of measured CUDA context sizes in a plan, and of a plan's notes on changes that the engine makes itself.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use plimsoll_base::{Bytes, Card};
 use plimsoll_flags::{Options, ProgramKind};

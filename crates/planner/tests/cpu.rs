@@ -1,10 +1,5 @@
 //! Default plan compared with llama-server's own log without a GPU (`data/measured/cpu-0.6.0-dev.json`).
-#![allow(clippy::print_stdout, clippy::unwrap_used)]
-
-#[path = "measured/shapes.rs"]
-mod shapes;
-#[path = "zoo/drafted.rs"]
-mod zoo;
+#![allow(clippy::print_stdout)]
 
 use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting};
 use plimsoll_flags::{Options, ProgramKind};
@@ -13,6 +8,8 @@ use plimsoll_model::gguf::DraftHeader;
 use plimsoll_model::types::F32;
 use plimsoll_planner::{EngineBuild, EngineKind, PlanRequest, plan};
 use serde::Deserialize;
+
+use super::{shapes, zoo};
 
 #[derive(Deserialize)]
 struct Measured {

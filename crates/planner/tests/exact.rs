@@ -1,15 +1,11 @@
 //! Default plan compared with the logs of llama.cpp b10605 and b8799 under the phantom backend (`data/exact`)
 //! and on cards (`data/measured/h200-matrix-*.json`, by `bench/gpu/run.py`), and the reader of those logs.
 //!
-//! `cargo test -p plimsoll-planner --test exact -- --nocapture` prints the table.
-#![allow(clippy::print_stdout, clippy::unwrap_used)]
+//! `cargo test -p plimsoll-planner runner::exact -- --nocapture` prints the table.
+#![allow(clippy::print_stdout)]
 
-#[path = "exact/predictions.rs"]
 mod predictions;
-#[path = "exact/refusals.rs"]
 mod refusals;
-#[path = "zoo/drafted.rs"]
-mod zoo;
 
 use std::collections::BTreeMap;
 
@@ -23,6 +19,8 @@ use plimsoll_planner::exact::{
 use plimsoll_planner::{EngineBuild, EngineKind, Plan, PlanError, PlanRequest, PlanTerm, plan};
 use proptest::prelude::*;
 use serde::Deserialize;
+
+use super::zoo;
 
 #[derive(Deserialize)]
 struct Recorded {

@@ -1,9 +1,5 @@
 //! Property tests of every answer of `--fit`: its flags fit when they are planned, and one step more does
 //! not.
-#![allow(clippy::unwrap_used)]
-
-#[path = "zoo/drafted.rs"]
-mod zoo;
 
 use std::cell::{Cell, RefCell};
 
@@ -16,6 +12,8 @@ use plimsoll_planner::fit::{
 };
 use plimsoll_planner::{EngineBuild, Plan, PlanError, PlanRequest, plan};
 use proptest::prelude::*;
+
+use super::zoo;
 
 fn shape(name: &str, layers: u32) -> Model {
     let recipe = plimsoll_specimens::Recipe { layers, ..plimsoll_specimens::shape(name).unwrap() };

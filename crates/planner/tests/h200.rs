@@ -1,17 +1,16 @@
 //! Plans compared with nvidia-smi and guard for whole processes on an NVIDIA H200
 //! (`data/measured/h200-process-b10605.json`, `h200-growth-b8799.json`; measured by `bench/gpu/run.py`).
 //!
-//! `cargo test -p plimsoll-planner --test h200 -- --nocapture` prints the tables.
-#![allow(clippy::print_stdout, clippy::unwrap_used)]
-
-#[path = "zoo/drafted.rs"]
-mod zoo;
+//! `cargo test -p plimsoll-planner runner::h200 -- --nocapture` prints the tables.
+#![allow(clippy::print_stdout)]
 
 use plimsoll_base::{Bytes, Card};
 use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_model::Model;
 use plimsoll_planner::{EngineBuild, EngineKind, MeasuredContext, Plan, PlanRequest, plan};
 use serde::Deserialize;
+
+use super::zoo;
 
 const CARD: &str = "name=H200,total=143771MiB,free=143139MiB,cc=9.0";
 

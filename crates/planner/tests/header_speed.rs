@@ -1,7 +1,5 @@
 //! Reading time of a header: a model of a terabyte in six files takes well under 10 ms (release).
-//! `cargo test --release -p plimsoll-planner --test header_speed -- --nocapture` prints the time.
-
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+//! `cargo test --release -p plimsoll-planner runner::header_speed -- --nocapture` prints the time.
 
 use std::time::{Duration, Instant};
 

@@ -1,11 +1,8 @@
 //! Planner formulas compared with the HIP backend of Debian's llama.cpp 0.7.0, run without a card (`data/hip`).
 //!
 //! The formulas mirror an older engine, so each row states the allowed difference. `cargo test -p plimsoll-planner
-//! --test hip -- --nocapture` prints the table.
-#![allow(clippy::print_stdout, clippy::unwrap_used)]
-
-#[path = "zoo/drafted.rs"]
-mod zoo;
+//! runner::hip -- --nocapture` prints the table.
+#![allow(clippy::print_stdout)]
 
 use std::collections::BTreeMap;
 
@@ -17,6 +14,8 @@ use plimsoll_planner::exact::BufferPlace::{Card, Host};
 use plimsoll_planner::exact::Transcript;
 use plimsoll_planner::{EngineBuild, EngineKind, PlanRequest, plan};
 use serde::Deserialize;
+
+use super::zoo;
 
 const TERMS: [&str; 6] = ["weights", "kv", "compute", "host weights", "host compute", "host output"];
 /// The engine's lines have two digits of a MiB.

@@ -1,6 +1,5 @@
 //! Plans for ik_llama.cpp compared with published logs of DeepSeek and Kimi (`github-data` in its
 //! repository).
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use std::collections::BTreeMap;
 

@@ -3,7 +3,6 @@
 //!
 //! Expected sizes are products of the model's shapes; `mmq.cu: ggml_cuda_should_use_mmq`, `ggml-cuda.cu:
 //! ggml_cuda_mul_mat_cublas_impl @ b10605`.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use plimsoll_base::{Bytes, Card};
 use plimsoll_flags::{Options, ProgramKind};

@@ -1,12 +1,7 @@
 //! Default plan compared with the log of llama.cpp b10605 on an NVIDIA H200 (`data/measured`).
 //!
-//! `cargo test -p plimsoll-planner --test measured -- --nocapture` prints the table.
-#![allow(clippy::print_stdout, clippy::unwrap_used)]
-
-#[path = "measured/shapes.rs"]
-mod shapes;
-#[path = "zoo/drafted.rs"]
-mod zoo;
+//! `cargo test -p plimsoll-planner runner::measured -- --nocapture` prints the table.
+#![allow(clippy::print_stdout)]
 
 use std::collections::BTreeMap;
 
@@ -15,6 +10,8 @@ use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_model::Model;
 use plimsoll_planner::{EngineBuild, EngineKind, Plan, PlanRequest, plan};
 use serde::Deserialize;
+
+use super::shapes;
 
 #[derive(Deserialize)]
 struct Measured {

@@ -1,15 +1,14 @@
 //! Default plan compared with llama.cpp's own graph builder and allocator, run without a GPU
 //! (`data/measured/phantom-b10605.json`): several cards, latent attention, experts in host memory.
-#![allow(clippy::print_stdout, clippy::unwrap_used)]
-
-#[path = "zoo/drafted.rs"]
-mod zoo;
+#![allow(clippy::print_stdout)]
 
 use plimsoll_base::{Bytes, Card};
 use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_model::Model;
 use plimsoll_planner::{EngineBuild, Plan, PlanRequest, plan};
 use serde::Deserialize;
+
+use super::zoo;
 
 #[derive(Deserialize)]
 struct Measured {

@@ -1,14 +1,12 @@
 //! Property tests of every plan, for any model and flags.
-#![allow(clippy::unwrap_used)]
-
-#[path = "zoo/drafted.rs"]
-mod zoo;
 
 use plimsoll_base::{Bytes, Card};
 use plimsoll_flags::{FlashAttention, GpuLayers, ModelParams, Parallel, ProgramKind};
 use plimsoll_model::{Model, PerLayer, types};
 use plimsoll_planner::{EngineBuild, EngineKind, Plan, PlanError, PlanRequest, plan};
 use proptest::prelude::*;
+
+use super::zoo;
 
 fn shape(name: &str, layers: u32) -> Model {
     let recipe = plimsoll_specimens::Recipe { layers, ..plimsoll_specimens::shape(name).unwrap() };

@@ -1,6 +1,6 @@
 //! CPU plans compared with the buffers of a real engine that repacks some weights
 //! (`data/measured/cpu-repack-b11549.json`).
-#![allow(clippy::print_stdout, clippy::unwrap_used)]
+#![allow(clippy::print_stdout)]
 
 use plimsoll_base::{Bytes, Card};
 use plimsoll_flags::{Options, ProgramKind};

@@ -1,14 +1,11 @@
 //! Plans for boards whose card takes the host's memory: one pool, and no advice to move bytes within it.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
-
-#[path = "zoo/drafted.rs"]
-mod zoo;
-
 use plimsoll_base::{Advice, Bytes, Card};
 use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_planner::fit::{ClosedForms, Dimension, fit};
 use plimsoll_planner::{EngineBuild, Plan, PlanRequest, plan};
+
+use super::zoo;
 
 fn with<T>(model: &str, flags: &str, card: &str, ask: impl FnOnce(&PlanRequest<'_>) -> T) -> T {
     let draft = plimsoll_specimens::specimen(model)

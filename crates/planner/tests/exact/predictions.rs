@@ -7,7 +7,7 @@ use plimsoll_base::Bytes;
 use plimsoll_planner::exact::EngineSizes;
 use plimsoll_planner::{Plan, plan};
 
-use crate::{Asked, Recorded, Row, joined, mib, show, terms};
+use super::{Asked, Recorded, Row, joined, mib, show, terms};
 
 fn recorded() -> Recorded {
     joined(&[include_str!("../../../../data/exact/b11063-predictions.json")])

@@ -4,7 +4,7 @@ use plimsoll_model::gguf::{DraftHeader, DraftTensor};
 use plimsoll_model::types::{F32, MXFP4, Q4_0, Q4_K, Q6_K, Q8_0};
 use plimsoll_model::{Model, TensorType};
 
-use crate::zoo::read;
+use super::zoo::read;
 
 /// A model by the name that `data/measured` calls it.
 pub(crate) fn model(name: &str) -> Model {
