@@ -19,9 +19,9 @@ pub use device::{Address, CapturedGraph, DeviceEvent, OutOfMemory, PoolDevice, S
 pub use policies::*;
 pub use policy::{Block, Policy, ServedPolicy, Trim};
 
-// Unit tests check policies on the card that `tests` use, which names this crate as they do.
+// Tests of the public interface, in this binary because each binary more is linked and stored by itself.
 #[cfg(test)]
 extern crate self as plimsoll_pool;
 #[cfg(test)]
-#[path = "../tests/simulated/card.rs"]
-mod simulated;
+#[path = "../tests/runner.rs"]
+mod runner;

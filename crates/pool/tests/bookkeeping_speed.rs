@@ -1,16 +1,14 @@
 //! Speed test of Plimsoll's allocator policy: 99 of 100 requests take at most 60 ns of bookkeeping, on
 //! stack-like and nearly stack-like use.
 //!
-//! `cargo test --release -p plimsoll-pool --test bookkeeping_speed -- --nocapture` prints the times.
-#![allow(clippy::print_stdout, clippy::unwrap_used)]
-
-#[path = "simulated/card.rs"]
-mod simulated;
+//! `cargo test --release -p plimsoll-pool runner::bookkeeping_speed -- --nocapture` prints the times.
+#![allow(clippy::print_stdout)]
 
 use std::time::Instant;
 
 use plimsoll_pool::{Block, Ours, OursOptions, Policy, Stream};
-use simulated::Simulated;
+
+use super::simulated::Simulated;
 
 const PROMISE: u64 = 60;
 const STREAM: Stream = Stream(7);

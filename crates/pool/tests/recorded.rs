@@ -2,16 +2,13 @@
 //!
 //! The complete recordings are large and not in the repository; they are read if present. A shortened one,
 //! `data/traces`, is always read.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
-
-#[path = "simulated/card.rs"]
-mod simulated;
 
 use std::collections::HashMap;
 use std::path::Path;
 
 use plimsoll_pool::{Block, Ours, OursOptions, ServedPolicy, Stream, Trim};
-use simulated::Simulated;
+
+use super::simulated::Simulated;
 
 const GRANULE: u64 = 2 << 20;
 const CARD: u64 = 141 << 30;

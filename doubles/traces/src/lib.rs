@@ -271,7 +271,9 @@ impl Groups {
     }
 }
 
-// Unit tests check policies on the card that the tests of `pool` use.
+// Tests of the public interface, in this binary because each binary more is linked and stored by itself.
 #[cfg(test)]
-#[path = "../../../crates/pool/tests/simulated/card.rs"]
-mod simulated;
+extern crate self as plimsoll_traces;
+#[cfg(test)]
+#[path = "../tests/runner.rs"]
+mod runner;

@@ -181,7 +181,7 @@ impl Policy for GgmlLegacy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simulated::Simulated;
+    use crate::runner::simulated::Simulated;
     use alloc::vec::Vec;
 
     const STREAM: Stream = Stream(0);

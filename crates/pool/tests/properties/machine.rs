@@ -2,9 +2,9 @@
 
 use plimsoll_pool::{Address, Block, CapturedGraph, PoolDevice, ServedPolicy, Stream, Trim};
 
-use crate::simulated::{Faults, Simulated};
+use crate::runner::simulated::{Faults, Simulated};
 
-use crate::program::Act;
+use super::program::Act;
 
 pub(crate) const GRANULE: u64 = 2 << 20;
 

@@ -6,9 +6,9 @@ use plimsoll_pool::{
 };
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 
-use crate::machine::{Machine, card};
-use crate::program::program;
-use crate::tier;
+use super::machine::{Machine, card};
+use super::program::program;
+use super::tier;
 
 /// One whose first two programs find every bug although they are short: miri has time for no more.
 const SEED: [u8; 32] = [226; 32];

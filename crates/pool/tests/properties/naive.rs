@@ -9,7 +9,7 @@ use plimsoll_pool::{
     Address, Block, CapturedGraph, OutOfMemory, Policy, PoolDevice, ServedPolicy, Stream, Trim,
 };
 
-use crate::simulated::Simulated;
+use crate::runner::simulated::Simulated;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Naive {

@@ -119,7 +119,7 @@ impl ReplayPolicy for GgmlVmm {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simulated::Simulated;
+    use crate::runner::simulated::Simulated;
 
     const STREAM: Stream = Stream(0);
     const GRANULE: u64 = 2 << 20;

@@ -1,7 +1,7 @@
 //! Tests of Plimsoll's own allocator policy, on simulated cards with and without virtual memory management.
 
 use super::*;
-use crate::simulated::{Simulated, Violation};
+use crate::runner::simulated::{Simulated, Violation};
 
 const MIB: u64 = 1 << 20;
 const GRANULE: u64 = 2 * MIB;

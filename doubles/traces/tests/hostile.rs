@@ -6,7 +6,7 @@ use plimsoll_traces::trace::Trace;
 use plimsoll_wire::trace::{TraceHeader, TraceRecord};
 use proptest::prelude::*;
 
-const CSV: &[u8] = include_bytes!("../../../../data/traces/old-q8_0-ub512-head.csv");
+const CSV: &[u8] = include_bytes!("../../../data/traces/old-q8_0-ub512-head.csv");
 
 /// The first requests of the recorded trace as guard would have written them.
 fn record() -> Vec<u8> {

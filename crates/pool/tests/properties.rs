@@ -6,21 +6,19 @@
 //! [`machine`] runs a program. After each act it checks the laws that hold at every moment (P1, P2, P3, P6, P8, P11,
 //! P12). The tests below add those that hold for a whole run. [`mutants`] inserts three real bugs and shows that the
 //! laws find them.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 mod machine;
 mod mutants;
 mod naive;
 mod program;
-#[path = "../simulated/card.rs"]
-mod simulated;
 
 use machine::{GRANULE, Machine, card};
 use naive::Naive;
 use plimsoll_pool::{Block, Ours, OursOptions, Policy, ServedPolicy, Stream, Trim};
 use program::{Act, program, stack};
 use proptest::prelude::*;
-use simulated::Simulated;
+
+use super::simulated::Simulated;
 
 const MIB: u64 = 1 << 20;
 

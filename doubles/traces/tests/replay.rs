@@ -5,8 +5,8 @@ use plimsoll_traces::replay::{Broken, Cause, PolicyKind, UNLIMITED, replay, smal
 use plimsoll_traces::trace::{Trace, TraceStep};
 use plimsoll_traces::{CacheShape, DemandRules, GeneratedRun, GeneratorCard, ModelShape, Outputs, generate};
 
-use crate::recorded;
-use crate::simulated::Simulated;
+use super::recorded;
+use super::simulated::Simulated;
 
 const STREAM: Stream = Stream(0);
 
@@ -28,8 +28,8 @@ fn grow(pool: &mut GgmlLegacy, device: &mut Simulated, step: u64, steps: u64) {
 #[test]
 fn the_legacy_pool_asks_the_driver_for_exactly_what_the_real_one_asked_for() {
     for (cache, real) in [
-        (CacheShape::Quantised, include_str!("../../../../data/traces/old-q8_0-ub512.legacy-driver.txt")),
-        (CacheShape::F16, include_str!("../../../../data/traces/old-f16-ub512.legacy-driver.txt")),
+        (CacheShape::Quantised, include_str!("../../../data/traces/old-q8_0-ub512.legacy-driver.txt")),
+        (CacheShape::F16, include_str!("../../../data/traces/old-f16-ub512.legacy-driver.txt")),
     ] {
         let real: Vec<u64> = real.lines().map(|line| line.parse().unwrap()).collect();
         let outcome = replay(&recorded(cache), PolicyKind::GgmlLegacy, UNLIMITED);

@@ -1,11 +1,14 @@
 //! Tests of traces (generated, read and replayed) against recordings from a card and published figures.
-#![allow(clippy::unwrap_used)]
+//!
+//! `src/lib.rs` includes this file.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 mod hostile;
 mod made;
 mod replay;
-#[path = "../../../../crates/pool/tests/simulated/card.rs"]
-mod simulated;
+#[path = "../../../crates/pool/tests/simulated/card.rs"]
+pub(crate) mod simulated;
 
 use plimsoll_traces::trace::Trace;
 use plimsoll_traces::{CacheShape, DemandRules, GeneratedRun, GeneratorCard, ModelShape};

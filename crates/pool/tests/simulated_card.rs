@@ -1,11 +1,8 @@
 //! Tests of the simulated card: its memory count, its refusals, and its detection of every rule violation.
 
-#[path = "card.rs"]
-mod simulated;
-
 use plimsoll_pool::{Address, Block, CapturedGraph, OutOfMemory, PoolDevice, Stream};
 
-use simulated::{Faults, Latency, Simulated, Violation};
+use super::simulated::{Faults, Latency, Simulated, Violation};
 
 const A: Stream = Stream(1);
 const B: Stream = Stream(2);

@@ -5,7 +5,7 @@ use plimsoll_traces::{
     CacheShape, DemandRules, GenerateError, GeneratedRun, GeneratorCard, ModelShape, Outputs, generate,
 };
 
-use crate::recorded;
+use super::recorded;
 
 /// FNV-1a over the sizes of allocations, with 0 for a free.
 fn digest(trace: &Trace) -> u64 {
@@ -27,14 +27,14 @@ fn the_traces_that_an_h200_was_seen_to_make_are_made_step_by_step() {
             37_404,
             251_658_240,
             0xd7c4_5495_6f9b_fcda,
-            &include_bytes!("../../../../data/traces/old-q8_0-ub512-head.csv")[..],
+            &include_bytes!("../../../data/traces/old-q8_0-ub512-head.csv")[..],
         ),
         (
             CacheShape::F16,
             33_548,
             16_926_720,
             0x3b26_a95a_4f9c_49da,
-            &include_bytes!("../../../../data/traces/old-f16-ub512-head.csv")[..],
+            &include_bytes!("../../../data/traces/old-f16-ub512-head.csv")[..],
         ),
     ] {
         let made = recorded(cache);
