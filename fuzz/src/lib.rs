@@ -147,3 +147,10 @@ mod tests {
         assert!(second.len() > first.len() / 2, "{} of {}", second.len(), first.len());
     }
 }
+
+// Tests of the public interface, in this binary because each binary more is linked and stored by itself.
+#[cfg(test)]
+extern crate self as plimsoll_fuzz;
+#[cfg(test)]
+#[path = "../tests/runner.rs"]
+mod runner;

@@ -4,8 +4,6 @@
 //! crates: those of clients' requests and engines' answers in `plimsoll-serve`, those of netlink, process names, state
 //! lines and answers to Plimsoll's own HTTP client in `plimsoll-launch`.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
 mod configurations;
 mod fleet;
 mod logs;
