@@ -46,3 +46,10 @@ mod streams;
 mod usage;
 mod vmm;
 mod work;
+
+// Tests of the public interface, in this binary because each binary more is linked and stored by itself.
+#[cfg(test)]
+extern crate self as plimsoll_fake_cuda;
+#[cfg(test)]
+#[path = "../tests/runner.rs"]
+mod runner;
