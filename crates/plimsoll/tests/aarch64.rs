@@ -1,8 +1,6 @@
 //! Tests of `plimsoll` on aarch64, where a Jetson's RAM is its card's memory: built with Debian's cross
 //! compiler, run in qemu-user.
 
-#![allow(clippy::unwrap_used)]
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -61,7 +59,7 @@ fn said(output: &Output) -> String {
 }
 
 #[test]
-fn it_plans_and_explains_there_as_here() {
+fn long_plans_and_diagnoses_on_aarch64_are_the_same_as_here() {
     let program = built();
     let folder = tempfile::tempdir().unwrap();
     let model = folder.path().join("tiny.gguf");
@@ -96,7 +94,7 @@ impl Drop for Server {
 
 /// Engines need a kernel that starts programs of this architecture, so none is loaded.
 #[test]
-fn its_server_answers_there_and_ends_at_a_signal() {
+fn long_a_server_on_aarch64_answers_and_ends_at_a_signal() {
     let program = built();
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("c.toml");

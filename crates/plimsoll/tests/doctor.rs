@@ -1,8 +1,5 @@
 //! Tests of `plimsoll doctor` as a process: its input, its output, and its exit status.
 
-#[path = "pages/hand_written.rs"]
-mod hand_written;
-
 use std::io::Write;
 use std::mem::offset_of;
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use plimsoll_wire::page::{PageCard as Card, Refusal};
 use serde_json::Value;
 
-use self::hand_written::{HandWritten, library};
+use crate::pages::hand_written::{HandWritten, library};
 
 /// On a machine without cards.
 fn doctor(arguments: &[&str]) -> Command {

@@ -4,17 +4,16 @@
 //! The engine is a double that prints llama.cpp's buffer lines and does not listen; the plans are real. The
 //! parts that need guard and a driver are tested by hand (`bench/gpu/README.md`), because they take a minute.
 
-#[path = "serve/built.rs"]
-mod built;
-
 use std::path::Path;
 use std::process::Command;
+
+use crate::built::built;
 
 #[test]
 fn the_measurement_on_a_lent_card_goes_on_where_it_was_cut_off_and_writes_what_tests_read() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/gpu/dry_run.py");
     // The scripts take `specimen` from the folder of the program.
-    built::built("specimen", "plimsoll-specimens");
+    built("specimen", "plimsoll-specimens");
     let output = Command::new("python3")
         .arg(script)
         .args(["--plimsoll", env!("CARGO_BIN_EXE_plimsoll")])

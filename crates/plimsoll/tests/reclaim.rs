@@ -1,5 +1,4 @@
 //! Tests of `plimsoll reclaim` as a program: its output for captured machine files, and its exit status.
-#![allow(clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
 use std::process::Output;

@@ -4,9 +4,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::page::Page;
-use crate::room::Room;
-use crate::{pages, repository};
+use super::page::Page;
+use super::room::Room;
+use super::{pages, repository};
 
 /// Command of the pages, the words to run for it where it has capitals, and the status it ends with.
 ///

@@ -10,10 +10,10 @@ use plimsoll_specimens::{shape, specimen};
 use serde_json::json;
 use tempfile::TempDir;
 
+use super::page::Page;
+use super::repository;
 use crate::built::built;
-use crate::page::Page;
-use crate::real::{driver, guard, take};
-use crate::repository;
+use crate::pages::real::{driver, guard, take};
 
 /// What the pages call their models, and the synthetic shapes behind the names.
 const MODELS: &[(&str, &str)] =

@@ -13,11 +13,11 @@ use plimsoll_fleet::{FleetKey, KeySpace, Transaction, TransactionOutcome, Write}
 use serde_json::Value;
 use tempfile::TempDir;
 
+use super::intruder::{Shown, Visit};
+use super::rig::dump_of;
+use super::server::Cluster;
 use crate::daemon::{Daemon, Setup, until};
 use crate::http::{self, Answer};
-use crate::intruder::{Shown, Visit};
-use crate::rig::dump_of;
-use crate::server::Cluster;
 
 /// Three hosts; the first has the authority and no room for a model.
 pub(crate) struct Certified {

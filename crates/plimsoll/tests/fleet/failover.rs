@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::{Duration, Instant};
 
+use super::rig::{Fleet, operator};
+use super::server::Member;
 use crate::http;
-use crate::rig::{Fleet, operator};
-use crate::server::Member;
 
 /// A host's lease, the load time of the fake engine, and what is beyond both.
 const LEASE: Duration = Duration::from_secs(10);

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::links::Link;
+use super::nemesis::{HOSTS, MODELS, World};
 use crate::http;
-use crate::links::Link;
-use crate::nemesis::{HOSTS, MODELS, World};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fault {

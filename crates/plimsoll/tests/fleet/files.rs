@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use plimsoll_fleet::{FleetView, HostCopies};
 
+use super::intruder::{Shown, Visit};
+use super::rig::{Fleet, KEY, dump_of, header, view};
+use super::server::Cluster;
 use crate::daemon::{Daemon, Setup, fake_engine, until};
 use crate::http;
-use crate::intruder::{Shown, Visit};
-use crate::rig::{Fleet, KEY, dump_of, header, view};
-use crate::server::Cluster;
 
 const SIZE: usize = 6 << 20;
 

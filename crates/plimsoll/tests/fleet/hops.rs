@@ -6,10 +6,10 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::certificates::Certified;
+use super::certificates::Certified;
+use super::rig::Fleet;
 use crate::daemon::Daemon;
 use crate::http::{self, Answer};
-use crate::rig::Fleet;
 
 /// Below and beyond the size from which a body goes on while it arrives.
 const LENGTHS: [usize; 5] = [400, 31_000, 33_000, 200_000, 2_000_000];

@@ -62,7 +62,7 @@ impl Visit {
 pub(crate) fn read(folder: &Path) -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
     let file = std::fs::read(folder.join("host.json")).unwrap();
     let file: serde_json::Value = serde_json::from_slice(&file).unwrap();
-    let bytes = |field: &str| crate::rig::decode_bytes(file[field].as_str().unwrap());
+    let bytes = |field: &str| super::rig::decode_bytes(file[field].as_str().unwrap());
     let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(bytes("key")));
     (CertificateDer::from(bytes("certificate")), key)
 }

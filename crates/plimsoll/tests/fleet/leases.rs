@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use super::relay::Relay;
+use super::rig::Fleet;
 use crate::daemon::until;
 use crate::http;
-use crate::relay::Relay;
-use crate::rig::Fleet;
 
 /// Shorter than a host waits for an answer, and longer than it takes to read the store and to register.
 const LATE: Duration = Duration::from_millis(1500);

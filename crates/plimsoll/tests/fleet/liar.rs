@@ -13,7 +13,7 @@ use plimsoll_etcd::{Etcd, StoreAddress, StoreHeader};
 use plimsoll_fleet::{FleetView, KeySpace, NewsLine, StoreChange};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-use crate::intruder::read;
+use super::intruder::read;
 
 /// A connection, as far as the answer's head.
 pub(crate) type Listener = StreamOwned<ServerConnection, TcpStream>;

@@ -13,10 +13,10 @@ use plimsoll_fleet::{
 };
 use serde_json::json;
 
-use crate::certificates::{Certified, plimsoll, put, said, shown};
+use super::certificates::{Certified, plimsoll, put, said, shown};
+use super::liar::{Liar, Lie, Listener, beat, changed, told, truth};
+use super::sources::watches_of;
 use crate::daemon::{Daemon, until};
-use crate::liar::{Liar, Lie, Listener, beat, changed, told, truth};
-use crate::sources::watches_of;
 
 const ONE_WATCHES: &str = "watchers = 1";
 /// Longest time for which a lie that is looked at harms: a seat that no request uses is confirmed after ten seconds, and

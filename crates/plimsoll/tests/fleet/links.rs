@@ -3,10 +3,10 @@
 
 use std::net::SocketAddr;
 
+use super::network::Network;
+use super::relay::Relay;
+use super::server::{Cluster, Place};
 use crate::daemon::{Daemon, Setup};
-use crate::network::Network;
-use crate::relay::Relay;
-use crate::server::{Cluster, Place};
 
 const PORT: u16 = 8080;
 

@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::Duration;
 
+use super::rig::Fleet;
 use crate::daemon::until;
 use crate::http;
-use crate::rig::Fleet;
 
 fn hosts_with_engines(fleet: &Fleet) -> usize {
     fleet.hosts.iter().filter(|host| !host.engines().is_empty()).count()

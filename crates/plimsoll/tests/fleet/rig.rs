@@ -9,9 +9,9 @@ use plimsoll_etcd::{Etcd, StoreAddress};
 use plimsoll_fleet::{FleetView, KeySpace, StoreChange};
 use tempfile::TempDir;
 
+use super::server::Cluster;
 use crate::daemon::{Daemon, Setup, until};
 use crate::http::{self, Answer};
-use crate::server::Cluster;
 
 pub(crate) const KEY: &str = "a-key-of-the-fleet-and-of-no-client";
 

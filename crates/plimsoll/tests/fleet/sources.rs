@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use plimsoll_fleet::{NewsSource, source};
 
+use super::rig::{Fleet, KEY, header, operator, view};
+use super::server::{Cluster, Member};
 use crate::daemon::{Daemon, until};
 use crate::http;
-use crate::rig::{Fleet, KEY, header, operator, view};
-use crate::server::{Cluster, Member};
 
 fn start() -> Fleet {
     let fleet = Fleet::with_lines("64MiB", ("", ""), "watchers = 1");

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::{sleep, spawn};
 use std::time::Duration;
 
+use super::nemesis::{CROWDED, HOSTS, MODELS, ROOM, draw};
 use crate::daemon::{self, Daemon};
 use crate::http::{self, Answer};
-use crate::nemesis::{CROWDED, HOSTS, MODELS, ROOM, draw};
 
 const PATIENCE: Duration = Duration::from_secs(90);
 

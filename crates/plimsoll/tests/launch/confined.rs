@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use plimsoll_launch::{Confinement, EngineUser};
 use rustix::process::getuid;
 
-use crate::rig::{launcher, on_one_thread, shell, start};
+use super::rig::{launcher, on_one_thread, shell, start};
 
 /// The lines that a confined shell writes.
 fn said(script: &str, confinement: Confinement) -> Vec<String> {

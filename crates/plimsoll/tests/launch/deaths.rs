@@ -8,7 +8,7 @@ use plimsoll_launch::{ChildEnded, EndCause, Readiness, post_mortem};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use crate::rig::{LIMIT, engine, launcher, on_one_thread, shell, start};
+use super::rig::{LIMIT, engine, launcher, on_one_thread, shell, start};
 
 fn death_of(faults: &str) -> ChildEnded {
     on_one_thread(async { start(&launcher(), engine(faults)).await.ended().await })

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use plimsoll_doctor::Exit;
 use plimsoll_launch::{EndCause, StopWay};
 
-use crate::rig::{LIMIT, engine, eventually, launcher, lives, on_one_thread, shell, start};
+use super::rig::{LIMIT, engine, eventually, launcher, lives, on_one_thread, shell, start};
 
 #[test]
 fn a_ready_engine_leaves_on_the_exit_command() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use plimsoll_launch::Launcher;
 
-use crate::rig::{
+use super::rig::{
     LIMIT, alone, engine, eventually, is_alone, launcher, lives, on_one_thread, open_files, shell, start,
     zombies,
 };
@@ -15,7 +15,7 @@ use crate::rig::{
 const WRAPPER: &str = "trap '' TERM; (trap '' TERM; while :; do sleep 0.1; done) & echo $!; wait";
 
 /// The first line of the log as a process id.
-async fn grandchild(running: &crate::rig::Running) -> u32 {
+async fn grandchild(running: &super::rig::Running) -> u32 {
     loop {
         if let Some(line) = running.child.log().tail(1).first() {
             return line.text.parse().unwrap();
@@ -48,7 +48,7 @@ fn kill_dash_nine_of_the_daemon_leaves_nobody() {
     if is_alone() {
         return be_a_daemon();
     }
-    let mut daemon = alone("leftovers::kill_dash_nine_of_the_daemon_leaves_nobody")
+    let mut daemon = alone("launch::leftovers::kill_dash_nine_of_the_daemon_leaves_nobody")
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -63,7 +63,7 @@ fn a_warden_that_died_is_replaced_and_knows_everybody() {
     if is_alone() {
         return be_a_daemon();
     }
-    let mut daemon = alone("leftovers::a_warden_that_died_is_replaced_and_knows_everybody")
+    let mut daemon = alone("launch::leftovers::a_warden_that_died_is_replaced_and_knows_everybody")
         .env(KILL_WARDEN, "1")
         .stdout(Stdio::piped())
         .spawn()
@@ -128,7 +128,7 @@ fn be_a_daemon() {
 #[test]
 fn two_hundred_starts_and_stops_leak_nothing() {
     if !is_alone() {
-        let status = alone("leftovers::two_hundred_starts_and_stops_leak_nothing").status().unwrap();
+        let status = alone("launch::leftovers::two_hundred_starts_and_stops_leak_nothing").status().unwrap();
         assert!(status.success());
         return;
     }

@@ -4,8 +4,7 @@
 use std::ffi::OsString;
 use std::future::Future;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::OnceLock;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use plimsoll_base::Bytes;
@@ -15,6 +14,8 @@ use plimsoll_launch::{
 };
 use tokio::sync::mpsc;
 use tokio::time::timeout;
+
+use crate::daemon::fake_engine;
 
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
@@ -26,25 +27,6 @@ pub(crate) fn on_one_thread<T>(test: impl Future<Output = T>) -> T {
 
 pub(crate) fn launcher() -> Launcher {
     Launcher::start_with(Path::new(env!("CARGO_BIN_EXE_plimsoll"))).unwrap()
-}
-
-/// The fake engine, built on first use where `cargo test -p plimsoll` has not.
-pub(crate) fn fake_engine() -> &'static Path {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let program = Path::new(env!("CARGO_BIN_EXE_plimsoll")).with_file_name("fake-engine");
-        // Set by `cargo xtask test`, which builds the program before the tests.
-        if std::env::var_os("PLIMSOLL_TESTS_ARE_BUILT").is_some() {
-            return program;
-        }
-        let status = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--package", "fake-engine", "--bins"])
-            .stdin(Stdio::null())
-            .status()
-            .unwrap();
-        assert!(status.success());
-        program
-    })
 }
 
 /// A child that runs the fake engine with the script `faults`, under the control channel.
@@ -59,7 +41,7 @@ pub(crate) fn engine(faults: &str) -> ChildSpec {
         stop: StopWay::ExitCommand,
         ..shell("")
     }
-    .with_program(fake_engine())
+    .with_program(&fake_engine())
 }
 
 /// A child that runs a shell script and is ready at once.

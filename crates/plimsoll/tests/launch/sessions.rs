@@ -4,13 +4,13 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 use std::time::Duration;
 
-use crate::rig::{alone, eventually, is_alone, launcher, lives, on_one_thread, shell, start};
+use super::rig::{alone, eventually, is_alone, launcher, lives, on_one_thread, shell, start};
 
 const DAEMONISED: &str = "setsid sleep 97 & echo $!; wait";
 /// The middle process is gone before anyone looks: an orphan, as a daemon makes itself one.
 const ORPHAN: &str = "sh -c 'setsid sleep 97 & echo $!'; sleep 1000";
 
-async fn first_line(running: &crate::rig::Running) -> u32 {
+async fn first_line(running: &super::rig::Running) -> u32 {
     loop {
         if let Some(line) = running.child.log().tail(1).first() {
             return line.text.parse().unwrap();
@@ -46,7 +46,7 @@ fn a_session_of_its_own_does_not_outlive_a_killed_daemon() {
     if is_alone() {
         return be_a_daemon();
     }
-    let mut daemon = alone("sessions::a_session_of_its_own_does_not_outlive_a_killed_daemon")
+    let mut daemon = alone("launch::sessions::a_session_of_its_own_does_not_outlive_a_killed_daemon")
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();

@@ -9,7 +9,7 @@ use plimsoll_launch::{
     ChildEvent, LaunchError, Launcher, Readiness, Visible, child_environment, post_mortem,
 };
 
-use crate::rig::{WithProgram, engine, environment, launcher, on_one_thread, shell, start};
+use super::rig::{WithProgram, engine, environment, launcher, on_one_thread, shell, start};
 
 #[test]
 fn a_llama_server_tells_of_its_progress_and_of_its_readiness() {
@@ -41,7 +41,7 @@ fn an_engine_without_the_channel_is_asked_over_http() {
             spec.readiness = readiness;
             let mut running = start(&launcher(), spec).await;
             running.ready().await;
-            running.child.stop(crate::rig::LIMIT);
+            running.child.stop(super::rig::LIMIT);
             assert_eq!(running.ended().await.exit, Exit::Code(0));
         }
     });

@@ -6,7 +6,7 @@ use std::time::Duration;
 use plimsoll_doctor::CauseSign;
 use plimsoll_launch::{EngineAddress, PortOwner, Readiness, free_port, listener_on, post_mortem};
 
-use crate::rig::{eventually, launcher, on_one_thread, shell, start};
+use super::rig::{eventually, launcher, on_one_thread, shell, start};
 
 /// `nobody` on Debian and most others.
 const NOBODY: &str = "65534";

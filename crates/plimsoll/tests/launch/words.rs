@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll_launch::{ChildSpec, EndCause, EngineAddress, Readiness, free_port};
 
-use crate::rig::{launcher, lives, on_one_thread, shell, start};
+use super::rig::{launcher, lives, on_one_thread, shell, start};
 
 /// A line as `ggml_abort` prints it, which clients can also make an engine print.
 const ABORT: &str = "/x/ggml/src/ggml.c:1: GGML_ASSERT(false) failed";

@@ -1,5 +1,4 @@
 //! Test setup with the real guard library, a fake driver with limited memory, and a program that allocates from it.
-#![allow(dead_code, reason = "each test binary uses its part")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -9,9 +9,9 @@ use std::process::{Command, Output};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::built::built;
-use super::real::{driver, guard};
 use super::{specimen, text};
+use crate::built::built;
+use crate::pages::real::{driver, guard};
 
 const CARD: &str = "GPU-00000001-0000-0000-0000-000000000000";
 const MIB: u64 = 1 << 20;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::built::built;
 use super::{plimsoll, specimen, text};
+use crate::built::built;
 
 const LIMIT: Duration = Duration::from_secs(60);
 

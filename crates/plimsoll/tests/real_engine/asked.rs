@@ -10,8 +10,9 @@ use plimsoll_specimens::Changes;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::cuda::engine;
-use crate::daemon::{Daemon, Setup, built};
+use super::cuda::engine;
+use crate::built::built;
+use crate::daemon::{Daemon, Setup};
 use crate::http;
 
 const CARD: &str = "name=A,total=80GiB,cc=8.9";

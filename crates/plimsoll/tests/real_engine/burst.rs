@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::fleet;
+use super::fleet::{Fleet, three};
 use crate::daemon::until;
-use crate::fleet;
-use crate::fleet::{Fleet, three};
 use crate::http;
 
 /// llama-server gives up on an idle connection after 5 s: nobody may have waited for that.

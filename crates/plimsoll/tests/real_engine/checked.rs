@@ -4,8 +4,8 @@ use std::process::Output;
 
 use serde_json::Value;
 
+use crate::built::built;
 use crate::child::{Engine, plimsoll};
-use crate::daemon::built;
 
 /// The build that the tests install.
 const ENGINE: &str = "llama.cpp@11549";

@@ -20,9 +20,10 @@ use tempfile::TempDir;
 use self::bystanders::BYSTANDERS;
 use self::offenders::WAYS;
 use self::tally::Tally;
+use super::fleet;
 use crate::child::program;
 use crate::daemon::{Daemon, Setup, descendants, until};
-use crate::{fleet, http};
+use crate::http;
 
 const MIB: u64 = 1 << 20;
 /// The end of the pipe on stderr stays open as long as the daemon lives, and nothing is read from it.

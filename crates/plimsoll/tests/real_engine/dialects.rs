@@ -5,10 +5,10 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
+use super::fleet::{Fleet, Member, three};
+use super::venv;
 use crate::daemon::until;
-use crate::fleet::{Fleet, Member, three};
 use crate::http;
-use crate::venv;
 
 /// One that chats and one that embeds, with room for both.
 fn fleet() -> Fleet {
@@ -99,7 +99,7 @@ fn context_abilities_and_memory_are_listed_before_a_load_and_agree_with_the_engi
     assert_eq!(get(&fleet, "/v1/models/gamma")["capabilities"], json!(["embedding"]));
     let studio = get(&fleet, "/api/v0/models/gamma");
     assert_eq!((&studio["type"], &studio["state"]), (&json!("embeddings"), &json!("not-loaded")));
-    crate::fleet::chat(fleet.daemon.address, "alpha");
+    super::fleet::chat(fleet.daemon.address, "alpha");
     assert_eq!(get(&fleet, "/v1/models/alpha")["context_length"], 1024, "as the engine says");
     let studio = get(&fleet, "/api/v0/models/alpha");
     assert_eq!((&studio["state"], &studio["loaded_context_length"]), (&json!("loaded"), &json!(1024)));

@@ -7,9 +7,9 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::cuda;
-use crate::daemon::built;
-use crate::exact::text;
+use super::cuda;
+use super::exact::text;
+use crate::built::built;
 
 /// The package's release, which `cuda::engine` unpacks.
 const ENGINE: &str = "npm-cuda@3.22.1";

@@ -7,9 +7,9 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use super::cuda::{BUILD, engine};
+use crate::built::built;
 use crate::child::{plimsoll, program as cpu_program};
-use crate::cuda::{BUILD, engine};
-use crate::daemon::built;
 
 const CARD: &str = "name=A,total=80GiB,cc=8.9";
 const MIB: u64 = 1 << 20;
@@ -33,12 +33,12 @@ impl Bench {
     }
 
     fn ask_for(&self, options: &[&str], engine: &Path, flags: &[&str]) -> Output {
-        self.ask_with(&crate::cuda::engine().backend, options, engine, flags)
+        self.ask_with(&super::cuda::engine().backend, options, engine, flags)
     }
 
     pub(crate) fn ask_with(&self, backend: &Path, options: &[&str], engine: &Path, flags: &[&str]) -> Output {
         let mut command = self.command(options, engine, flags);
-        crate::cuda::engine().prepare(backend, &mut command);
+        super::cuda::engine().prepare(backend, &mut command);
         command.output().unwrap()
     }
 

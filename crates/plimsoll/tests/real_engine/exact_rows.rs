@@ -17,10 +17,10 @@ use plimsoll_planner::exact::{BufferKind, BufferPlace, Transcript};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::cuda;
+use super::vulkan_rows::until_slots;
+use crate::built::built;
 use crate::child::plimsoll;
-use crate::cuda;
-use crate::daemon::built;
-use crate::vulkan_rows::until_slots;
 
 const CARD: &str = "total=150754820096B,free=150092120064B,cc=9.0";
 /// The lines have two digits of a MiB.

@@ -18,9 +18,10 @@ use std::time::{Duration, Instant};
 use plimsoll_planner::exact::{BufferKind, BufferPlace, Transcript};
 use serde_json::{Value, json};
 
+use super::cuda;
+use crate::built::built;
 use crate::child::plimsoll;
-use crate::daemon::built;
-use crate::{cuda, http};
+use crate::http;
 
 const OLDER: &str = "PLIMSOLL_OLDER_ENGINE";
 const H200: &str = "name=H200,total=143771MiB,free=143139MiB,cc=9.0";

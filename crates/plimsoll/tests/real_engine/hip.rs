@@ -7,10 +7,11 @@ use std::process::Command;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::daemon::{Daemon, Setup, built};
-use crate::debian;
-use crate::fleet::chat;
-use crate::vulkan::{devices, recorder};
+use super::debian;
+use super::fleet::chat;
+use super::vulkan::{devices, recorder};
+use crate::built::built;
+use crate::daemon::{Daemon, Setup};
 
 const GIB: u64 = 1 << 30;
 const CARDS: &str = "total=25769803776,cc=8.9,name=Radeon A;total=8589934592,cc=8.9,name=Radeon B,gfx=gfx90a;\

@@ -5,9 +5,9 @@ use std::process::Command;
 
 use plimsoll_planner::exact::{BufferKind, BufferPlace, Transcript};
 
-use crate::daemon::built;
-use crate::debian;
-use crate::vulkan_rows::{Row, asked, rows};
+use super::debian;
+use super::vulkan_rows::{Row, asked, rows};
+use crate::built::built;
 
 const CARD: &str = "total=103079215104,cc=8.9,name=Radeon X,gfx=gfx1100";
 const VERSION: &str = "version: 0.7.0 (build 11669";

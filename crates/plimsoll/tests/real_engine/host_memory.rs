@@ -7,9 +7,9 @@ use std::time::Duration;
 use plimsoll_specimens::Changes;
 use serde_json::Value;
 
+use super::fleet;
 use crate::child::program;
 use crate::daemon::{Setup, until};
-use crate::fleet;
 
 const REQUESTS: usize = 200;
 /// Requests for one model before the next one is asked.

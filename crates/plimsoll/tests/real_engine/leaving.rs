@@ -4,9 +4,9 @@ use std::io::Read;
 
 use serde_json::json;
 
+use super::fleet;
+use super::fleet::{Fleet, Member};
 use crate::daemon::until;
-use crate::fleet;
-use crate::fleet::{Fleet, Member};
 use crate::http;
 
 /// Deep enough that a whole answer takes far longer than the test waits.

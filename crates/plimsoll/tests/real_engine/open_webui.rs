@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::fleet::{Fleet, Member, three};
+use super::fleet::{Fleet, Member, three};
+use super::venv::{self, OPEN_WEBUI, script};
 use crate::http;
-use crate::venv::{self, OPEN_WEBUI, script};
 
 const PUPPETEER: &str = "puppeteer-core@24.43.1";
 

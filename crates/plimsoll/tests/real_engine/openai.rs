@@ -4,10 +4,10 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
+use super::fleet::{Fleet, three};
+use super::venv;
 use crate::daemon::until;
-use crate::fleet::{Fleet, three};
 use crate::http;
-use crate::venv;
 
 /// Lets real clients do `act`, and returns what they saw.
 fn clients(fleet: &Fleet, act: &str) -> Value {

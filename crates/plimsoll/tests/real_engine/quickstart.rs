@@ -4,8 +4,8 @@ use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
 
+use super::fleet;
 use crate::child::plimsoll;
-use crate::fleet;
 
 fn quickstart(folder: &tempfile::TempDir) -> Command {
     let mut command = plimsoll();

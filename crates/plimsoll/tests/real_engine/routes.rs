@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
+use super::fleet;
+use super::fleet::{Fleet, Member, three};
 use crate::daemon::until;
-use crate::fleet;
-use crate::fleet::{Fleet, Member, three};
 use crate::http;
 use crate::http::Answer;
 

@@ -10,8 +10,8 @@ use std::thread;
 
 use serde_json::Value;
 
+use super::fleet::{self, Fleet, Member};
 use crate::daemon::until;
-use crate::fleet::{self, Fleet, Member};
 use crate::http;
 
 const WITHIN: f64 = 0.3;

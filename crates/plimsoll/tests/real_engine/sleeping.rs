@@ -2,9 +2,9 @@
 
 use plimsoll_specimens::Changes;
 
+use super::fleet;
 use crate::child::program;
 use crate::daemon::{Setup, until};
-use crate::fleet;
 
 /// Weights and cache are memory of the process, and all of it is written at the load: some 400 MiB.
 const FLAGS: &str = "--threads 1 -np 2 -c 786432 -cram 0 --load-mode none -ub 32";

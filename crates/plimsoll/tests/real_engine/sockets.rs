@@ -5,9 +5,9 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::fleet;
+use super::fleet::{Fleet, Member};
 use crate::daemon::until;
-use crate::fleet;
-use crate::fleet::{Fleet, Member};
 use crate::http;
 
 #[test]

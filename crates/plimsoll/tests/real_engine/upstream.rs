@@ -11,8 +11,8 @@ use std::process::Command;
 use fake_hub::{FakeHub, HostedFile};
 use tempfile::TempDir;
 
+use super::cuda::{fetched, run};
 use crate::child::program;
-use crate::cuda::{fetched, run};
 
 /// The release that carries llama.cpp 0.5.0.
 const SOURCE: &str = "llama-cpp-python==0.3.36";

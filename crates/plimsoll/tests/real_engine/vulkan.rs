@@ -11,10 +11,11 @@ use std::process::Command;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::cuda;
-use crate::daemon::{Daemon, Setup, built};
-use crate::exact;
-use crate::fleet::chat;
+use super::cuda;
+use super::exact;
+use super::fleet::chat;
+use crate::built::built;
+use crate::daemon::{Daemon, Setup};
 
 const GIB: u64 = 1 << 30;
 const UUIDS: [&str; 2] = ["GPU-aaaa", "GPU-bbbb"];

@@ -8,10 +8,10 @@ use std::process::{Command, Stdio};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::cuda;
-use crate::daemon::built;
-use crate::debian;
-use crate::vulkan::libraries;
+use super::cuda;
+use super::debian;
+use super::vulkan::libraries;
+use crate::built::built;
 
 /// Rows recorded over a driver, and the card that the stand-in poses as for them: `data/vulkan/README.md`.
 struct Recording {

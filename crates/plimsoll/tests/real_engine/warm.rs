@@ -12,9 +12,9 @@ use plimsoll_specimens::Changes;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::fleet::need;
 use crate::child::program;
 use crate::daemon::{Daemon, Setup, until};
-use crate::fleet::need;
 use crate::http;
 
 const TOKENS: u64 = 8000;
@@ -95,7 +95,7 @@ impl Swap {
 
     /// Makes alpha leave, and waits until its slot is stored.
     fn away(&self, saved: usize) {
-        let answer = crate::fleet::chat(self.address(), "beta");
+        let answer = super::fleet::chat(self.address(), "beta");
         assert_eq!(answer.status, 200, "{}", answer.text());
         until("the slot is stored", || self.files("json").len() >= saved);
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::fleet::{self, Fleet, Member};
+use super::fleet::{self, Fleet, Member};
 use crate::http;
 
 const ASSERTION: &str = "/llama.cpp/ggml/src/ggml-cuda/ggml-cuda.cu:98: GGML_ASSERT(0) failed";

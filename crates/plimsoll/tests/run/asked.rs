@@ -7,8 +7,9 @@ use std::sync::OnceLock;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::real::{driver, guard};
-use crate::rig::{built, run, text};
+use super::rig::{run, text};
+use crate::built::built;
+use crate::pages::real::{driver, guard};
 
 const MIB: u64 = 1 << 20;
 

@@ -4,7 +4,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::rig::{run, said, with_default_signals};
+use super::rig::{run, said, with_default_signals};
 
 #[test]
 fn its_exit_code_is_the_programs() {
@@ -107,7 +107,7 @@ fn what_nohup_ignores_stays_ignored() {
     let output = with_default_signals("sh")
         .args(["-c", "trap '' HUP; exec \"$0\" run -- grep SigIgn /proc/self/status"])
         .arg(env!("CARGO_BIN_EXE_plimsoll"))
-        .env("PLIMSOLL_GUARD_LIBRARY", crate::rig::library())
+        .env("PLIMSOLL_GUARD_LIBRARY", super::rig::library())
         .env("PLIMSOLL_NVML", "")
         .output()
         .unwrap();

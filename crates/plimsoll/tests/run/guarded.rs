@@ -9,8 +9,9 @@ use plimsoll_traces::replay::{PolicyKind, UNLIMITED, replay};
 use plimsoll_traces::trace::Trace;
 use serde_json::{Value, json};
 
-use crate::real::{driver, guard, take};
-use crate::rig::{built, run, said};
+use super::rig::{run, said};
+use crate::built::built;
+use crate::pages::real::{driver, guard, take};
 
 const FIRST: &str = "GPU-00000001-0000-0000-0000-000000000000";
 const SECOND: &str = "GPU-00000002-0000-0000-0000-000000000000";

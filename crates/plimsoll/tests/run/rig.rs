@@ -2,11 +2,7 @@
 
 use std::process::{Command, Output, Stdio};
 
-#[path = "../serve/built.rs"]
-mod built;
-
-pub(crate) use crate::hand_written::{HandWritten, library};
-pub(crate) use built::built;
+pub(crate) use crate::pages::hand_written::{HandWritten, library};
 
 /// `plimsoll run OPTIONS -- COMMAND` under the stand-in, on a machine without cards.
 pub(crate) fn run(options: &[&str], command: &[&str]) -> Command {

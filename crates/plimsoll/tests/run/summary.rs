@@ -5,7 +5,7 @@ use std::mem::offset_of;
 use plimsoll_wire::page::{PageCard as Card, Refusal};
 use serde_json::{Value, json};
 
-use crate::rig::{HandWritten, run, said};
+use super::rig::{HandWritten, run, said};
 
 const UUID: &str = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f";
 

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::rig::{library, run, said};
+use super::rig::{library, run, said};
 
 #[test]
 fn stdin_and_stdout_pass_byte_for_byte() {
@@ -134,7 +134,7 @@ fn two_cards() -> String {
 
 #[test]
 fn a_program_sees_only_the_cards_it_was_given_unless_guard_shall_judge() {
-    let nvml = crate::rig::built("libnvidia_ml.so", "fake-nvml");
+    let nvml = crate::built::built("libnvidia_ml.so", "fake-nvml");
     let seen = |options: &[&str]| {
         let show = "echo \"$CUDA_VISIBLE_DEVICES|$CUDA_DEVICE_ORDER|$PLIMSOLL_GUARD\"";
         let output = run(options, &["sh", "-c", show])

@@ -2,7 +2,7 @@
 
 use std::process::Output;
 
-use crate::rig::{library, said, with_default_signals};
+use super::rig::{library, said, with_default_signals};
 
 /// `plimsoll run -- COMMAND` on a terminal of its own, on which Ctrl-C is typed once it says "up".
 fn interrupted(command: &[&str]) -> Output {

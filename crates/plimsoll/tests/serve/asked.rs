@@ -3,8 +3,6 @@
 //! The engine is a script. For a memory query it logs what llama-server would log; started to serve, it becomes the
 //! fake engine. Each of its runs on phantom's simulated card adds a line to a file.
 
-#![allow(clippy::unwrap_used)]
-
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -15,7 +13,8 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::daemon::{Daemon, Setup, alive, built, descendants, fake_engine, until};
+use crate::built::built;
+use crate::daemon::{Daemon, Setup, alive, descendants, fake_engine, until};
 use crate::http::{chat, post};
 
 const MIB: u64 = 1 << 20;

@@ -13,7 +13,8 @@ use std::thread;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::daemon::{Daemon, Setup, built, fake_engine};
+use crate::built::built;
+use crate::daemon::{Daemon, Setup, fake_engine};
 use crate::http::{Answer, chat, get, post};
 
 const MIB: u64 = 1 << 20;

@@ -5,9 +5,9 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use super::isolation::four_cards;
 use crate::daemon::{Daemon, Setup, fake_engine, until};
 use crate::http::chat;
-use crate::isolation::four_cards;
 
 const GIB: u64 = 1 << 30;
 

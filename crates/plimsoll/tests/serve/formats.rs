@@ -173,13 +173,13 @@ fn what_a_model_without_memory_needs_is_not_known_and_it_is_alone() {
 #[test]
 fn relative_models_are_those_beside_the_daemon_as_with_llama_server() {
     let daemon = Setup::new()
-        .config("[models.a]\nmodel = 'tests/serve/main.rs'\nmemory = '1MiB'\n")
+        .config("[models.a]\nmodel = 'tests/runner.rs'\nmemory = '1MiB'\n")
         .argument("--engine")
         .argument(&fake_engine().to_string_lossy())
         .start();
     answers(&daemon, "a");
     let arguments = get(daemon.address, "/v1/models/a").json()["status"]["args"].to_string();
-    assert!(arguments.contains(r#""--model","tests/serve/main.rs""#), "{arguments}");
+    assert!(arguments.contains(r#""--model","tests/runner.rs""#), "{arguments}");
 }
 
 #[test]

@@ -14,10 +14,11 @@ use plimsoll_wire::tree::{FILE, TreeSnapshot, key};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::daemon::{Daemon, Setup, built, until};
-use crate::hand_written::{HandWritten, library};
+use crate::built::built;
+use crate::daemon::{Daemon, Setup, until};
 use crate::http::{Answer, chat, get, post};
-use crate::real::{driver, guard, take};
+use crate::pages::hand_written::{HandWritten, library};
+use crate::pages::real::{driver, guard, take};
 
 const CARD: &str = "GPU-00000001-0000-0000-0000-000000000000";
 const MIB: u64 = 1 << 20;

@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::daemon::{Daemon, Setup, built, until};
-use crate::guarded::{deep, model, one_card, refusal};
+use super::guarded::{deep, model, one_card, refusal};
+use super::sockets::engine_for_everybody;
+use crate::built::built;
+use crate::daemon::{Daemon, Setup, until};
 use crate::http::{chat, get};
-use crate::real::guard;
-use crate::sockets::engine_for_everybody;
+use crate::pages::real::guard;
 
 const MIB: u64 = 1 << 20;
 const NOBODY: u32 = 65534;

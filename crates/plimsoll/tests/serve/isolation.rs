@@ -4,7 +4,8 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{Value, json};
 
-use crate::daemon::{Daemon, Setup, built, fake_engine};
+use crate::built::built;
+use crate::daemon::{Daemon, Setup, fake_engine};
 use crate::http::{chat, get};
 
 const CARDS: [&str; 4] = ["GPU-aaaa", "GPU-bbbb", "GPU-cccc", "GPU-dddd"];

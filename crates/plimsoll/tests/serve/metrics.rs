@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::isolation::four_cards;
 use crate::daemon::Setup;
 use crate::http::{chat, chat_stream, get};
-use crate::isolation::four_cards;
 
 /// The families of a page, after the rules of Prometheus' text format: one head for each family, its samples
 /// after it and together, and no series twice.

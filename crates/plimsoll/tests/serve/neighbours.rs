@@ -11,9 +11,10 @@ use plimsoll_wire::page::{Page, PageCard as Card, PageSnapshot as Snapshot};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::daemon::{Daemon, Setup, built, until};
-use crate::hand_written::{HandWritten, library};
+use crate::built::built;
+use crate::daemon::{Daemon, Setup, until};
 use crate::http::chat;
+use crate::pages::hand_written::{HandWritten, library};
 
 const MIB: u64 = 1 << 20;
 

@@ -7,10 +7,10 @@ use std::process::{Command, Stdio};
 
 use serde_json::json;
 
+use super::guarded::{one_card, uuid, with_page};
 use crate::daemon::{Setup, alive, until};
-use crate::guarded::{one_card, uuid, with_page};
-use crate::hand_written::{HandWritten, library};
 use crate::http;
+use crate::pages::hand_written::{HandWritten, library};
 
 /// The user `nobody`, who shares nothing with the one who runs the tests.
 const NOBODY: &str = "65534";

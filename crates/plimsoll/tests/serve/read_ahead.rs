@@ -2,9 +2,9 @@
 
 use std::thread;
 
+use super::unified::{Disk, cached, cool};
 use crate::daemon::{Setup, fake_engine, until};
 use crate::http::{chat, chat_stream};
-use crate::unified::{Disk, cached, cool};
 
 const MIB: u64 = 1 << 20;
 const LENGTH: u64 = 64 * MIB;

@@ -1,7 +1,5 @@
 //! Tests of the server under systemd: its state notifications, and the units that it prints.
 
-#![allow(clippy::unwrap_used)]
-
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Command, Output};

@@ -133,7 +133,7 @@ fn a_panic_leaves_the_terminal_as_it_was() {
         panic!("as the test asks");
     }
     let own = std::env::current_exe().unwrap();
-    let test = "top::a_panic_leaves_the_terminal_as_it_was --exact --nocapture";
+    let test = "serve::top::a_panic_leaves_the_terminal_as_it_was --exact --nocapture";
     let mut screen = Screen::of(&format!("PLIMSOLL_TEST_PANICS=1 {} {test}; stty -a", own.display()));
     screen.child.wait().unwrap();
     let echoes = |text: &str| text.contains(" icanon ") && text.contains(" echo ");

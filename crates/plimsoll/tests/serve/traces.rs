@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::webhook::receiver;
 use crate::daemon::{Daemon, Setup};
 use crate::http::{chat, chat_body, chat_stream, open_with, read};
-use crate::webhook::receiver;
 
 const GOOD: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}";
 

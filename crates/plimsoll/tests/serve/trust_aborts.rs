@@ -1,16 +1,15 @@
 //! Tests of engines that print ggml's abort at a CUDA error and hang instead of ending: a debugger never returns.
 
-#![allow(clippy::unwrap_used)]
-
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::daemon::{Setup, alive, built, until};
-use crate::guarded::{model, on_fake_cuda};
+use super::guarded::{model, on_fake_cuda};
+use crate::built::built;
+use crate::daemon::{Setup, alive, until};
 use crate::http::{chat, get, post};
-use crate::real::driver;
+use crate::pages::real::driver;
 
 const MIB: u64 = 1 << 20;
 

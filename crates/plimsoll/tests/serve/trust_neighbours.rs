@@ -9,10 +9,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::daemon::{Daemon, Setup, built, descendants, until};
-use crate::guarded::{deep, model};
+use super::guarded::{deep, model};
+use crate::built::built;
+use crate::daemon::{Daemon, Setup, descendants, until};
 use crate::http::{Answer, chat, post};
-use crate::real::{driver, guard, take};
+use crate::pages::real::{driver, guard, take};
 
 const GIB: u64 = 1 << 30;
 const ROUNDS: u64 = 20;

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::daemon::{Setup, built};
+use crate::built::built;
+use crate::daemon::Setup;
 use crate::http::{chat, get};
 
 const GIB: u64 = 1 << 30;

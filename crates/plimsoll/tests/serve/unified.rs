@@ -16,7 +16,8 @@ use rustix::fs::{Advice, fadvise};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::daemon::{Daemon, Setup, built, fake_engine, until};
+use crate::built::built;
+use crate::daemon::{Daemon, Setup, fake_engine, until};
 use crate::http;
 use crate::http::{chat, chat_body, post};
 

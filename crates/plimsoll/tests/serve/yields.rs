@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::daemon::{Daemon, Setup, alive, built, until};
+use crate::built::built;
+use crate::daemon::{Daemon, Setup, alive, until};
 use crate::http::{self, chat, chat_body, get, post};
-use crate::real::driver;
+use crate::pages::real::driver;
 
 const CHAT: &str = "/v1/chat/completions";
 const UUID: &str = "GPU-00000016-0000-0000-0000-000000000000";

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::engine::built;
+use crate::built::built;
 
 const GIB: u64 = 1 << 30;
 

@@ -4,10 +4,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-#[path = "../serve/built.rs"]
-mod built;
-
-pub(crate) use built::built;
+use crate::built::built;
 
 /// Dropping it kills it.
 pub(crate) struct Engine {

@@ -6,8 +6,8 @@ use std::process::{Child, Command, Output};
 
 use serde_json::Value;
 
-use crate::card::Card;
-use crate::engine::Engine;
+use super::card::Card;
+use super::engine::Engine;
 
 /// A model whose plan is known, and what its engine takes of the card: more at depth than was planned.
 const TAKES: &str = "cuda=1 vram=67108864 vram_per_token=32768 events=4";
@@ -54,7 +54,6 @@ fn each_depth_is_beside_the_plan_of_the_servers_own_flags() {
 }
 
 /// Passes connections on to an engine, and kills a process before the first long prompt.
-#[allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 fn killer(engine: &Engine, mut victim: Child) -> String {
     let to = engine.url().trim_start_matches("http://").to_owned();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

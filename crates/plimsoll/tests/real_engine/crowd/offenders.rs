@@ -11,7 +11,7 @@ use serde_json::json;
 use super::dice::Dice;
 use super::{Phase, Stage};
 use crate::http;
-use crate::words;
+use crate::real_engine::words;
 
 /// Longest wait for an answer that need not come.
 const GLANCE: Duration = Duration::from_secs(10);

@@ -2,21 +2,13 @@
 //!
 //! They cover hops (requests passed between hosts), failover, store outages, intruders, and operator commands.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
-
 mod certificates;
-#[path = "../../../fleet/tests/simulator/checker.rs"]
+#[path = "../../fleet/tests/simulator/checker.rs"]
 mod checker;
-#[path = "../serve/daemon.rs"]
-#[allow(dead_code)]
-mod daemon;
 mod failover;
 mod faults;
 mod files;
 mod hops;
-#[path = "../serve/http.rs"]
-#[allow(dead_code)]
-mod http;
 mod intruder;
 mod leases;
 mod liar;
@@ -28,13 +20,15 @@ mod network;
 mod relay;
 mod replicas;
 mod rig;
-#[path = "../../../etcd/tests/real/server.rs"]
+#[path = "../../etcd/tests/real/server.rs"]
 mod server;
 mod slow_disk;
 mod sources;
 mod witness;
 
 use rig::{Fleet, header, operator};
+
+use crate::{daemon, http};
 
 #[test]
 fn a_host_without_room_passes_a_request_on_and_says_which_host_answered() {

@@ -3,10 +3,6 @@
 mod asked;
 mod endings;
 mod guarded;
-#[path = "../pages/hand_written.rs"]
-mod hand_written;
-#[path = "../pages/real.rs"]
-mod real;
 mod rig;
 mod summary;
 mod surroundings;

@@ -11,12 +11,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::built::built;
 use crate::http;
-
-#[path = "built.rs"]
-mod built;
-
-pub(crate) use built::built;
 
 /// A daemon that runs; dropping it kills it.
 pub(crate) struct Daemon {

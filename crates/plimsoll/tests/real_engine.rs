@@ -4,8 +4,6 @@
 //! The models are synthetic and tiny; engine and client library are installed below the target folder by the
 //! first test that needs them.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
-
 mod asked;
 mod burst;
 mod checked;
@@ -36,13 +34,3 @@ mod vulkan;
 mod vulkan_rows;
 mod warm;
 mod words;
-
-#[allow(dead_code, reason = "shared with the tests of the engine, which use all of it")]
-#[path = "../engine/child.rs"]
-mod child;
-#[allow(dead_code, reason = "shared with the tests of serve, which use all of it")]
-#[path = "../serve/daemon.rs"]
-mod daemon;
-#[allow(dead_code, reason = "shared with the tests of serve, which use all of it")]
-#[path = "../serve/http.rs"]
-mod http;

@@ -3,7 +3,6 @@
 
 mod asked;
 mod client_verbs;
-mod daemon;
 mod depth;
 mod derived;
 mod downloads;
@@ -17,12 +16,9 @@ mod four;
 mod freeing;
 mod guarded;
 mod guarded_user;
-#[path = "../pages/hand_written.rs"]
-mod hand_written;
 mod hangs;
 mod heartbeat;
 mod held;
-mod http;
 mod import;
 mod isolation;
 mod key_files;
@@ -38,8 +34,6 @@ mod orders;
 mod ports;
 mod probed;
 mod read_ahead;
-#[path = "../pages/real.rs"]
-mod real;
 mod remote;
 mod service_manager;
 mod slots;

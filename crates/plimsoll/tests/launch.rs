@@ -1,8 +1,6 @@
 //! Tests of starting and ending child processes as the daemon does: real processes, most of them the fake
 //! engine.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
-
 mod confined;
 mod deaths;
 mod endings;

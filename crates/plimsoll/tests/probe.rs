@@ -3,16 +3,15 @@
 //! Every test runs again in a process of its own, because the library and its cards come from the
 //! environment.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
-
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::OnceLock;
+use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use plimsoll_base::{Bytes, CardId, CardKind};
 use plimsoll_probe::{Sampler, look};
+
+use crate::built::built;
 
 const ROLE: &str = "PLIMSOLL_TEST_ROLE";
 
@@ -23,36 +22,18 @@ const FOUR: &str = r#"[
     {"uuid":"GPU-b","cc":[8,6],"total":25769803776,"pci":"00000000:3B:00.0","processes":null},
     {"uuid":"GPU-c","total":25769803776,"pci":"00000000:5D:00.0"}]"#;
 
-/// The fake library, built on first use where `cargo test -p plimsoll` has not.
-fn fake_nvml() -> &'static Path {
-    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| {
-        let library = Path::new(env!("CARGO_BIN_EXE_plimsoll")).with_file_name("libnvidia_ml.so");
-        // Set by `cargo xtask test`, which builds the library before the tests.
-        if std::env::var_os("PLIMSOLL_TESTS_ARE_BUILT").is_some() {
-            return library;
-        }
-        let status = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--package", "fake-nvml", "--lib"])
-            .stdin(Stdio::null())
-            .status()
-            .unwrap();
-        assert!(status.success());
-        library
-    })
-}
-
 /// Runs `test`, which is called `name`, in a process whose NVML shows `cards`.
 fn with_cards(name: &str, cards: &str, environment: &[(&str, &str)], test: impl FnOnce()) {
     if std::env::var_os(ROLE).is_some() {
         return test();
     }
+    let name = format!("probe::{name}");
     let mut again = Command::new(std::env::current_exe().unwrap());
     let output = again
-        .args(["--exact", name, "--nocapture"])
+        .args(["--exact", &name, "--nocapture"])
         .env(ROLE, "alone")
         .env_remove("CUDA_VISIBLE_DEVICES")
-        .env("PLIMSOLL_NVML", fake_nvml())
+        .env("PLIMSOLL_NVML", built("libnvidia_ml.so", "fake-nvml"))
         .env("PLIMSOLL_FAKE_NVML_CARDS", cards)
         .envs(environment.iter().copied())
         .output()

@@ -1,16 +1,11 @@
 //! Tests of `plimsoll plan` as a program: exit status, JSON, text, picture.
-#![allow(clippy::unwrap_used)]
 
-#[path = "../serve/built.rs"]
-mod built;
 mod calibrate;
 mod check;
 mod first_contact;
 mod fit;
 mod foreign;
 mod page;
-#[path = "../pages/real.rs"]
-mod real;
 mod remote;
 
 use std::path::{Path, PathBuf};

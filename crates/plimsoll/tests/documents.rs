@@ -8,15 +8,10 @@
 //!   machine.
 //! - `<!-- test: serve -->`: the command keeps running until the end of the page.
 //!
-//! `UPDATE_DOCUMENTS=1 cargo test -p plimsoll --test documents` writes today's output into the pages.
-#![allow(clippy::unwrap_used)]
+//! `UPDATE_DOCUMENTS=1 cargo test -p plimsoll documents::` writes today's output into the pages.
 
-#[path = "../serve/built.rs"]
-mod built;
 mod named;
 mod page;
-#[path = "../pages/real.rs"]
-mod real;
 mod room;
 
 use std::path::{Path, PathBuf};

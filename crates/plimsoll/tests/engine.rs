@@ -3,18 +3,16 @@
 //!
 //! The first test that needs the engine installs it below the target folder; the others reuse it.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
-
-mod child;
 mod model;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use child::{Engine, plimsoll, program};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use crate::child::{Engine, plimsoll, program};
 
 struct Model {
     path: PathBuf,
@@ -66,7 +64,7 @@ fn an_installation_runs_nothing_of_the_current_folder() {
     std::fs::write(&python, format!("#!/bin/sh\necho python3 >> {}\n", ran.display())).unwrap();
     std::fs::set_permissions(&python, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     // The index is not there, so that the installation ends after the venv has run pip.
-    let output = child::plimsoll()
+    let output = plimsoll()
         .args(["engine", "install"])
         .current_dir(folder.path())
         .env("PLIMSOLL_HOME", home.path())
