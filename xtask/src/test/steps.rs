@@ -5,7 +5,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use super::options::Options;
-use super::{artefacts, doctests, nextest};
+use super::{artefacts, doctests, loom, nextest};
 use crate::{artifacts, cross, docs, guard, page, supply, tidy};
 
 /// The result of a step; without tests, only whether it succeeded.
@@ -14,8 +14,6 @@ pub(super) struct Outcome {
     pub(super) succeeded: bool,
     pub(super) passed: usize,
     pub(super) failed: usize,
-    /// Tests that failed and passed when they were run again.
-    pub(super) flaky: Vec<String>,
     /// The time that each test took.
     pub(super) tests: Vec<(String, Duration)>,
 }
@@ -28,7 +26,6 @@ impl Outcome {
     pub(super) fn add(&mut self, other: Self) {
         self.passed += other.passed;
         self.failed += other.failed;
-        self.flaky.extend(other.flaky);
         self.tests.extend(other.tests);
     }
 }
@@ -38,7 +35,7 @@ enum Action {
     Command(&'static [&'static str]),
     Chore(fn(&Path) -> ExitCode),
     Tests(nextest::Run),
-    DocTests,
+    Counted(fn(&Path) -> Outcome),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -58,6 +55,11 @@ impl Step {
         Self { name, action }
     }
 
+    const fn counted(name: &'static str, run: fn(&Path) -> Outcome) -> Self {
+        let action = Action::Counted(run);
+        Self { name, action }
+    }
+
     const fn tests(name: &'static str, run: nextest::Run) -> Self {
         let action = Action::Tests(run);
         Self { name, action }
@@ -68,7 +70,7 @@ impl Step {
             Action::Command(words) => Outcome::of(succeeds(root, words)),
             Action::Chore(chore) => Outcome::of(chore(root) == ExitCode::SUCCESS),
             Action::Tests(tests) => tests.run(root),
-            Action::DocTests => doctests::run(root),
+            Action::Counted(run) => run(root),
         }
     }
 }
@@ -92,12 +94,12 @@ pub(super) const STEPS: &[Step] = &[
     BUILD,
     Step::chore("references", docs::check_built),
     GUARD,
-    CROSS,
+    Step::chore("aarch64", artefacts::check_aarch64),
     Step::chore("artifacts", artifacts::run),
     Step::chore("page", page::run_if_changed),
     Step::tests("tests", nextest::CI),
-    Step { name: "doctests", action: Action::DocTests },
-    Step::tests("loom", nextest::LOOM),
+    Step::counted("doctests", doctests::run),
+    Step::counted("loom", loom::run_if_changed),
 ];
 
 /// Programs, libraries and tests at once: without the tests, dependencies would be built with fewer features first.
@@ -106,6 +108,7 @@ const BUILD: Step = Step::chore("build", artefacts::here);
 /// The libraries that the tests preload.
 const GUARD: Step = Step::chore("guard", guard::run);
 
+/// The program, guard and the driver's double for aarch64.
 const CROSS: Step = Step::chore("cross", artefacts::aarch64);
 
 const SYSTEMS: Step = Step::chore("systems", |_| cross::systems());
@@ -119,6 +122,7 @@ pub(super) const LONG_STEPS: &[Step] = &[
     Step::chore("page", page::long),
     Step::tests("tests", nextest::LONG),
     Step::tests("fuzz", nextest::FUZZ),
+    Step::tests("loom", nextest::LOOM),
 ];
 
 /// The steps that are meant, in their order.

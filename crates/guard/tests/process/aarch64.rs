@@ -69,7 +69,7 @@ fn lines(command: &mut Command) -> Vec<String> {
 }
 
 #[test]
-fn every_door_leads_through_guard_on_aarch64() {
+fn long_every_door_leads_through_guard_on_aarch64() {
     let words = ["init", "retain:0", "alloc:600", "alloc:600", "free:0", "alloc:600", "info"];
     for door in crate::client::DOORS {
         let program = if door == "link" { &parts().linked } else { &parts().client };
@@ -80,7 +80,7 @@ fn every_door_leads_through_guard_on_aarch64() {
 }
 
 #[test]
-fn names_that_are_not_ours_mean_what_they_always_meant_on_aarch64() {
+fn long_names_that_are_not_ours_mean_what_they_always_meant_on_aarch64() {
     let lines = run(&parts().next, "", &[]);
     assert_eq!(
         lines,
@@ -95,14 +95,14 @@ fn names_that_are_not_ours_mean_what_they_always_meant_on_aarch64() {
 }
 
 #[test]
-fn threads_share_a_budget_and_a_forked_child_is_left_alone_on_aarch64() {
+fn long_threads_share_a_budget_and_a_forked_child_is_left_alone_on_aarch64() {
     let words = ["dlsym", "init", "retain:0", "fork", "alloc:90000", "join", "race:4:100"];
     let lines = run(&parts().client, "budget=100000", &words);
     assert_eq!(lines.last().unwrap(), "race 0 1000", "{lines:?}");
 }
 
 #[test]
-fn two_processes_share_a_budget_and_the_dead_hold_nothing_on_aarch64() {
+fn long_two_processes_share_a_budget_and_the_dead_hold_nothing_on_aarch64() {
     let folder = tempfile::tempdir().unwrap();
     let words = ["dlsym", "init", "retain:0", "alloc:600", "wait"];
     let client = |words: &[&str]| command(&parts().client, "budget=1000", Some(folder.path()), words);
