@@ -152,7 +152,7 @@ async fn measured() -> (Duration, Duration) {
 }
 
 #[tokio::test]
-async fn a_store_takes_the_claims_of_a_dying_rack_and_is_read_whole() {
+async fn long_a_store_takes_the_claims_of_a_dying_rack_and_is_read_whole() {
     let (reading, claim) = LocalSet::new().run_until(measured()).await;
     assert!(reading < Duration::from_secs(2), "{reading:?}");
     assert!(claim < Duration::from_millis(50), "{claim:?}");

@@ -174,7 +174,7 @@ fn resident(daemon: &Daemon) -> u64 {
 }
 
 #[test]
-fn sixteen_hostile_clients_of_sixty_four_cost_the_others_nothing() {
+fn long_sixteen_hostile_clients_of_sixty_four_cost_the_others_nothing() {
     run(Course { quiet: Duration::from_secs(5), hostile: Duration::from_secs(6), rounds: 2 });
 }
 

@@ -68,7 +68,7 @@ fn run(hold: &str) -> Waits {
 }
 
 #[test]
-fn four_models_answer_eight_clients_sooner_with_a_hold_than_with_a_load_for_each_call() {
+fn long_four_models_answer_eight_clients_sooner_with_a_hold_than_with_a_load_for_each_call() {
     // Both at once, so that they meet the same machine.
     let (without, with) = thread::scope(|scope| {
         let without = scope.spawn(|| run("0s"));
