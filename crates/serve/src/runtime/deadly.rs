@@ -10,7 +10,7 @@ use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
-use plimsoll_base::{IdMap, Reason};
+use plimsoll_base::{Advice, Hint, IdMap, Reason};
 use plimsoll_scheduler::{ModelId, RequestId};
 
 use crate::route::{HttpProblem, RequestPrompt};
@@ -101,7 +101,10 @@ impl DeadlyBodies {
         );
         let reason =
             Reason::new("deadly_request", text).fact("kills", u64::from(kills)).fact("seconds", seconds);
-        Err(HttpProblem::because(StatusCode::UNPROCESSABLE_ENTITY, reason))
+        let remedy = "send another request, for example a shorter one; the operator finds the last lines of the engine in \
+            /logs";
+        let hint = Hint::new(Advice::Other(remedy.to_owned()));
+        Err(HttpProblem::because(StatusCode::UNPROCESSABLE_ENTITY, reason).hint(hint))
     }
 }
 
@@ -130,7 +133,10 @@ mod tests {
             assert!(matches!(bodies.kills(other, digest(&deadly)), Ok(0)));
             match bodies.kills(model, digest(&deadly)) {
                 Ok(known) => assert!(known == kills && kills < 3),
-                Err(problem) => assert_eq!((problem.status.as_u16(), kills), (422, 3)),
+                Err(problem) => {
+                    assert_eq!((problem.status.as_u16(), kills), (422, 3));
+                    assert!(problem.hints[0].to_string().contains("another request"));
+                }
             }
         }
         bodies.answered(model.0, digest(&deadly).unwrap());
