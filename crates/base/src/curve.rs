@@ -102,6 +102,13 @@ impl Curve {
         Self { slots: self.slots, cards: self.cards.clone(), steps: self.steps.iter().map(step).collect() }
     }
 
+    /// The same at every depth: the memory of the full depth is taken from the start.
+    #[must_use]
+    pub fn reserved(mut self) -> Self {
+        self.steps.drain(..self.steps.len() - 1);
+        self
+    }
+
     /// True if depth costs anything.
     pub fn grows(&self) -> bool {
         self.steps.first().map(|step| &step.bytes) != self.steps.last().map(|step| &step.bytes)

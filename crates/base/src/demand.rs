@@ -119,6 +119,12 @@ pub trait MemoryModel: fmt::Debug + Send + Sync {
         Vec::new()
     }
 
+    /// The part of the model's cache that goes to host memory on each of these cards, if each has `free` for it. Empty
+    /// where all of it stays on the cards.
+    fn overflow(&self, _cards: &[Card]) -> Vec<CacheOverflow> {
+        Vec::new()
+    }
+
     /// The planned terms on each of these cards, such as `weights` and `kv`, where a plan has them.
     fn terms(&self, _cards: &[Card]) -> Vec<(CardId, Vec<(&'static str, Bytes)>)> {
         Vec::new()
@@ -135,6 +141,18 @@ pub trait MemoryModel: fmt::Debug + Send + Sync {
     }
 }
 
+/// The last positions of a cache, which are in host memory because their card has no room for them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheOverflow {
+    pub card: CardId,
+    /// Positions of each stream on the card. A conversation that is no longer reads nothing from host memory.
+    pub tokens: u64,
+    /// Bytes of the cache in host memory.
+    pub on_host: Bytes,
+    /// Bytes that a token reads from host memory for each position beyond those on the card.
+    pub position_bytes: Bytes,
+}
+
 /// What an engine requests of a card, without the driver's context.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AskedMemory {
@@ -144,6 +162,13 @@ pub struct AskedMemory {
     pub caches: Vec<CacheLayout>,
     /// The allocation of the weights among it, which can give way to used positions of a cache.
     pub weights: Option<Bytes>,
+}
+
+impl AskedMemory {
+    /// The cache whose used positions can change places with weights.
+    pub fn exchanged_cache(&self) -> Option<&CacheLayout> {
+        self.caches.first().filter(|_| self.weights.is_some())
+    }
 }
 
 /// Need of host memory that no account of a card has.

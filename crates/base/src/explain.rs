@@ -7,6 +7,6 @@ mod hint;
 mod reason;
 mod source;
 
-pub use hint::{Advice, Hint};
+pub use hint::{Advice, Hint, SpillAdvice, SpillWay};
 pub use reason::{Fact, Reason};
 pub use source::Source;

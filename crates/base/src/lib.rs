@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
+mod bus_rate;
 mod bytes;
 mod card;
 mod card_spec;
@@ -22,6 +23,7 @@ mod printable;
 mod priority;
 mod round;
 
+pub use bus_rate::BusRate;
 pub use bytes::{Bytes, ParseBytesError};
 pub use card::{Card, CardId, CardKind, CardLimit, Counting, Share};
 pub use card_spec::{CardSpec, CardSpecError, unit_of};
@@ -30,11 +32,11 @@ pub use company::{Company, ModelGroup, RunningModel};
 pub use counted::counted;
 pub use curve::{Curve, Slots};
 pub use demand::{
-    AskedMemory, DeclaredSize, DividedSize, HostNeed, MemoryModel, NamedDemand, Placement, PromptCache,
-    RunId, UnknownSize,
+    AskedMemory, CacheOverflow, DeclaredSize, DividedSize, HostNeed, MemoryModel, NamedDemand, Placement,
+    PromptCache, RunId, UnknownSize,
 };
 pub use ending::{AllocationLimit, End, Shortfall, Stage};
-pub use explain::{Advice, Fact, Hint, Reason, Source};
+pub use explain::{Advice, Fact, Hint, Reason, Source, SpillAdvice, SpillWay};
 pub use id_map::{IdHasher, IdMap};
 pub use masking::{masked, masked_text};
 pub use order::Order;

@@ -58,6 +58,7 @@ pub use named::{NamedCards, device_number, named};
 pub use outcome::{CardPlan, DepthGrowth, HostPlan, HostTerms, Plan, PlanTerm, Terms};
 pub use repack::Processor;
 pub use request::{EngineBuild, EngineKind, PlanError, PlanRequest};
+pub use spill::{DividedCard, guard_budget};
 pub use weights::computed_on_host;
 
 /// Plans a model on the cards of a request.

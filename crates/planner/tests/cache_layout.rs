@@ -1,13 +1,18 @@
 //! Tests of the layouts of cache allocations, which guard compares with a program's requests to the byte.
 
-use plimsoll_base::Card;
+use plimsoll_base::{Bytes, CacheOverflow, Card};
 use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_model::gguf::Header;
 use plimsoll_model::{Dialect, Model};
-use plimsoll_planner::{CardPlan, EngineBuild, Plan, PlanRequest, plan};
+use plimsoll_planner::{CardPlan, DividedCard, EngineBuild, Plan, PlanRequest, guard_budget, plan};
 use plimsoll_specimens::{shape, specimen};
 
 fn planned(name: &str, flags: &str, cards: &[&str]) -> Plan {
+    let cards: Vec<Card> = cards.iter().map(|card| card.parse().unwrap()).collect();
+    planned_on(name, flags, &cards)
+}
+
+fn planned_on(name: &str, flags: &str, cards: &[Card]) -> Plan {
     let draft = specimen(name).unwrap_or_else(|| shape(name).unwrap().files(1).remove(0));
     let header = draft.header();
     let length = u64::try_from(header.len()).unwrap() + draft.data_length().get();
@@ -15,7 +20,6 @@ fn planned(name: &str, flags: &str, cards: &[&str]) -> Plan {
     let words: Vec<String> =
         flags.split_ascii_whitespace().chain(["-ngl", "99"]).map(str::to_owned).collect();
     let options = Options::from_argv(&words).unwrap();
-    let cards: Vec<Card> = cards.iter().map(|card| card.parse().unwrap()).collect();
     let request = PlanRequest {
         model: &model,
         draft: None,
@@ -23,7 +27,7 @@ fn planned(name: &str, flags: &str, cards: &[&str]) -> Plan {
         wish: &options.wish(ProgramKind::LlamaServer).unwrap(),
         engine: EngineBuild::LLAMA_CPP,
         program: ProgramKind::LlamaServer,
-        cards: &cards,
+        cards,
         contexts: &[],
         processor: None,
     };
@@ -53,6 +57,53 @@ fn the_end_of_the_cache_is_the_last_advice_with_the_depth_at_full_speed() {
             .contains("--spill")
     );
     assert_eq!(self::hints("l8", "-c 4096 -np 1 -fa on", &card), [""; 0]);
+}
+
+/// The overflow of a model under a budget on an H200.
+fn overflow(name: &str, flags: &str, budget: Bytes) -> CacheOverflow {
+    let card: Card = "name=NVIDIA H200,total=141GiB,cc=9.0".parse().unwrap();
+    let card = card.guarded(budget);
+    let plan = planned_on(name, flags, std::slice::from_ref(&card));
+    DividedCard::new(&card, &plan.cards[0], plan.cards[0].peak).unwrap().overflow().unwrap()
+}
+
+#[test]
+fn the_depth_at_full_speed_is_what_guard_printed_under_the_same_budget() {
+    let file = include_str!("../../../data/measured/h200-spill-depth-0.5.0.json");
+    let file: serde_json::Value = serde_json::from_str(file).unwrap();
+    for case in file["cases"].as_array().unwrap() {
+        let text = |key: &str| case[key].as_str().unwrap();
+        let flags = format!("{} -fa on", text("flags"));
+        let overflow = overflow(text("model"), &flags, text("budget").parse().unwrap());
+        let printed = case["positions"].as_u64().unwrap();
+        // Half a granule of a tensor whose position has 2048 bytes. The hybrid's plan is 22 MiB less than it asked for, which is
+        // one granule of each tensor.
+        let most = if text("case") == "hybrid" { 1024 } else { 512 };
+        assert!(
+            overflow.tokens.abs_diff(printed) <= most,
+            "{}: {} of {printed}",
+            text("case"),
+            overflow.tokens
+        );
+    }
+}
+
+#[test]
+fn the_smallest_share_keeps_its_promise() {
+    let card: Card = "name=X,total=80GiB,cc=9.0".parse().unwrap();
+    let plan = planned_on("l8", "-c 65536 -np 1 -fa on", std::slice::from_ref(&card));
+    let peak = plan.cards[0].peak;
+    let cache = DividedCard::new(&card, &plan.cards[0], peak).unwrap();
+    for spill in [Bytes::gib(1), Bytes::gib(4), Bytes::gib(64)] {
+        let least = cache.least(spill);
+        let card = card.clone().guarded(guard_budget(&card, least));
+        let plan = planned_on("l8", "-c 65536 -np 1 -fa on", std::slice::from_ref(&card));
+        let overflow =
+            DividedCard::new(&card, &plan.cards[0], plan.cards[0].peak).unwrap().overflow().unwrap();
+        assert!(overflow.on_host <= spill, "{spill}: {overflow:?}");
+        assert!(overflow.tokens >= 4096, "{spill}: {overflow:?}");
+    }
+    assert!(cache.least(Bytes::gib(4)) + Bytes::mib(3900) < peak);
 }
 
 #[test]

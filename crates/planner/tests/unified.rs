@@ -50,7 +50,7 @@ fn no_advice_moves_bytes_from_the_pool_to_itself() {
             let flags = hint.advice.flags().unwrap_or_default();
             let moves =
                 ["-ngl", "--n-cpu-moe", "--no-mmproj-offload"].iter().any(|flag| flags.contains(flag));
-            let moves = moves || matches!(hint.advice, Advice::SpillCache { .. });
+            let moves = moves || matches!(hint.advice, Advice::SpillCache(_));
             assert!(!moves && hint.advice != Advice::AnotherCard, "{model} {total}: {hint:?}");
         }
     }

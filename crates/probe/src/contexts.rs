@@ -3,13 +3,15 @@
 //! It is in the user's configuration folder (`plimsoll/contexts.toml`).
 
 use std::path::{Path, PathBuf};
-use std::{env, fs, io};
+use std::{fs, io};
 
 use plimsoll_base::Bytes;
 use plimsoll_planner::contexts::{ReadContextsError, WriteContextsError};
 use plimsoll_planner::{MeasuredContext, contexts};
 
-const FILE: &str = "plimsoll/contexts.toml";
+use crate::user_folder;
+
+const FILE: &str = "contexts.toml";
 /// Maximum length of the file.
 const LONGEST: Bytes = Bytes::mib(1);
 /// Tells the driver's version without the driver's library.
@@ -36,13 +38,7 @@ pub enum ContextsError {
 
 /// Path of the user's table; `None` if no folder for it is known.
 pub fn place() -> Option<PathBuf> {
-    let absolute = |name: &str| {
-        let path = env::var_os(name).map(PathBuf::from);
-        // The XDG Base Directory specification asks that relative paths be ignored.
-        path.filter(|path| path.is_absolute())
-    };
-    let base = absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config")))?;
-    Some(base.join(FILE))
+    Some(user_folder::path()?.join(FILE))
 }
 
 /// The measurements of this machine, those of its driver first.
@@ -72,7 +68,7 @@ pub fn keep(path: &Path, new: &[MeasuredContext]) -> Result<(), ContextsError> {
         contexts::learn(&mut contexts, row.clone());
     }
     let text = contexts::write(&contexts)?;
-    replace(path, &text).map_err(|error| ContextsError::Write { path: path.to_owned(), error })
+    user_folder::replace(path, &text).map_err(|error| ContextsError::Write { path: path.to_owned(), error })
 }
 
 /// A table that is not there is empty.
@@ -86,17 +82,6 @@ fn read(path: &Path) -> Result<Vec<MeasuredContext>, ContextsError> {
         read => read.map_err(open)?,
     };
     contexts::read(&text).map_err(|error| ContextsError::Read { path: path.to_owned(), error })
-}
-
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    // Beside the table, because rename(2) does not cross file systems; the process number keeps two
-    // calibrations apart.
-    let partial = path.with_extension(format!("{}.partial", std::process::id()));
-    fs::write(&partial, text)?;
-    fs::rename(&partial, path).inspect_err(|_| drop(fs::remove_file(&partial)))
 }
 
 fn driver() -> Option<String> {

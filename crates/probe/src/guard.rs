@@ -2,11 +2,13 @@
 //!
 //! Options go into the program's environment; memory figures and budgets come from files.
 
+mod depths;
 mod pages;
 mod preload;
 mod reach;
 mod record;
 
+pub use self::depths::{DepthReporter, LONGEST_SLOTS, SLOTS_WITHIN};
 pub use self::pages::pids;
 pub use crate::folder::page_folders;
 pub use pages::{answer_plea, ask_for_idle, read_page, read_pages, read_tree, report_depths, set_budget};

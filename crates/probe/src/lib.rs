@@ -5,6 +5,7 @@
 // The foreign calls are in `nvml-wrapper` and `rustix`.
 #![forbid(unsafe_code)]
 
+pub mod bus;
 pub mod contexts;
 pub mod folder;
 pub mod guard;
@@ -20,6 +21,7 @@ mod sampler;
 mod sources;
 pub mod sysroot;
 mod unified;
+mod user_folder;
 mod visible;
 
 use plimsoll_base::{Bytes, Card, CardId};

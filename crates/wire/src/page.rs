@@ -14,7 +14,7 @@ pub use snapshot::{OomSnapshot, PageError, PageSnapshot};
 /// The first eight bytes of a page, as a little-endian number.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"PLIMPAGE");
 /// Grows with every change of the layout; a reader refuses an unknown version.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 /// Cards that a page has room for; a process that sees more is not guarded on the others.
 pub const CARDS: usize = 16;
 /// Refusals that a page remembers; older ones are overwritten.
@@ -74,7 +74,8 @@ pub struct Page {
     pub plea: AtomicU64,
     pub plea_bytes: AtomicU64,
     pub plea_card: AtomicU32,
-    reserved: AtomicU32,
+    /// MiB a second that come from host memory to a card, as measured before the first exchange; 0 before.
+    pub bus_rate: AtomicU32,
     pub plea_answered: AtomicU64,
     pub cards: [PageCard; CARDS],
     /// Number of refusals; the next one goes to `ooms[oom_count % OOMS]`.
@@ -216,7 +217,7 @@ impl Page {
             plea: AtomicU64::new(0),
             plea_bytes: AtomicU64::new(0),
             plea_card: AtomicU32::new(0),
-            reserved: AtomicU32::new(0),
+            bus_rate: AtomicU32::new(0),
             plea_answered: AtomicU64::new(0),
             cards: [const { PageCard::new() }; CARDS],
             // The array of refusals follows its counter; both are read by offset.

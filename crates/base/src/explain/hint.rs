@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 use serde::ser::SerializeMap;
 
-use crate::Bytes;
+use crate::{BusRate, Bytes};
 
 /// An action that the user could take.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,13 +38,57 @@ pub enum Advice {
     AnotherCard,
     /// Free this much that others hold on the card.
     FreeCard { card: String },
-    /// Run under guard with this much host memory for the end of the cache; so many tokens of each conversation are then
-    /// at full speed, and each thousand more reads so many bytes over the bus for a token.
-    SpillCache { spill: Bytes, tokens: u64, per_thousand: Bytes },
+    /// Put the end of the cache into host memory.
+    SpillCache(SpillAdvice),
     /// Say how much the model takes: `memory = "…"`.
     DeclareMemory,
     /// Something that no variant names.
     Other(String),
+}
+
+/// Host memory for the last positions of a cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpillAdvice {
+    pub way: SpillWay,
+    pub spill: Bytes,
+    /// Tokens of each conversation at full speed.
+    pub tokens: u64,
+    /// Bytes that a token reads over the bus for each thousand beyond them.
+    pub per_thousand: Bytes,
+    /// The rate of the bus, if it was measured.
+    pub bus: Option<BusRate>,
+}
+
+/// The way in which an engine is given host memory for its cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpillWay {
+    /// `plimsoll run --spill SIZE --`
+    Run,
+    /// `spill = "SIZE"` in the model's section
+    Setting,
+}
+
+impl fmt::Display for SpillAdvice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mebibytes = |bytes: Bytes| bytes.get().div_ceil(1 << 20);
+        let (spill, tokens) = (mebibytes(self.spill), self.tokens);
+        match self.way {
+            SpillWay::Run => write!(f, "start it under `plimsoll run --spill {spill}MiB --`: ")?,
+            SpillWay::Setting => write!(f, "set `spill = \"{spill}MiB\"`: ")?,
+        }
+        write!(
+            f,
+            "the first {tokens} tokens of a conversation are at full speed; for each 1000 beyond them a token reads {} MiB \
+            over the bus",
+            mebibytes(self.per_thousand)
+        )?;
+        match self.bus {
+            Some(bus) => {
+                write!(f, ", which takes {:.1} ms", bus.time(self.per_thousand).as_secs_f64() * 1000.0)
+            }
+            None => Ok(()),
+        }
+    }
 }
 
 impl Advice {
@@ -69,7 +113,7 @@ impl Advice {
             Self::WindowedCache
             | Self::AnotherCard
             | Self::FreeCard { .. }
-            | Self::SpillCache { .. }
+            | Self::SpillCache(_)
             | Self::DeclareMemory
             | Self::Other(_) => None,
         }
@@ -104,13 +148,7 @@ impl fmt::Display for Advice {
             }
             Self::AnotherCard => write!(f, "spread the model over one more card"),
             Self::FreeCard { card } => write!(f, "free memory that other processes hold on {card}"),
-            Self::SpillCache { spill, tokens, per_thousand } => write!(
-                f,
-                "start it under `plimsoll run --spill {}MiB --`: the first {tokens} tokens of a conversation are at full speed; \
-                for each 1000 beyond them a token reads {} MiB over the bus",
-                spill.get().div_ceil(1 << 20),
-                per_thousand.get().div_ceil(1 << 20)
-            ),
+            Self::SpillCache(spill) => spill.fmt(f),
             Self::DeclareMemory => {
                 write!(f, "declare the model's memory in its configuration section: memory = \"…\"")
             }

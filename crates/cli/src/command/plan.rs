@@ -18,10 +18,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use plimsoll_base::{Bytes, Card, CardSpec};
+use plimsoll_base::{Advice, Bytes, Card, CardSpec};
 use plimsoll_config::reserve_size;
 use plimsoll_flags::{ModelParams, Options, ProgramKind};
 use plimsoll_planner::{EngineBuild, EngineKind, Plan};
+use plimsoll_probe::bus;
 
 use self::asked::{HostSize, Room};
 use self::exact::ExactQuery;
@@ -167,6 +168,11 @@ fn planned(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     let planned = |options: &Options, cards: &[Card]| arguments.plan_of(options, cards);
     room.limit_context(&options, &mut plan, &planned);
     plan.warnings.extend(room.doubt_hints(&options, &mut plan.hints, &planned));
+    for hint in &mut plan.hints {
+        if let Advice::SpillCache(advice) = &mut hint.advice {
+            advice.bus = bus::measured();
+        }
+    }
     // Files before stdout: a plan is printed only if everything that was asked for has been written.
     if let Some(path) = &arguments.svg {
         write_file(path, screen::svg(&plan))?;

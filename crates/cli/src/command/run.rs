@@ -6,8 +6,8 @@
 
 pub(super) mod cards;
 pub(super) mod child;
-mod depths;
 mod need;
+mod slots;
 mod summary;
 
 use std::ffi::OsString;
@@ -18,20 +18,20 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use plimsoll_base::{Bytes, Card};
+use plimsoll_base::{BusRate, Bytes, Card};
 use plimsoll_config::{GuardSettings, GuardedCard, reserve_size};
 use plimsoll_launch::{Environment, LaunchError, find_program};
 use plimsoll_probe::folder::OwnedFolder;
-use plimsoll_probe::guard::{PAGES, Preload, preload, unreachable};
-use plimsoll_probe::{Machine, Sampler, library};
+use plimsoll_probe::guard::{DepthReporter, PAGES, Preload, preload, unreachable};
+use plimsoll_probe::{Machine, Sampler, bus, library};
 use plimsoll_wire::env as names;
 use plimsoll_wire::options::{Contexts, GuardOptions, Uuid};
 use tokio::time::timeout;
 
 use self::cards::{Chosen, RequestedCard};
 use self::child::ChildEnd;
-use self::depths::DepthReporter;
 use self::need::Need;
+use self::slots::SlotsClient;
 use self::summary::RunSummary;
 use super::rungs::OomLadder;
 
@@ -176,17 +176,27 @@ async fn guarded(arguments: &Arguments) -> Result<(RunSummary<'_>, ChildEnd), Er
     Ok((summary, end))
 }
 
-/// The reporter of the depths of a planned server whose weights can be exchanged.
-fn reporter(needs: &[Need], rest: &[OsString]) -> Option<DepthReporter> {
-    let layout = needs.iter().find_map(|(_, need)| need.caches.first().filter(|_| need.weights.is_some()))?;
-    DepthReporter::new(&need::flags(rest).ok()?, layout)
+/// The reporter of the depths of a planned server whose weights can be exchanged, and the client that asks the server.
+fn reporter(needs: &[Need], rest: &[OsString]) -> Option<(DepthReporter, SlotsClient)> {
+    let layout = needs.iter().find_map(|(_, need)| need.exchanged_cache())?;
+    Some((DepthReporter::new(layout)?, SlotsClient::new(&need::flags(rest).ok()?)?))
 }
 
 /// Reports depths as long as it is polled.
-async fn report_depths(reporter: Option<DepthReporter>, pages: &Path) {
+async fn report_depths(reporter: Option<(DepthReporter, SlotsClient)>, pages: &Path) {
     match reporter {
-        Some(reporter) => reporter.report(pages).await,
+        Some((reporter, mut client)) => {
+            reporter.report(pages, async || client.slots().await, keep_first).await
+        }
         None => pending().await,
+    }
+}
+
+/// Keeps the rate of the bus for later plans, if it is the first of this machine.
+fn keep_first(rate: BusRate) {
+    if bus::measured().is_none() {
+        // A home folder that cannot be written is no failure of the program.
+        let _ = bus::keep(rate);
     }
 }
 

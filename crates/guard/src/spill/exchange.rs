@@ -102,7 +102,9 @@ pub(super) fn arm(
 /// Reports what positions beyond the card's cost, by the time of this machine's bus.
 fn say_cost(index: CardIndex, layout: &CacheLayout, bus_time: Option<u64>, granule: u64) {
     const TOKENS: u64 = 1000;
-    let Some(time) = bus_time else { return };
+    let Some(time) = bus_time.filter(|time| *time > 0) else { return };
+    let per_second = (granule >> 20).saturating_mul(1_000_000_000) / time;
+    page().bus_rate.store(u32::try_from(per_second).unwrap_or(u32::MAX), Relaxed);
     let bytes = layout.position_bytes().saturating_mul(TOKENS);
     let tenths = bytes.saturating_mul(time) / granule.max(1) / 100_000;
     say!(

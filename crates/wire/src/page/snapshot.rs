@@ -25,6 +25,8 @@ pub struct PageSnapshot {
     pub exchanged: u64,
     pub longest_exchange: u64,
     pub exchange_time: u64,
+    /// MiB a second from host memory to a card; 0 where it was not measured.
+    pub bus_rate: u32,
     count: usize,
     cards: [CardSnapshot; CARDS],
     ooms: [Option<OomSnapshot>; OOMS],
@@ -94,6 +96,7 @@ impl PageSnapshot {
             exchanged: long(page, offset_of!(Page, exchanged)),
             longest_exchange: long(page, offset_of!(Page, longest_exchange)),
             exchange_time: long(page, offset_of!(Page, exchange_time)),
+            bus_rate: word(page, offset_of!(Page, bus_rate)),
             // The page is another process's memory: an index from it is never trusted.
             count: usize::try_from(count).map_or(CARDS, |count| count.min(CARDS)),
             cards: core::array::from_fn(|index| {

@@ -7,30 +7,26 @@
 use std::path::Path;
 use std::time::Duration;
 
-use http::{Request, StatusCode};
-use http_body_util::Full;
-use plimsoll_flags::Options;
-use plimsoll_launch::{EngineAddress, HttpClient, collect_body};
-use plimsoll_probe::guard::{read_pages, report_depths};
+use plimsoll_base::BusRate;
 use plimsoll_wire::cache::CacheLayout;
 use serde::Deserialize;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
+
+use super::{read_pages, report_depths};
 
 /// Interval between questions. A batch of a prompt takes longer, and an answer grows by some twenty tokens meanwhile.
 const PERIOD: Duration = Duration::from_millis(100);
-/// Time for an answer, which a computing server gives between two batches.
-const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-/// A list of slots shows the parameters of each last request.
-const LONGEST_LIST: usize = 16 << 20;
-/// The port that llama-server takes without one.
-const PORT: u16 = 8080;
 /// Positions beyond the used ones that are to be on the card at least: what an answer grows by in some intervals.
 const AHEAD: u32 = 64;
 
+/// Time for an answer, which a computing server gives between two batches.
+pub const SLOTS_WITHIN: Duration = Duration::from_secs(5);
+/// Longest list of slots: it shows the parameters of each last request.
+pub const LONGEST_SLOTS: usize = 16 << 20;
+
 /// Reporter of the depths in one llama-server.
 #[derive(Debug)]
-pub(super) struct DepthReporter {
-    client: HttpClient,
+pub struct DepthReporter {
     streams: usize,
     positions: u32,
     /// What the slots held at the last answer.
@@ -51,31 +47,36 @@ struct Slot {
 }
 
 impl DepthReporter {
-    /// For a server that is started with these flags and has a cache of this layout.
-    pub(super) fn new(flags: &Options, layout: &CacheLayout) -> Option<Self> {
-        let port = flags.text("--port").map_or(Some(PORT), |port| port.parse().ok())?;
-        Some(Self {
-            client: HttpClient::of_engine(EngineAddress::Port(port)),
-            streams: usize::try_from(layout.streams()).ok()?,
-            positions: layout.positions(),
-            before: Vec::new(),
-            reports: 0,
-        })
+    /// For a server that has a cache of this layout; `None` for more streams than can be reported.
+    pub fn new(layout: &CacheLayout) -> Option<Self> {
+        let streams = usize::try_from(layout.streams()).ok()?;
+        Some(Self { streams, positions: layout.positions(), before: Vec::new(), reports: 0 })
     }
 
-    /// Reports to the processes with pages in `folder`, until it is dropped.
-    pub(super) async fn report(mut self, folder: &Path) {
+    /// Reports to the processes with pages in `folder`, until it is dropped. `slots` asks the engine for its slots, for at
+    /// most [`SLOTS_WITHIN`], and returns the body of the answer. `on_bus` gets the rate of the bus once guard has measured it.
+    pub async fn report(
+        mut self,
+        folder: &Path,
+        mut slots: impl AsyncFnMut() -> Option<Vec<u8>>,
+        on_bus: impl FnOnce(BusRate),
+    ) {
+        let mut on_bus = Some(on_bus);
         let mut waits = 0;
         loop {
             sleep(PERIOD).await;
-            let now = read_pages(folder).iter().map(|page| u64::from(page.waits)).sum();
+            let pages = read_pages(folder);
+            if let Some(bus) = pages.iter().find_map(|page| BusRate::of_mebibytes(page.bus_rate))
+                && let Some(on_bus) = on_bus.take()
+            {
+                on_bus(bus);
+            }
+            let now = pages.iter().map(|page| u64::from(page.waits)).sum();
             if std::mem::replace(&mut waits, now) == now {
                 continue;
             }
-            let Some(slots) = self.slots().await else {
-                self.client.disconnect();
-                continue;
-            };
+            let Some(answer) = slots().await else { continue };
+            let Ok(slots) = serde_json::from_slice::<Vec<Slot>>(&answer) else { continue };
             let depths = self.depths(&slots);
             self.reports += 1;
             for page in read_pages(folder).iter().filter(|page| page.waits > 0) {
@@ -83,14 +84,6 @@ impl DepthReporter {
                 let _ = report_depths(folder, page.pid, &depths, self.reports);
             }
         }
-    }
-
-    async fn slots(&mut self) -> Option<Vec<Slot>> {
-        let request = Request::get("/slots").body(Full::default()).ok()?;
-        let answer = timeout(ANSWER_WITHIN, self.client.send(request)).await.ok()?.ok()?;
-        (answer.status() == StatusCode::OK).then_some(())?;
-        let body = timeout(ANSWER_WITHIN, collect_body(answer, LONGEST_LIST)).await.ok()?.ok()?;
-        serde_json::from_slice(&body).ok()
     }
 
     /// Positions of each stream that are in use, or soon will be.
@@ -126,13 +119,11 @@ mod tests {
     use std::fs;
 
     use plimsoll_wire::page::{MAGIC, Page, VERSION};
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpListener;
 
     use super::*;
 
     fn reporter(layout: &str) -> DepthReporter {
-        DepthReporter::new(&Options::default(), &CacheLayout::read(layout).unwrap()).unwrap()
+        DepthReporter::new(&CacheLayout::read(layout).unwrap()).unwrap()
     }
 
     fn slot(id: usize, is_processing: bool, n_prompt_tokens: u32) -> Slot {
@@ -161,22 +152,8 @@ mod tests {
         assert_eq!(of.depths(&[slot(0, true, 10), slot(1, false, 500)]), [10 + AHEAD + 500]);
     }
 
-    /// Answers one question of its slots.
-    async fn answer(listener: &TcpListener, slots: &str) {
-        let (mut stream, _) = listener.accept().await.unwrap();
-        let mut request = vec![0; 4096];
-        let length = stream.read(&mut request).await.unwrap();
-        assert!(request[..length].starts_with(b"GET /slots "));
-        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", slots.len());
-        stream.write_all((head + slots).as_bytes()).await.unwrap();
-    }
-
     #[tokio::test]
     async fn a_computing_server_is_asked_and_its_depths_are_on_the_page() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let words = ["--port".to_owned(), listener.local_addr().unwrap().port().to_string()];
-        let layout = CacheLayout::read("2:8192:1x4/65536").unwrap();
-        let reporter = DepthReporter::new(&Options::from_argv(&words).unwrap(), &layout).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("7.page");
         let mut page = vec![0; Page::SIZE];
@@ -185,10 +162,12 @@ mod tests {
         page[16..20].copy_from_slice(&7_u32.to_ne_bytes());
         // The process has waited for its card with a cache that can be exchanged.
         page[Page::WAITS_OFFSET] = 1;
+        let rate = std::mem::offset_of!(Page, bus_rate);
+        page[rate..rate + 4].copy_from_slice(&51_u32.to_ne_bytes());
         fs::write(&path, &page).unwrap();
+        let bus = std::cell::Cell::new(None);
         let slots = r#"[{"id":0,"is_processing":true,"n_prompt_tokens":1000,"params":{"seed":1}},{"id":1}]"#;
-        let served = async {
-            answer(&listener, slots).await;
+        let seen = async {
             loop {
                 let page = fs::read(&path).unwrap();
                 let word = |at: usize| u32::from_ne_bytes(page[at..at + 4].try_into().unwrap());
@@ -198,10 +177,12 @@ mod tests {
                 sleep(PERIOD).await;
             }
         };
+        let answer = async || Some(slots.as_bytes().to_vec());
         let depths = tokio::select! {
-            depths = served => depths,
-            () = reporter.report(folder.path()) => unreachable!("it reports for ever"),
+            depths = seen => depths,
+            () = reporter("2:8192:1x4/65536").report(folder.path(), answer, |rate| bus.set(Some(rate))) => unreachable!("it reports for ever"),
         };
         assert_eq!(depths, [3000, 0]);
+        assert_eq!(bus.get(), BusRate::of_mebibytes(51));
     }
 }
