@@ -76,6 +76,18 @@ function Depth({ depth }: { depth: Model["depth"] }) {
   );
 }
 
+function FullSpeed({ spill }: { spill: Model["spill"] }) {
+  if (!spill) return null;
+  const beyond = spill.ms_per_1000_tokens_beyond;
+  const price = beyond === null ? "" : `; each 1000 tokens beyond take ${beyond} ms of a token`;
+  return (
+    <small title={`${bytes(spill.on_host)} of its cache are in host memory${price}`}>
+      {" "}
+      full speed to {spill.full_speed_tokens} tokens
+    </small>
+  );
+}
+
 /** Its turn to leave, and why. */
 function Turn({ model }: { model: Model }) {
   const outlook = model.outlook;
@@ -154,6 +166,7 @@ const Row = memo(function Row({ model, buttons }: { model: Model; buttons: boole
         <Requests model={model} />
         <Speed model={model} />
         <Depth depth={model.depth} />
+        <FullSpeed spill={model.spill} />
       </td>
       <td data-label="Next">
         <Turn model={model} />

@@ -68,6 +68,8 @@ export type Model = {
   measured: Share[];
   /** Tokens, where they cost memory. */
   depth?: { admitted: number; covered: number; full: number; waits: boolean } | null;
+  /** What of its cache is in host memory, in bytes, and up to how many tokens that costs nothing. */
+  spill?: { on_host: number; full_speed_tokens: number; ms_per_1000_tokens_beyond: number | null };
   last_failure: Reason | null;
   held_back: { secs: number; nanos: number } | null;
   outlook: Outlook | null;

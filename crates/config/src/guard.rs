@@ -114,7 +114,7 @@ impl From<ContextsChoice> for Contexts {
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
 #[schemars(with = "String")]
-pub(crate) struct Size(Bytes);
+pub(crate) struct Size(pub(crate) Bytes);
 
 impl TryFrom<String> for Size {
     type Error = String;

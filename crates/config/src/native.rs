@@ -8,6 +8,7 @@ mod groups;
 mod lines;
 mod model;
 mod reader;
+mod spill;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

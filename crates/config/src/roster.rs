@@ -124,6 +124,8 @@ pub struct ConfiguredModel {
     pub env: Vec<(String, String)>,
     /// Declared memory; overrides the plan.
     pub memory: Option<Bytes>,
+    /// Host memory for the last positions of its cache.
+    pub spill: Option<Bytes>,
     /// The kind of program that its command starts, where that is given.
     pub kind: Option<CommandKind>,
     /// Names or UUIDs of the cards it may use; empty for any.
@@ -180,6 +182,7 @@ impl ConfiguredModel {
             launch: Launch::LlamaServer { program: None, options: Options::default() },
             env: Vec::new(),
             memory: None,
+            spill: None,
             kind: None,
             cards: Vec::new(),
             ttl: None,

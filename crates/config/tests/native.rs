@@ -351,3 +351,44 @@ fn a_list_of_flags_with_a_value_in_the_same_word_is_told_how_to_divide_it() {
         "plimsoll.toml:3: unknown flag `-c 8192`; write flag and value as two arguments: \"-c\", \"8192\""
     );
 }
+
+#[test]
+fn a_model_may_spill_and_a_wrong_size_or_a_contradicting_key_is_named() {
+    let model = "[models.m]\nmodel = '/m.gguf'\n";
+    let spill = |line: &str| roster(&format!("{model}{line}")).models[0].spill;
+    assert_eq!(spill("spill = '8GiB'"), Some(Bytes::gib(8)));
+    assert_eq!(spill("spill = '0'"), None);
+    assert_eq!(spill(""), None);
+    assert_eq!(spill("spill = '8GiB'\nguard = { mode = 'budget', reclaim = true }"), Some(Bytes::gib(8)));
+    for wrong in ["8", "lots", "", "-1GiB"] {
+        let said = refusal(&format!("{model}spill = '{wrong}'"));
+        assert!(said.starts_with("plimsoll.toml:3: "), "{wrong}: {said}");
+    }
+    for (lines, named) in [
+        ("memory = '9GiB'", "`memory`"),
+        ("guard = { mode = 'off' }", "`mode = \"off\"`"),
+        ("guard = { mode = 'observe' }", "`mode = \"observe\"`"),
+        ("guard = { spill = '1GiB' }", "in its `guard`"),
+        ("guard = { budget = '1GiB' }", "`budget`"),
+        ("guard = { need = '1GiB' }", "`need`"),
+        ("guard = { keep = '1GiB' }", "`keep`"),
+        ("guard = { on-oom = 'managed' }", "`on-oom`"),
+    ] {
+        let said = refusal(&format!("{model}spill = '8GiB'\n{lines}"));
+        assert!(said.starts_with("plimsoll.toml:3: ") && said.contains(named), "{lines}: {said}");
+        assert!(said.contains("remove `spill`"), "{lines}: {said}");
+    }
+    for (cmd, named) in [
+        ("vllm serve x --port ${PORT}", "another program"),
+        (
+            "docker run -v /opt:/opt -p ${PORT}:8080 ghcr.io/ggml-org/llama.cpp:server -m /opt/m.gguf",
+            "container",
+        ),
+    ] {
+        let said = refusal(&format!("[models.m]\ncmd = '{cmd}'\nspill = '8GiB'"));
+        assert!(said.contains(named) && said.contains("remove `spill`"), "{cmd}: {said}");
+    }
+    let elsewhere =
+        "[models.m]\ncmd = 'ssh far llama-server -m /m.gguf'\nproxy = 'http://far:8080'\nspill = '8GiB'";
+    assert!(refusal(elsewhere).contains("another host"), "{}", refusal(elsewhere));
+}

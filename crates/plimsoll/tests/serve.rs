@@ -38,6 +38,7 @@ mod remote;
 mod service_manager;
 mod slots;
 mod sockets;
+mod spill;
 mod storm;
 mod surface;
 mod top;

@@ -23,6 +23,7 @@ mod memory;
 pub(crate) mod model_files;
 mod needs;
 mod operator_log;
+mod overflow;
 mod private_folder;
 mod probe;
 mod probe_kind;
@@ -352,7 +353,10 @@ impl Runtime {
             SchedulerEffect::ReadCards => drop(spawn_local(memory::read_for_load(self.me()))),
             SchedulerEffect::Start { run, model, placement } => {
                 let entry = self.entry(*model);
-                let run = EngineRun::new(*run, *model, entry, self.model_log(*model), placement.clone());
+                let overflow = self.overflow(*model, placement);
+                let log = self.model_log(*model);
+                let run = EngineRun::new(*run, *model, entry, log, placement.clone(), overflow);
+                self.log_overflow(&run);
                 // Before the task is spawned, because its first event looks the run up.
                 self.statuses.started(*model, &run);
                 self.state.borrow_mut().runs.insert(run.id, Rc::clone(&run));

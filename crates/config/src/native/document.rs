@@ -214,6 +214,11 @@ pub(super) struct ModelTable {
     /// The model's memory, e.g. `6GiB`; overrides the plan. It is that of one card, unless flags name several or none is
     /// large enough.
     pub(super) memory: Option<Size>,
+    /// Host memory for the last positions of the model's cache where a card has no room for them, e.g. `8GiB`. The model is
+    /// then loaded on a card that lacks up to this much; up to a depth that the log names, an answer is as fast as without.
+    /// For a llama-server of this host on CUDA cards. Default: none.
+    #[schemars(with = "Option<Size>")]
+    pub(super) spill: Option<Spanned<Size>>,
     /// Cards that the model may use, by UUID or name; without any, it may use all cards.
     pub(super) cards: Vec<String>,
     /// Idle time after which the model is unloaded, e.g. `5m`; `0` means never.

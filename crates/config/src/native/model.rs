@@ -8,6 +8,7 @@ use toml::Spanned;
 
 use super::document::{ModelTable, WordList};
 use super::lines::LineIndex;
+use super::spill;
 use crate::command;
 use crate::engine_flags::judge;
 use crate::engine_kind::CommandKind;
@@ -54,6 +55,11 @@ pub(super) fn entry(
     entry.guard = model.guard;
     entry.too_large = model.too_large;
     entry.depth_admission = model.depth_admission;
+    if let Some(size) = model.spill {
+        entry.spill = Some(size.get_ref().0).filter(|size| !size.is_zero());
+        let mistake = entry.spill.and_then(|_| spill::mistake(&entry));
+        found.extend(mistake.map(|problem| ConfigError::new(lines.origin(size.span().start), problem)));
+    }
     entry
 }
 

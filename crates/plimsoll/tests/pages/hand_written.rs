@@ -97,6 +97,12 @@ impl HandWritten {
         self
     }
 
+    /// Sets a number of the page.
+    pub(crate) fn word_at(mut self, offset: usize, number: u32) -> Self {
+        self.word(offset, number);
+        self
+    }
+
     /// Sets the most host memory that was pinned.
     pub(crate) fn pinned(mut self, bytes: u64) -> Self {
         self.long(offset_of!(Page, pinned_peak), bytes);

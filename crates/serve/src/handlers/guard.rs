@@ -5,6 +5,8 @@
 //! engine may still grow.
 
 mod budgets;
+mod depths;
+mod options;
 mod refusals;
 
 use std::cell::{Cell, RefCell};
@@ -16,17 +18,20 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use plimsoll_base::{AskedMemory, Bytes, Card, CardId, CardKind, End, MemoryModel};
-use plimsoll_config::{GuardMode, GuardSettings, GuardedCard};
+use plimsoll_config::{GuardMode, GuardSettings};
 use plimsoll_doctor::RefusedAllocation;
 use plimsoll_launch::{EngineUser, Environment};
 use plimsoll_probe::folder::OwnedFolder;
-use plimsoll_probe::guard::{PAGES, Preload, preload, read_pages};
+use plimsoll_probe::guard::{DepthReporter, PAGES, Preload, preload, read_pages};
 use plimsoll_probe::process::MeasuredProcess;
 use plimsoll_scheduler::{ModelId, RunId, SchedulerEffect, SchedulerEvent};
+use plimsoll_wire::cache::CacheLayout;
 use plimsoll_wire::options::Uuid;
 use plimsoll_wire::page::{CardSnapshot, PageSnapshot};
+use tokio::task::AbortHandle;
 
 use self::budgets::PendingRequest;
+use self::options::spills;
 use crate::runtime::{EngineRun, Extension, Runtime};
 use crate::task::spawn_local;
 
@@ -52,6 +57,9 @@ pub(super) struct GuardedRun {
     pages: PathBuf,
     writers: PageWriters,
     wish: GuardSettings,
+    /// The cache whose used positions change places with weights, if depths are to be reported.
+    exchanged: Option<CacheLayout>,
+    reporter: RefCell<Option<AbortHandle>>,
     pending: RefCell<Option<PendingRequest>>,
     deepest: Cell<u64>,
 }
@@ -97,7 +105,7 @@ impl GuardHandler {
     }
 
     fn guard(&self, run: &EngineRun, cards: &[&Card], environment: &mut Environment) -> Option<GuardedRun> {
-        let wish = run.entry.guard.or(&self.usual);
+        let wish = options::settings_of(run, &self.usual);
         // An engine on the host makes no CUDA call.
         if cards.is_empty() || wish.mode() == GuardMode::Off {
             return None;
@@ -117,72 +125,33 @@ impl GuardHandler {
         let part = folder.part(&child.to_string());
         let pages =
             part.inspect_err(|error| tracing::warn!("{} runs unguarded: {error}", run.entry.name)).ok()?;
-        let options = self.options(&wish, run, cards);
+        let needs = self.needs(&wish, run, cards);
+        let options = options::of_run(&wish, run, cards, &needs);
         let guard = Preload { library, options: &options, pages: &pages, trace: None };
         preload(environment, &guard);
         Some(GuardedRun {
             pages,
             writers: PageWriters::default(),
             wish,
+            exchanged: needs.iter().find_map(|need| need.exchanged_cache().filter(|_| spills(run)).copied()),
+            reporter: RefCell::default(),
             pending: RefCell::default(),
             deepest: Cell::new(0),
         })
     }
 
-    /// Options of guard for these cards. A card that is only described has no UUID by which an option could
-    /// name it; then one budget holds for every card.
-    fn options(
-        &self,
-        wish: &GuardSettings,
-        run: &EngineRun,
-        cards: &[&Card],
-    ) -> plimsoll_wire::options::GuardOptions {
-        let placement = run.placement();
-        let budget = |card: &Card| wish.budget_for(Some(placement.on(&card.id)));
-        // Only engines that may spill need it: it decides which allocations go to the host.
-        let needs = match wish.is_to_be_planned() {
-            true => self.needs(run.model, cards, budget),
-            false => Vec::new(),
-        };
-        let need = |card: &Card| needs.iter().find(|need| need.card == card.id);
-        let named = cards.iter().filter_map(|card| {
-            Some(GuardedCard {
-                uuid: Uuid::read(card.uuid.as_deref()?)?,
-                budget: budget(card),
-                need: need(card).map(|need| need.bytes),
-                caches: need(card).map_or_else(Vec::new, |need| need.caches.clone()),
-                // Nobody reports the depths of this engine's conversations to guard.
-                weights: None,
-            })
-        });
-        let named: Vec<GuardedCard> = named.collect();
-        let mut options = wish.options(&named);
-        if named.len() < cards.len() {
-            let most = cards.iter().map(|card| placement.on(&card.id)).max();
-            // The largest share, because one budget holds for every card here.
-            options.budget = wish.budget_for(most).map(Bytes::get);
-            options.need = match cards {
-                [card] => need(card).map(|need| need.bytes.get()),
-                _ => None,
-            };
-        }
-        options
-    }
-
-    /// Memory that the engine will request on these cards, each of which shows it at most its budget.
-    fn needs(
-        &self,
-        model: ModelId,
-        cards: &[&Card],
-        budget: impl Fn(&Card) -> Option<Bytes>,
-    ) -> Vec<AskedMemory> {
-        let demand = self.demands.borrow().get(&model).cloned();
+    /// Memory that the engine will request on these cards, each of which shows it at most its budget. Only engines that
+    /// may spill need it: it decides which allocations go to the host.
+    fn needs(&self, wish: &GuardSettings, run: &EngineRun, cards: &[&Card]) -> Vec<AskedMemory> {
+        let demand = self.demands.borrow().get(&run.model).cloned();
+        let Some(demand) = demand.filter(|_| wish.is_to_be_planned()) else { return Vec::new() };
         let shown = cards.iter().map(|card| Card {
-            free: budget(card).map_or(card.free, |budget| budget.min(card.free)),
+            free: wish
+                .budget_for(Some(run.placement().on(&card.id)))
+                .map_or(card.free, |most| most.min(card.free)),
             ..Card::clone(card)
         });
-        let shown: Vec<Card> = shown.collect();
-        demand.map_or_else(Vec::new, |demand| demand.asked(&shown))
+        demand.asked(&shown.collect::<Vec<_>>())
     }
 
     /// Sums over the run's processes for each card.
@@ -226,8 +195,24 @@ impl Extension for GuardHandler {
         all.extend(guarded.map(|guarded| (run.id, guarded)));
     }
 
+    fn loaded(&self, runtime: &Rc<Runtime>, run: &Rc<EngineRun>) {
+        let Some(guarded) = self.of(run.id) else { return };
+        let reporter = guarded.exchanged.as_ref().and_then(DepthReporter::new);
+        // A sleeping engine is loaded again when it wakes.
+        if let Some(reporter) = reporter.filter(|_| guarded.reporter.borrow().is_none()) {
+            let pages = guarded.pages.clone();
+            let task = spawn_local(depths::report(Rc::clone(runtime), Rc::clone(run), reporter, pages));
+            guarded.reporter.replace(Some(task.abort_handle()));
+        }
+    }
+
     fn measured(&self, runtime: &Runtime, run: &EngineRun) -> Vec<(CardId, Bytes)> {
         self.held_by_pages(runtime, run)
+    }
+
+    fn spilled(&self, run: &EngineRun) -> Bytes {
+        let pages = self.of(run.id).filter(|_| spills(run)).map_or_else(Vec::new, |guarded| guarded.live());
+        pages.iter().flat_map(|page| page.cards()).map(|card| Bytes::new(card.spilled)).sum()
     }
 
     fn wants_tokens(&self, run: &EngineRun) -> bool {
@@ -310,6 +295,9 @@ impl GuardedRun {
 /// Removes the pages, which were read for the last time when the process ended.
 impl Drop for GuardedRun {
     fn drop(&mut self) {
+        if let Some(reporter) = self.reporter.take() {
+            reporter.abort();
+        }
         let _ = fs::remove_dir_all(&self.pages);
     }
 }

@@ -47,6 +47,8 @@ pub(crate) struct ModelListing {
     pub(crate) expires_in: Option<Duration>,
     /// Measured memory and growth, once there is a measurement.
     pub(crate) memory: Option<Value>,
+    /// The part of its cache in host memory, with the depth at full speed.
+    pub(crate) spill: Option<Value>,
     pub(crate) ttl: Option<Duration>,
     /// The engine's address.
     pub(crate) address: Option<String>,
@@ -85,7 +87,7 @@ impl ModelListing {
         }
         let (name, downloaded) = (name.to_owned(), true);
         let none = Vec::new();
-        let own = Self { title: None, memory: None, held: None, derived: none, ..self };
+        let own = Self { title: None, memory: None, spill: None, held: None, derived: none, ..self };
         Self { name, downloaded, aliases: Vec::new(), ..own }
     }
 
@@ -136,6 +138,9 @@ impl ModelListing {
         if let Some(memory) = &self.memory {
             model["memory"] = memory.clone();
         }
+        if let Some(spill) = &self.spill {
+            model["spill"] = spill.clone();
+        }
         if let Some(context) = self.context() {
             // Of OpenRouter and of vLLM; clients look for one or the other.
             model["context_length"] = json!(context);
@@ -171,6 +176,9 @@ impl ModelListing {
         });
         if let Some(memory) = &self.memory {
             running["memory"] = memory.clone();
+        }
+        if let Some(spill) = &self.spill {
+            running["spill"] = spill.clone();
         }
         running
     }
@@ -215,6 +223,7 @@ pub(crate) mod tests {
             held: None,
             expires_in: None,
             memory: None,
+            spill: None,
             ttl: Some(Duration::from_secs(300)),
             address: Some("http://127.0.0.1:4000".to_owned()),
             pid: Some(4001),

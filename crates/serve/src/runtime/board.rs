@@ -30,6 +30,7 @@ use self::marks::Marks;
 use self::parts::{CardPart, HolderKind, HolderReading, parts};
 use self::residency::Residency;
 use super::memory::group_of;
+use super::overflow::{KnownBus, move_to_host};
 use super::run::EngineRun;
 use super::status::slots;
 use super::{Runtime, in_a_line};
@@ -61,6 +62,7 @@ pub(super) struct Board {
     /// Planned terms of each run.
     terms: RefCell<HashMap<RunId, PlannedTerms>>,
     host: RefCell<Option<HostReading>>,
+    pub(super) bus: KnownBus,
 }
 
 /// Host memory with the resident part of each engine.
@@ -86,7 +88,7 @@ impl Board {
     /// The board of a daemon with this configuration, whose earlier failures it shows.
     pub(super) fn of(configuration: &Path, webhook: Option<Webhook>) -> Self {
         let store = FailureStore::of(configuration);
-        Self { earlier: store.read(), store, webhook, ..Self::default() }
+        Self { earlier: store.read(), store, webhook, bus: KnownBus::read(), ..Self::default() }
     }
 
     /// Schedules an event of the stream.
@@ -136,6 +138,9 @@ impl Runtime {
                 && let Some(slots) = slots(&self.entry(view.id))
             {
                 shown["slots"] = json!(slots);
+            }
+            if let Some(spill) = self.spilled(view.id) {
+                shown["spill"] = spill;
             }
             shown["outlook"] = json!(outlook.iter().find(|(id, _)| *id == view.id).map(|(_, it)| it));
             if view.state == ModelState::Loading {
@@ -347,6 +352,7 @@ impl Runtime {
         let served = self.settings.served().into_iter();
         let cards: Vec<Card> = served.filter(|card| placement.cards().any(|id| *id == card.id)).collect();
         let mut planned = demand.map(|demand| demand.terms(&cards)).unwrap_or_default();
+        move_to_host(&self.overflow(model, placement), &mut planned);
         // Mapped weights are page cache, which is not measured: what is there is of the other terms first.
         let hosts = self.settings.cards().filter(|card| card.kind == CardKind::Host);
         let hosts: Vec<&CardId> = hosts.map(|card| &card.id).collect();

@@ -46,6 +46,11 @@ pub(crate) trait Extension {
         Vec::new()
     }
 
+    /// Host memory of the run that is no resident memory of its processes.
+    fn spilled(&self, _run: &EngineRun) -> Bytes {
+        Bytes::ZERO
+    }
+
     /// True if the tokens of the run's answers matter.
     fn wants_tokens(&self, _run: &EngineRun) -> bool {
         false

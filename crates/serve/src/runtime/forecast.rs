@@ -324,7 +324,8 @@ fn need(entry: &ConfiguredModel, own: &[Card], demand: &dyn MemoryModel) -> (Str
         true => String::new(),
         false => format!(", and {beside} of host memory"),
     };
-    let text = format!("{total} {said}{of_host}{}", growth(entry, own, total, demand));
+    let text =
+        format!("{total} {said}{of_host}{}{}", growth(entry, own, total, demand), overflowing(own, demand));
     (text, parts::lines(&shares, own, demand))
 }
 
@@ -347,6 +348,15 @@ fn growth(entry: &ConfiguredModel, cards: &[Card], total: Bytes, demand: &dyn Me
                 waits"
         ),
     }
+}
+
+/// The depth at full speed of a model whose cache overflows.
+fn overflowing(cards: &[Card], demand: &dyn MemoryModel) -> String {
+    let overflow = demand.overflow(cards);
+    let on_host: Bytes = overflow.iter().map(|part| part.on_host).sum();
+    overflow.iter().map(|part| part.tokens).min().map_or(String::new(), |tokens| {
+        format!("; {on_host} of its cache go to host memory, so the first {tokens} tokens of a conversation are at full speed")
+    })
 }
 
 fn asked(entry: &ConfiguredModel, cards: &[Card], demand: &dyn MemoryModel) -> Vec<Card> {

@@ -171,7 +171,7 @@ impl Starter<'_> {
                 shown.join(", ")
             );
             let cause = Reason::new("vulkan_card_unknown", why);
-            Reason::new("unstartable", format!("{} could not be started", self.run.entry.name)).because(cause)
+            unstartable_because(&self.run.entry.name, cause)
         })
     }
 
@@ -210,6 +210,11 @@ impl Starter<'_> {
         self.renumber(&mut line, &mut environment);
         for extension in &self.runtime.extensions {
             extension.prepare(self.run, &self.cards(), &mut environment);
+        }
+        // Unguarded, it would take more of its cards than its claim.
+        if !self.run.overflow().is_empty() && environment.get(GUARD_PAGES).is_none() {
+            let cause = "`spill` needs guard, which could not be prepared for the engine; the log says why";
+            return Err(unstartable_because(&entry.name, Reason::new("spill_unguarded", cause)));
         }
         if let Some(user) = &user {
             become_home_of(user, &mut environment).map_err(|error| fail(&error))?;
@@ -436,6 +441,10 @@ fn stop_way(launch: &Launch) -> StopWay {
 
 /// Reason for a run that could not be started, with the error.
 pub(crate) fn unstartable(model: &str, error: &dyn std::error::Error) -> Reason {
-    let cause = Reason::new("launch_failed", error.to_string());
+    unstartable_because(model, Reason::new("launch_failed", error.to_string()))
+}
+
+/// Reason for a run that could not be started, with this cause.
+pub(super) fn unstartable_because(model: &str, cause: Reason) -> Reason {
     Reason::new("unstartable", format!("{model} could not be started")).because(cause)
 }

@@ -168,7 +168,8 @@ impl Runtime {
         let used = self.runs().into_iter().map(|run| {
             let mut used = self.used_by(&run, reading);
             let its = of_host.iter().filter(|(id, ..)| *id == run.id);
-            used.extend(its.map(|(_, card, bytes)| (card.clone(), *bytes)));
+            let spilled: Bytes = self.extensions.iter().map(|extension| extension.spilled(&run)).sum();
+            used.extend(its.map(|(_, card, bytes)| (card.clone(), *bytes + spilled)));
             (run.id, used)
         });
         used.filter(|(_, used)| !used.is_empty()).collect()

@@ -171,6 +171,7 @@ fn change(old: &ConfiguredModel, new: &ConfiguredModel, spec: ModelSpec) -> Opti
     let same_engine = old.launch == new.launch
         && old.env == new.env
         && old.memory == new.memory
+        && old.spill == new.spill
         && old.kind == new.kind
         && old.cards == new.cards
         && old.guard == new.guard

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::Method;
-use plimsoll_base::{Bytes, CardId, End, Placement, Reason};
+use plimsoll_base::{Bytes, CacheOverflow, CardId, End, Placement, Reason};
 use plimsoll_config::ConfiguredModel;
 use plimsoll_doctor::{CauseSign, EngineVerdict, Exit};
 use plimsoll_launch::{Child, ChildEvent, Log, LogLine, post_mortem};
@@ -58,6 +58,8 @@ pub(crate) struct EngineRun {
     pub(super) port: Cell<Option<u16>>,
     pid: Cell<Option<u32>>,
     placement: Placement,
+    /// The part of its cache in host memory, by card; empty where all of it is on the cards.
+    overflow: Vec<CacheOverflow>,
     pub(super) arguments: RefCell<Vec<String>>,
     /// The operator knows that it takes more of a card than models may use.
     pub(super) told_beyond: Cell<bool>,
@@ -94,6 +96,7 @@ impl EngineRun {
         entry: Rc<ConfiguredModel>,
         log: Log,
         placement: Placement,
+        overflow: Vec<CacheOverflow>,
     ) -> Rc<Self> {
         let (orders, inbox) = mpsc::unbounded_channel();
         Rc::new(Self {
@@ -108,6 +111,7 @@ impl EngineRun {
             port: Cell::new(None),
             pid: Cell::new(None),
             placement,
+            overflow,
             arguments: RefCell::default(),
             told_beyond: Cell::default(),
             file_bytes: Cell::default(),
@@ -172,6 +176,10 @@ impl EngineRun {
 
     pub(crate) fn placement(&self) -> &Placement {
         &self.placement
+    }
+
+    pub(crate) fn overflow(&self) -> &[CacheOverflow] {
+        &self.overflow
     }
 
     /// Log lines of this run that the log still holds.

@@ -158,6 +158,7 @@ impl ModelService for Runtime {
             held: view.as_ref().map(|view| self.held(view)),
             expires_in: view.as_ref().and_then(|view| Some(view.idle_end?.since(self.now()))),
             memory: view.as_ref().and_then(|view| self.memory(view)),
+            spill: self.spilled(model),
             ttl: entry.ttl,
             pid: run.as_ref().filter(|run| run.exit_code().is_none()).and_then(|run| run.pid()),
             address: run.and_then(|run| run.upstream()).map(|it| it.address().to_string()),

@@ -37,7 +37,7 @@ pub(super) use self::profile::profile;
 pub(crate) use self::questions::Asking;
 use self::questions::ModelQuestions;
 use super::Runtime;
-use super::launch::{command_line, engine_command, single_program, unstartable};
+use super::launch::{command_line, engine_command, single_program, unstartable, unstartable_because};
 use super::load_inputs::LoadInputs;
 use crate::task::spawn_blocking;
 
@@ -219,10 +219,14 @@ fn planned(
         flags,
         machine: machine.to_vec(),
         too_large: entry.too_large,
+        spill: entry.spill,
         lowered: None,
         contexts: contexts::measured(),
         questions,
     };
+    if entry.spill.is_some() {
+        planned.check_spill(entry, named).map_err(|cause| unstartable_because(&entry.name, cause))?;
+    }
     Ok(Arc::new(match entry.too_large {
         TooLarge::LowerContext => planned.with_context_that_fits(entry, named, wish.fit_context),
         TooLarge::Refuse | TooLarge::LimitDepth => planned,

@@ -12,6 +12,7 @@ use plimsoll_probe::guard::{answer_plea, set_budget};
 use plimsoll_scheduler::{RunId, SchedulerEvent};
 use plimsoll_wire::tree::key;
 
+use super::options::budget_on;
 use super::{GuardHandler, GuardedRun, card_of};
 use crate::runtime::{EngineRun, Runtime};
 
@@ -106,12 +107,14 @@ impl GuardHandler {
 
 /// Sets the budget that all processes of a run share on a card.
 fn set_budgets(runtime: &Runtime, run: &EngineRun, guarded: &GuardedRun, card: &CardId, claim: Bytes) {
+    let Some(of_plan) = runtime.settings.cards().find(|known| known.id == *card) else { return };
+    let Some(budget) = budget_on(&guarded.wish, run, of_plan, claim) else { return };
     let pages = guarded.live();
     let seen = pages.iter().flat_map(|page| page.cards().iter().zip(0..));
     let on_card = seen.filter(|(seen, _)| card_of(runtime, run, seen).as_ref() == Some(card));
     // Processes may number the same card differently, and each numbering has a budget of its own.
     let keys: BTreeSet<u64> = on_card.map(|(seen, number)| key(seen.uuid, number)).collect();
     for key in keys {
-        let _ = set_budget(&guarded.pages, key, claim);
+        let _ = set_budget(&guarded.pages, key, budget);
     }
 }

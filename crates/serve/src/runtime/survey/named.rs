@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use plimsoll_base::{
-    AskedMemory, Bytes, Card, CardId, CardKind, Curve, Hint, HostNeed, MemoryModel, NamedDemand, PromptCache,
-    Reason,
+    AskedMemory, Bytes, CacheOverflow, Card, CardId, CardKind, Curve, Hint, HostNeed, MemoryModel,
+    NamedDemand, PromptCache, Reason,
 };
 use plimsoll_config::ConfiguredModel;
 use plimsoll_flags::table::FlagClass;
@@ -194,6 +194,10 @@ impl MemoryModel for OnNamed {
 
     fn terms(&self, cards: &[Card]) -> Vec<(CardId, Vec<(&'static str, Bytes)>)> {
         self.demand.terms(cards)
+    }
+
+    fn overflow(&self, cards: &[Card]) -> Vec<CacheOverflow> {
+        self.demand.overflow(cards)
     }
 
     fn doubts(&self, cards: &[Card]) -> Vec<Reason> {

@@ -2,9 +2,11 @@
 //!
 //! A context that is too large is lowered to a size that fits the empty cards.
 
+mod divided;
+
 use plimsoll_base::{
-    Advice, AskedMemory, Bytes, Card, CardId, CardKind, Curve, Hint, HostNeed, MemoryModel, NamedDemand,
-    PromptCache, Reason,
+    Advice, AskedMemory, Bytes, CacheOverflow, Card, CardId, CardKind, Curve, Hint, HostNeed, MemoryModel,
+    NamedDemand, PromptCache, Reason, SpillWay,
 };
 use plimsoll_config::{ConfiguredModel, TooLarge};
 use plimsoll_flags::{Options, ProgramKind};
@@ -24,6 +26,8 @@ use super::questions::ModelQuestions;
 const LEAST_DEPTH: u64 = 1024;
 /// Times that a context is lowered, if the engine turns out to take more than planned.
 const LOWERINGS: u32 = 3;
+/// What a budget keeps for small requests and exchanges, beyond what a plan says to be in host memory.
+const BESIDE_CACHE: Bytes = Bytes::mib(64);
 /// A set of cards is too small beyond doubt where a plan exceeds it by this part.
 const DOUBT: (u64, u64) = (1, 20);
 
@@ -37,6 +41,8 @@ pub(super) struct PlannedModel {
     /// All cards that are served from, which the flags number.
     pub(super) machine: Vec<Card>,
     pub(super) too_large: TooLarge,
+    /// The most of its cache that may be in host memory.
+    pub(super) spill: Option<Bytes>,
     /// Context that the model gets instead of the one in its flags.
     pub(super) lowered: Option<u64>,
     pub(super) contexts: Vec<MeasuredContext>,
@@ -72,14 +78,14 @@ impl PlannedModel {
         answer(&request).map_err(|error| failed(&error))
     }
 
-    /// Adds what the model takes of the host's memory to its shares of other cards.
-    fn with_host(&self, plan: &Plan, mut shares: Vec<(CardId, Bytes)>) -> Vec<(CardId, Bytes)> {
+    /// Adds what the model takes of the host's memory to its shares of other cards, `more` beside the plan's.
+    fn with_host(&self, plan: &Plan, more: Bytes, mut shares: Vec<(CardId, Bytes)>) -> Vec<(CardId, Bytes)> {
         let Some(host) = &self.host else { return shares };
         let prompts = self.prompts();
         match shares.iter_mut().find(|(card, _)| card == host) {
             // The plan of a model that computes there has all but the cache of prompts.
             Some((_, bytes)) => *bytes += prompts,
-            None => shares.push((host.clone(), plan.host.peak + prompts)),
+            None => shares.push((host.clone(), plan.host.peak + prompts + more)),
         }
         shares
     }
@@ -124,8 +130,12 @@ impl PlannedModel {
             let empty: Vec<Card> = cards.iter().map(empty).collect::<Option<_>>()?;
             let plan = self.plan(&empty).ok()?;
             let limits_depth = self.too_large == TooLarge::LimitDepth;
-            let is_too_large = plan.cards.iter().any(|card| {
-                let need = if limits_depth { card.loaded } else { card.peak };
+            let is_too_large = plan.cards.iter().zip(&empty).any(|(card, of)| {
+                let need = match self.least(of, card, card.peak) {
+                    Some(least) => least,
+                    None if limits_depth => card.loaded,
+                    None => card.peak,
+                };
                 need > card.free + card.free.scaled(DOUBT.0, DOUBT.1)
             });
             // A placement tries many sets of cards, and most are too small.
@@ -195,6 +205,11 @@ impl PlannedModel {
             if peaks.iter().zip(&cards).all(|(peak, card)| *peak <= card.free) {
                 return None;
             }
+            let divided = self.divided(&plan, &peaks, &cards).unwrap_or_default();
+            if !divided.is_empty() && divided.iter().zip(&cards).all(|((_, share), card)| *share <= card.free)
+            {
+                return None;
+            }
             let context = match self.correction(&cards) {
                 None => plan.largest_context,
                 Some(by) => {
@@ -246,14 +261,18 @@ impl MemoryModel for PlannedModel {
         let cards = &computing(cards)[..];
         let plan = self.plan(cards)?;
         let peaks = self.peaks(&plan, cards);
+        if let Some(shares) = self.divided(&plan, &peaks, cards) {
+            let on_host = self.overflow_of(&shares, cards).iter().map(|part| part.on_host).sum();
+            return Ok(self.with_host(&plan, on_host, shares));
+        }
         if self.too_large == TooLarge::LimitDepth
             && self.beside_prompts(cards).iter().zip(&peaks).any(|(card, peak)| *peak > card.free)
             && let Some(shares) = self.limited(&self.beside_prompts(cards))
         {
-            return Ok(self.with_host(&plan, shares));
+            return Ok(self.with_host(&plan, Bytes::ZERO, shares));
         }
         let shares = plan.cards.iter().zip(peaks).map(|(card, peak)| (card.id.clone(), peak)).collect();
-        Ok(self.with_host(&plan, shares))
+        Ok(self.with_host(&plan, Bytes::ZERO, shares))
     }
 
     fn reported(&self, cards: &[Card]) -> bool {
@@ -261,7 +280,9 @@ impl MemoryModel for PlannedModel {
     }
 
     fn curve(&self, cards: &[Card]) -> Result<Curve, String> {
-        self.depths(&computing(cards)).map_err(|reason| reason.text)
+        let curve = self.depths(&computing(cards)).map_err(|reason| reason.text)?;
+        // A divided cache has a claim that is smaller than the model at any depth.
+        Ok(if self.spill.is_some() { curve.reserved() } else { curve })
     }
 
     fn lowered_context(&self) -> Option<u64> {
@@ -271,9 +292,23 @@ impl MemoryModel for PlannedModel {
     fn hints(&self, cards: &[Card]) -> Vec<Hint> {
         let plan = self.plan(&self.beside_prompts(&computing(cards)));
         let mut hints = plan.map(|plan| plan.hints).unwrap_or_default();
-        // Admission counts a cache as a whole.
-        hints.retain(|hint| !matches!(hint.advice, Advice::SpillCache { .. }));
+        hints.retain_mut(|hint| match &mut hint.advice {
+            Advice::SpillCache(advice) => {
+                advice.way = SpillWay::Setting;
+                advice.spill += BESIDE_CACHE;
+                // With as much already, it is the host that lacks memory.
+                self.spill.is_none_or(|own| own < advice.spill)
+            }
+            _ => true,
+        });
         hints
+    }
+
+    fn overflow(&self, cards: &[Card]) -> Vec<CacheOverflow> {
+        let cards = &computing(cards)[..];
+        let divided =
+            self.plan(cards).ok().and_then(|plan| self.divided(&plan, &self.peaks(&plan, cards), cards));
+        divided.map_or_else(Vec::new, |shares| self.overflow_of(&shares, cards))
     }
 
     fn doubts(&self, cards: &[Card]) -> Vec<Reason> {
@@ -310,7 +345,8 @@ impl MemoryModel for PlannedModel {
 
     fn beside_cards(&self, cards: &[Card]) -> Option<HostNeed> {
         let is_counted = self.host.is_some() || cards.iter().any(|card| card.kind == CardKind::Host);
-        let bytes = self.plan(&computing(cards)).ok().filter(|_| !is_counted)?.host.peak;
+        let on_host: Bytes = self.overflow(cards).iter().map(|part| part.on_host).sum();
+        let bytes = self.plan(&computing(cards)).ok().filter(|_| !is_counted)?.host.peak + on_host;
         let mapped = self.flags.wish(ProgramKind::LlamaServer).is_ok_and(|wish| wish.mmap);
         Some(HostNeed { bytes, mapped })
     }
