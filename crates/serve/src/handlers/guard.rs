@@ -56,7 +56,7 @@ pub(super) struct GuardHandler {
 pub(super) struct GuardedRun {
     pages: PathBuf,
     writers: PageWriters,
-    wish: GuardSettings,
+    settings: GuardSettings,
     /// The cache whose used positions change places with weights, if depths are to be reported.
     exchanged: Option<CacheLayout>,
     reporter: RefCell<Option<AbortHandle>>,
@@ -105,9 +105,9 @@ impl GuardHandler {
     }
 
     fn guard(&self, run: &EngineRun, cards: &[&Card], environment: &mut Environment) -> Option<GuardedRun> {
-        let wish = options::settings_of(run, &self.usual);
+        let settings = options::settings_of(run, &self.usual);
         // An engine on the host makes no CUDA call.
-        if cards.is_empty() || wish.mode() == GuardMode::Off {
+        if cards.is_empty() || settings.mode() == GuardMode::Off {
             return None;
         }
         let (library, folder) = match &self.means {
@@ -125,14 +125,14 @@ impl GuardHandler {
         let part = folder.part(&child.to_string());
         let pages =
             part.inspect_err(|error| tracing::warn!("{} runs unguarded: {error}", run.entry.name)).ok()?;
-        let needs = self.needs(&wish, run, cards);
-        let options = options::of_run(&wish, run, cards, &needs);
+        let needs = self.needs(&settings, run, cards);
+        let options = options::of_run(&settings, run, cards, &needs);
         let guard = Preload { library, options: &options, pages: &pages, trace: None };
         preload(environment, &guard);
         Some(GuardedRun {
             pages,
             writers: PageWriters::default(),
-            wish,
+            settings,
             exchanged: needs.iter().find_map(|need| need.exchanged_cache().filter(|_| spills(run)).copied()),
             reporter: RefCell::default(),
             pending: RefCell::default(),
@@ -142,11 +142,11 @@ impl GuardHandler {
 
     /// Memory that the engine will request on these cards, each of which shows it at most its budget. Only engines that
     /// may spill need it: it decides which allocations go to the host.
-    fn needs(&self, wish: &GuardSettings, run: &EngineRun, cards: &[&Card]) -> Vec<AskedMemory> {
+    fn needs(&self, settings: &GuardSettings, run: &EngineRun, cards: &[&Card]) -> Vec<AskedMemory> {
         let demand = self.demands.borrow().get(&run.model).cloned();
-        let Some(demand) = demand.filter(|_| wish.is_to_be_planned()) else { return Vec::new() };
+        let Some(demand) = demand.filter(|_| settings.is_to_be_planned()) else { return Vec::new() };
         let shown = cards.iter().map(|card| Card {
-            free: wish
+            free: settings
                 .budget_for(Some(run.placement().on(&card.id)))
                 .map_or(card.free, |most| most.min(card.free)),
             ..Card::clone(card)

@@ -34,7 +34,7 @@ pub(super) async fn watch(guard: Rc<GuardHandler>, runtime: Rc<Runtime>) {
     loop {
         let asking = |run: &Rc<EngineRun>| {
             let guarded = guard.of(run.id)?;
-            (guarded.wish.reclaim == Some(true)).then_some(guarded)
+            (guarded.settings.reclaim == Some(true)).then_some(guarded)
         };
         let runs = runtime.runs().into_iter();
         let asking: Vec<_> = runs.filter_map(|run| Some((asking(&run)?, run))).collect();
@@ -49,7 +49,7 @@ pub(super) async fn watch(guard: Rc<GuardHandler>, runtime: Rc<Runtime>) {
 impl GuardedRun {
     /// True if its budget follows the claim.
     fn is_claimed(&self) -> bool {
-        self.wish.mode() == GuardMode::Budget && self.wish.budget.is_none()
+        self.settings.mode() == GuardMode::Budget && self.settings.budget.is_none()
     }
 }
 
@@ -108,7 +108,7 @@ impl GuardHandler {
 /// Sets the budget that all processes of a run share on a card.
 fn set_budgets(runtime: &Runtime, run: &EngineRun, guarded: &GuardedRun, card: &CardId, claim: Bytes) {
     let Some(of_plan) = runtime.settings.cards().find(|known| known.id == *card) else { return };
-    let Some(budget) = budget_on(&guarded.wish, run, of_plan, claim) else { return };
+    let Some(budget) = budget_on(&guarded.settings, run, of_plan, claim) else { return };
     let pages = guarded.live();
     let seen = pages.iter().flat_map(|page| page.cards().iter().zip(0..));
     let on_card = seen.filter(|(seen, _)| card_of(runtime, run, seen).as_ref() == Some(card));

@@ -23,8 +23,13 @@ pub(super) fn settings_of(run: &EngineRun, usual: &GuardSettings) -> GuardSettin
 }
 
 /// What guard allows a run on a card where it has this claim.
-pub(super) fn budget_on(wish: &GuardSettings, run: &EngineRun, card: &Card, claim: Bytes) -> Option<Bytes> {
-    let budget = wish.budget_for(Some(claim))?;
+pub(super) fn budget_on(
+    settings: &GuardSettings,
+    run: &EngineRun,
+    card: &Card,
+    claim: Bytes,
+) -> Option<Bytes> {
+    let budget = settings.budget_for(Some(claim))?;
     // An engine that spills takes all of its budget, so what the driver takes besides has to be left out of it.
     Some(if spills(run) { guard_budget(card, budget) } else { budget })
 }
@@ -32,12 +37,12 @@ pub(super) fn budget_on(wish: &GuardSettings, run: &EngineRun, card: &Card, clai
 /// Options of guard for these cards. A card that is only described has no UUID by which an option could name it; then one
 /// budget holds for every card.
 pub(super) fn of_run(
-    wish: &GuardSettings,
+    settings: &GuardSettings,
     run: &EngineRun,
     cards: &[&Card],
     needs: &[AskedMemory],
 ) -> GuardOptions {
-    let budget = |card: &Card| budget_on(wish, run, card, run.placement().on(&card.id));
+    let budget = |card: &Card| budget_on(settings, run, card, run.placement().on(&card.id));
     let need = |card: &Card| needs.iter().find(|need| need.card == card.id);
     let named = cards.iter().filter_map(|card| {
         Some(GuardedCard {
@@ -50,7 +55,7 @@ pub(super) fn of_run(
         })
     });
     let named: Vec<GuardedCard> = named.collect();
-    let mut options = wish.options(&named);
+    let mut options = settings.options(&named);
     if named.len() < cards.len() {
         // The largest share, because one budget holds for every card here.
         options.budget = cards.iter().filter_map(|card| budget(card)).max().map(Bytes::get);
