@@ -374,7 +374,7 @@ impl Runtime {
             }
             SchedulerEffect::StateChanged { model, state } => {
                 let before = self.statuses.with(*model, |status| status.state.replace(*state));
-                self.told_state(*model, before, *state);
+                self.report_state(*model, before, *state);
                 self.ahead.state_changed(*model, *state);
                 // Another model waits for this memory, so a client that reads nothing must not hold it for
                 // long.
@@ -422,7 +422,7 @@ impl Runtime {
     }
 
     /// Publishes a model's new state, unless clients have the same word for the state before.
-    fn told_state(&self, model: ModelId, before: Option<ModelState>, state: ModelState) {
+    fn report_state(&self, model: ModelId, before: Option<ModelState>, state: ModelState) {
         let is_new = before.is_none_or(|before| route::status(before) != route::status(state));
         // A loaded model is told by its run, which knows what the engine says of it.
         if is_new && state != ModelState::Ready {

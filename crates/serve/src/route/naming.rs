@@ -62,7 +62,7 @@ impl<H: ModelService> HttpServer<H> {
     }
 
     /// Names the model in an answer to a request that named another one.
-    pub(crate) fn tell_model(&self, chosen: ChosenModel, reply: &mut Reply<H::Pass>) {
+    pub(crate) fn name_model(&self, chosen: ChosenModel, reply: &mut Reply<H::Pass>) {
         if !chosen.stands_in {
             return;
         }

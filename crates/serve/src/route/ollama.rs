@@ -67,7 +67,7 @@ static LARGE_BODIES: Semaphore = Semaphore::const_new(2);
 /// A model that is to leave within this time is as good as unloaded, which the log tells.
 const SOON: Duration = Duration::from_secs(60);
 /// Differing contexts that the log names.
-const MOST_TOLD: usize = 256;
+const MOST_REPORTED: usize = 256;
 
 /// Task of a request, once it was read.
 struct OllamaTask {
@@ -97,7 +97,7 @@ impl<H: ModelService> HttpServer<H> {
         let mut received = receive(body, &self.bodies, &self.settings.limits).await?;
         let client = received.client;
         let task = self.read(endpoint, &head, &mut received).await?;
-        self.tell_context(&task);
+        self.report_context(&task);
         let unloads = task.request.is_none() && task.keep == Some(Duration::ZERO);
         if unloads {
             self.needs_right(&head, KeyRight::Change)?;
@@ -251,12 +251,12 @@ impl<H: ModelService> HttpServer<H> {
 
     /// DECISION: `num_ctx` is not followed: the context is part of the claim, and one client's wish would reload the
     /// model of all others. The log names each differing one once.
-    fn tell_context(&self, task: &OllamaTask) {
+    fn report_context(&self, task: &OllamaTask) {
         let Some(wanted) = task.context else { return };
         let listing = self.service.listing(task.model);
         let Some(context) = listing.context().filter(|context| *context != wanted) else { return };
-        let mut told = self.told_contexts.borrow_mut();
-        if told.len() < MOST_TOLD && told.insert((task.model, wanted)) {
+        let mut told = self.reported_contexts.borrow_mut();
+        if told.len() < MOST_REPORTED && told.insert((task.model, wanted)) {
             tracing::info!(
                 "{}  a client asks for a context of {wanted} tokens (num_ctx); a request has {context}",
                 listing.name

@@ -29,7 +29,7 @@ use super::limits::Limits;
 use super::model_key::ModelKey;
 use super::model_service::{ModelService, Pass};
 use super::naming::in_body::named_in_body;
-use super::ollama::endpoints::ToldContexts;
+use super::ollama::endpoints::ReportedContexts;
 use super::page;
 use super::places::Places;
 use super::problem::{ErrorShape, HttpProblem};
@@ -64,7 +64,7 @@ pub(crate) struct HttpServer<H: ModelService> {
     pub(crate) bodies: BodyBudget,
     pub(crate) tally: TokenTally,
     pub(crate) wrong_keys: WrongKeys,
-    pub(super) told_contexts: ToldContexts,
+    pub(super) reported_contexts: ReportedContexts,
     pub(crate) conversations: Conversations,
     pub(super) is_ending: watch::Sender<bool>,
     /// Name of this machine, which browsers of the local network may use for it.
@@ -80,7 +80,7 @@ impl<H: ModelService> HttpServer<H> {
             bodies: BodyBudget::default(),
             tally: TokenTally::default(),
             wrong_keys: WrongKeys::default(),
-            told_contexts: ToldContexts::default(),
+            reported_contexts: ReportedContexts::default(),
             conversations: Conversations::default(),
             is_ending: watch::Sender::new(false),
             // Without one only `localhost`, addresses and allowed origins are left.
@@ -188,7 +188,7 @@ impl<H: ModelService> HttpServer<H> {
             None => named,
         };
         let mut reply = self.send(chosen.model, head, received, named).await?;
-        self.tell_model(chosen, &mut reply);
+        self.name_model(chosen, &mut reply);
         Ok(reply)
     }
 
@@ -340,8 +340,8 @@ impl<H: ModelService> HttpServer<H> {
     ) -> Result<Reply<H::Pass>, HttpProblem> {
         let every = heartbeat::every(&request.head.headers, self.settings.heartbeat);
         let (request, waits) = (Rc::<ProxyRequest>::from(request), Rc::new(Cell::new(true)));
-        let (own, its_waits) = (Rc::clone(&request), Rc::clone(&waits));
-        let mut exchange = Box::pin(Rc::clone(self).exchange_since(asked, model, own, its_waits, bounced));
+        let (own, own_waits) = (Rc::clone(&request), Rc::clone(&waits));
+        let mut exchange = Box::pin(Rc::clone(self).exchange_since(asked, model, own, own_waits, bounced));
         let Some(every) = every else {
             return exchange.await.map(|answer| answer.map(ReplyBody::Relay));
         };

@@ -323,7 +323,7 @@ impl Runtime {
         let failure = view.and_then(|view| view.last_failure);
         let (now, marks) = (self.now(), &self.board.marks);
         let is_told =
-            |failure: &Reason| marks.just_told(now, model, &failure.text) || marks.caused(now, failure);
+            |failure: &Reason| marks.just_reported(now, model, &failure.text) || marks.caused(now, failure);
         if let Some(failure) = failure.filter(|failure| !is_told(failure)) {
             let hints = self.statuses.with(model, |status| status.hints.clone());
             self.mark_failure("failed", Some(model), &failure, &hints);

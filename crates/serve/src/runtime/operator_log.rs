@@ -138,7 +138,7 @@ impl Runtime {
             })
         };
         if let Some((taken, card, limit)) = beyond
-            && !run.told_beyond.replace(true)
+            && !run.reported_beyond.replace(true)
         {
             tracing::warn!(
                 "{} takes {taken} of {card}, of which models may use {limit}: its next load will be refused; \

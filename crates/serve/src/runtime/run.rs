@@ -62,7 +62,7 @@ pub(crate) struct EngineRun {
     overflow: Vec<CacheOverflow>,
     pub(super) arguments: RefCell<Vec<String>>,
     /// The operator knows that it takes more of a card than models may use.
-    pub(super) told_beyond: Cell<bool>,
+    pub(super) reported_beyond: Cell<bool>,
     /// Size of the files from which it reads weights.
     pub(super) file_bytes: Cell<Bytes>,
     /// The kind of the last request that it answered with success.
@@ -113,7 +113,7 @@ impl EngineRun {
             placement,
             overflow,
             arguments: RefCell::default(),
-            told_beyond: Cell::default(),
+            reported_beyond: Cell::default(),
             file_bytes: Cell::default(),
             answered_kind: Cell::default(),
             progress: Cell::default(),

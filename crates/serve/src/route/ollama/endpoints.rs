@@ -30,4 +30,4 @@ pub(crate) enum StoreEndpoint {
 }
 
 /// Contexts that clients asked for and the log has named.
-pub(crate) type ToldContexts = RefCell<HashSet<(ModelId, u64)>>;
+pub(crate) type ReportedContexts = RefCell<HashSet<(ModelId, u64)>>;

@@ -123,7 +123,7 @@ impl Marks {
     }
 
     /// True if the model's last failure is of this moment and reads like this one.
-    pub(super) fn just_told(&self, now: Moment, model: ModelId, text: &str) -> bool {
+    pub(super) fn just_reported(&self, now: Moment, model: ModelId, text: &str) -> bool {
         let failures = self.failures.borrow();
         let last = failures.iter().filter(|mark| mark.model == Some(model)).max_by_key(|mark| mark.at);
         last.is_some_and(|mark| mark.text == text && now.since(mark.at) < MOMENT)
@@ -240,7 +240,7 @@ mod tests {
         assert_eq!(marks.after(0).len(), MARKS + FAILURES);
         let new = marks.after(marks.last() - 2);
         assert_eq!(new.iter().map(|mark| mark.kind).collect::<Vec<_>>(), ["load", "failed"]);
-        let told = |second, text| marks.just_told(at(second), ModelId(1999), text);
+        let told = |second, text| marks.just_reported(at(second), ModelId(1999), text);
         assert!(told(1, "1999") && !told(1, "1998") && !told(10, "1999"));
     }
 }
