@@ -33,7 +33,13 @@ pub struct DerivedFilters {
 
 impl RequestFilters {
     pub fn is_empty(&self) -> bool {
-        *self == Self::default()
+        let Self { strip, default, set, set_by_name, system, derived } = self;
+        strip.is_empty()
+            && default.is_empty()
+            && set.is_empty()
+            && set_by_name.is_empty()
+            && system.is_none()
+            && derived.is_empty()
     }
 
     /// The same without what would change the model's name.

@@ -138,9 +138,9 @@ impl Pass for ServePass {
         }
     }
 
-    fn asked_for(&mut self, prompt: &RequestPrompt<'_>) {
+    fn note_body(&mut self, prompt: &RequestPrompt<'_>) {
         if let Self::Run(pass) = self {
-            pass.asked_for(prompt);
+            pass.note_body(prompt);
         }
     }
 

@@ -15,32 +15,34 @@ const CORS: &str = "access-control-";
 ///
 /// DECISION: removed and not refused, because engines send some of them in good faith. A challenge would open a dialogue
 /// in which the user types what is then sent to every engine of this origin.
-const OF_ORIGIN: [HeaderName; 25] = [
-    header::SET_COOKIE,
-    header::STRICT_TRANSPORT_SECURITY,
-    header::ALT_SVC,
-    header::REFRESH,
-    header::WWW_AUTHENTICATE,
-    HeaderName::from_static("accept-ch"),
-    HeaderName::from_static("authentication-info"),
-    HeaderName::from_static("clear-site-data"),
-    HeaderName::from_static("critical-ch"),
-    HeaderName::from_static("expect-ct"),
-    HeaderName::from_static("nel"),
-    HeaderName::from_static("origin-agent-cluster"),
-    HeaderName::from_static("origin-trial"),
-    HeaderName::from_static("public-key-pins"),
-    HeaderName::from_static("report-to"),
-    HeaderName::from_static("reporting-endpoints"),
-    HeaderName::from_static("secure-session-registration"),
-    HeaderName::from_static("service-worker-allowed"),
-    HeaderName::from_static("set-cookie2"),
-    HeaderName::from_static("set-login"),
-    HeaderName::from_static("shared-storage-write"),
-    HeaderName::from_static("timing-allow-origin"),
-    HeaderName::from_static("use-as-dictionary"),
-    HeaderName::from_static("x-accel-redirect"),
-    HeaderName::from_static("x-sendfile"),
+///
+/// DECISION: texts, because an array of `HeaderName` is made anew, and dropped, for each header that is looked up in it.
+const OF_ORIGIN: [&str; 25] = [
+    "accept-ch",
+    "alt-svc",
+    "authentication-info",
+    "clear-site-data",
+    "critical-ch",
+    "expect-ct",
+    "nel",
+    "origin-agent-cluster",
+    "origin-trial",
+    "public-key-pins",
+    "refresh",
+    "report-to",
+    "reporting-endpoints",
+    "secure-session-registration",
+    "service-worker-allowed",
+    "set-cookie",
+    "set-cookie2",
+    "set-login",
+    "shared-storage-write",
+    "strict-transport-security",
+    "timing-allow-origin",
+    "use-as-dictionary",
+    "www-authenticate",
+    "x-accel-redirect",
+    "x-sendfile",
 ];
 
 /// An origin that is nobody's: no storage, no service worker, no request that this server takes for one of its own page.
@@ -51,9 +53,10 @@ const INERT: [&[u8]; 2] = [b"application/json", b"text/event-stream"];
 /// Removes headers of an answer that do not go to the client.
 pub(crate) fn to_client(headers: &mut HeaderMap, from: &Upstream) {
     // Another host of the fleet has removed its engine's, and speaks for itself.
-    let is_ours = |name: &HeaderName| is_own(name) && !from.is_host();
+    let is_ours = |name: &str| is_own(name) && !from.is_host();
     let is_removed = |name: &&HeaderName| {
-        is_hop_by_hop(name) || OF_ORIGIN.contains(name) || name.as_str().starts_with(CORS) || is_ours(name)
+        let text = name.as_str();
+        is_hop_by_hop(text) || OF_ORIGIN.contains(&text) || text.starts_with(CORS) || is_ours(text)
     };
     let mut removed: Vec<HeaderName> = headers.keys().filter(is_removed).cloned().collect();
     if removed.contains(&header::CONNECTION) {
@@ -96,7 +99,7 @@ fn has_plain_length(headers: &HeaderMap) -> bool {
 
 /// The length that the headers name; `None` if they name none, or several. hyper reads `3, 3` as 3, and a
 /// proxy passes only the 3 on (RFC 9110 section 8.6).
-pub(super) fn length(headers: &HeaderMap) -> Option<u64> {
+fn length(headers: &HeaderMap) -> Option<u64> {
     let lines = headers.get_all(header::CONTENT_LENGTH).into_iter();
     let mut lengths = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b',')).map(|text| {
         let text = str::from_utf8(text).ok()?.trim();

@@ -29,7 +29,9 @@ impl<H: ModelService> HttpServer<H> {
         let held = connection.held();
         let client = client.unwrap_or_else(|| held.place.stranger());
         let drop_slow = || self.bodies.drop_slowest_of(client, self.settings.limits.body_time);
-        held.settle_in_time(client, drop_slow).await.then_some(()).ok_or_else(no_place)
+        // Boxed, because few requests have to wait for a place, and the memory of each would have room for it.
+        let is_in = held.settle(client, drop_slow) || Box::pin(held.settle_in_time(client, drop_slow)).await;
+        is_in.then_some(()).ok_or_else(no_place)
     }
 
     /// Checks the key of a request and the web page that it comes from, before anything is looked up for it.

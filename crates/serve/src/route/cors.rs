@@ -59,8 +59,8 @@ impl Origins {
 
     /// True if the name in `Host` is allowed for this machine: an address, `localhost`, the machine's own
     /// `hostname`, or a name of an allowed origin.
-    pub(crate) fn permit_host(&self, headers: &HeaderMap, hostname: &str) -> bool {
-        let Some(own) = headers.get(header::HOST) else {
+    pub(crate) fn permit_host(&self, host: Option<&HeaderValue>, hostname: &str) -> bool {
+        let Some(own) = host else {
             return true;
         };
         let Ok(own) = own.to_str() else { return false };
@@ -143,8 +143,8 @@ fn is_own(origin: &str, headers: &HeaderMap) -> bool {
 }
 
 /// The name that stands for a model in the host of its origin, if the request is for one.
-pub(crate) fn engine_label(headers: &HeaderMap) -> Option<&str> {
-    let host = text(headers, &header::HOST)?;
+pub(crate) fn engine_label(host: Option<&HeaderValue>) -> Option<&str> {
+    let host = host?.to_str().ok()?;
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name).trim_end_matches('.');
     let at = name.len().checked_sub(ENGINES.len())?;
     let (label, domain) = name.split_at_checked(at)?;
@@ -224,9 +224,7 @@ mod tests {
     #[test]
     fn a_public_name_that_points_here_is_not_ours_unless_allowed() {
         let asks = |origins: &Origins, host: &'static str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(header::HOST, HeaderValue::from_static(host));
-            origins.permit_host(&headers, "Box")
+            origins.permit_host(Some(&HeaderValue::from_static(host)), "Box")
         };
         for own in ["localhost:8080", "127.0.0.1", "[::1]:8080", "box", "BOX:8080", "a.localhost."] {
             assert!(asks(&Origins::Own, own), "{own}");
@@ -245,7 +243,7 @@ mod tests {
         assert!(asks(&these, "app.example"));
         assert!(!asks(&these, "evil.example"));
         assert!(asks(&Origins::Any, "evil.example"));
-        assert!(Origins::Own.permit_host(&HeaderMap::new(), ""));
+        assert!(Origins::Own.permit_host(None, ""));
     }
 
     #[test]
@@ -264,10 +262,8 @@ mod tests {
 
     #[test]
     fn a_host_below_the_domain_names_a_model_and_no_other_does() {
-        let read = |host: &'static str| {
-            let headers = HeaderMap::from_iter([(header::HOST, HeaderValue::from_static(host))]);
-            engine_label(&headers).map(str::to_owned)
-        };
+        let read =
+            |host: &'static str| engine_label(Some(&HeaderValue::from_static(host))).map(str::to_owned);
         assert_eq!(read("qwen3-4b.engine.localhost:8080").as_deref(), Some("qwen3-4b"));
         assert_eq!(read("A.Engine.LocalHost.").as_deref(), Some("A"));
         assert_eq!(read(".engine.localhost").as_deref(), Some(""));

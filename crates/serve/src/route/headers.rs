@@ -9,8 +9,6 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use super::upstream::Upstream;
 
-const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
-const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 pub(crate) const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 /// Time between two comments of a stream that waits, or `off`.
 pub(crate) const X_HEARTBEAT: HeaderName = HeaderName::from_static("x-plimsoll-heartbeat");
@@ -20,38 +18,38 @@ const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering
 /// Beginnings of the names of this server's own headers, by which hosts of a fleet speak with one another.
 const OWN: [&str; 2] = ["plimsoll-", "x-plimsoll-"];
 
-const HOP_BY_HOP: [HeaderName; 9] = [
-    header::CONNECTION,
-    KEEP_ALIVE,
-    PROXY_CONNECTION,
-    header::PROXY_AUTHENTICATE,
-    header::PROXY_AUTHORIZATION,
-    header::TE,
-    header::TRAILER,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
+const HOP_BY_HOP: [&str; 9] = [
+    "connection",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
 ];
 
-const OURS: [HeaderName; 8] = [
-    header::HOST,
-    header::CONTENT_LENGTH,
-    header::AUTHORIZATION,
-    X_API_KEY,
-    header::EXPECT,
-    header::ACCEPT_ENCODING,
-    header::ORIGIN,
+const OURS: [&str; 8] = [
+    "host",
+    "content-length",
+    "authorization",
+    "x-api-key",
+    "expect",
+    "accept-encoding",
+    "origin",
     // Browsers send those of every program of this machine, whatever its port.
-    header::COOKIE,
+    "cookie",
 ];
 
 /// True for a line that concerns one connection only.
-pub(super) fn is_hop_by_hop(name: &HeaderName) -> bool {
-    HOP_BY_HOP.contains(name)
+pub(super) fn is_hop_by_hop(name: &str) -> bool {
+    HOP_BY_HOP.contains(&name)
 }
 
 /// True for a header of this server.
-pub(super) fn is_own(name: &HeaderName) -> bool {
-    OWN.iter().any(|own| name.as_str().starts_with(own))
+pub(super) fn is_own(name: &str) -> bool {
+    OWN.iter().any(|own| name.starts_with(own))
 }
 
 /// Returns the headers of the request to the engine, whose body has this length.
@@ -68,8 +66,9 @@ pub(crate) fn to_engine(client: &HeaderMap, upstream: &Upstream, length: usize) 
     let mut digits = itoa::Buffer::new();
     let length = digits.format(length);
     for (name, value) in client {
-        let is_kept = !is_hop_by_hop(name) && !OURS.contains(name) && !is_own(name);
-        if is_kept && !named.contains(name.as_str()) {
+        let text = name.as_str();
+        let is_kept = !is_hop_by_hop(text) && !OURS.contains(&text) && !is_own(text);
+        if is_kept && !named.contains(text) {
             headers.append(name.clone(), value.clone());
         } else if *name == header::CONTENT_LENGTH && value.as_bytes() == length.as_bytes() {
             // The client's own line, where it is right; otherwise hyper makes one, which takes longer.

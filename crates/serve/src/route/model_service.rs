@@ -219,8 +219,8 @@ pub(crate) trait Pass: Unpin + Sized + 'static {
     /// The engine's answer to a request for this path begins with this status.
     fn answers(&mut self, _: StatusCode, _path: &str) {}
 
-    /// The answer that has begun is to this request.
-    fn asked_for(&mut self, _: &RequestPrompt<'_>) {}
+    /// The answer that has begun is to this request, and may still break off.
+    fn note_body(&mut self, _: &RequestPrompt<'_>) {}
 
     /// A piece of the answer has come from the engine.
     fn yields(&self) {}

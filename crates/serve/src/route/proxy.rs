@@ -267,8 +267,8 @@ impl ProxyRequest {
         let UpstreamAnswer { mut head, source, first } = answer;
         pass.answers(head.status, self.target.path());
         // An answer that has come as a whole cannot be broken off any more.
-        if u64::try_from(first.len()).ok() != answer_headers::length(&head.headers) {
-            pass.asked_for(&self.prompt());
+        if !source.is_whole() {
+            pass.note_body(&self.prompt());
         }
         answer_headers::to_client(&mut head.headers, pass.upstream());
         // Of a request that another host has passed on, that host knows whose origin it is.

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::header::{ALLOW, HeaderValue, ORIGIN};
+use http::header::{ALLOW, HOST, HeaderValue, ORIGIN};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Method, Request, Response, StatusCode};
@@ -127,18 +127,18 @@ impl<H: ModelService> HttpServer<H> {
         if let Some(hop) = self.service.hop(&head.headers) {
             let hop = hop?;
             self.let_in(&body.client, None).await?;
-            return self.from_peer(hop, head, body).await;
+            return Box::pin(self.from_peer(hop, head, body)).await;
         }
         // Any page can make its own name point here (DNS rebinding), and the browser then takes it for this
         // server's own. A key is what such a page lacks; without keys the name must be one that only this
         // machine has.
-        let origins = &self.settings.origins;
-        if self.settings.keys.is_empty() && !origins.permit_host(&head.headers, &self.hostname) {
+        let host = head.headers.get(HOST);
+        if self.settings.keys.is_empty() && !self.settings.origins.permit_host(host, &self.hostname) {
             return Err(foreign_host());
         }
         // Copied, because `head` is moved while the route still refers to them.
         let path = head.uri.path().to_owned();
-        let origin = cors::engine_label(&head.headers).map(str::to_owned);
+        let origin = cors::engine_label(host).map(str::to_owned);
         let found = match origin {
             Some(_) => RouteMatch { action: Action::Upstream, rest: "" },
             None => match api::find(&head.method, &path) {
@@ -148,17 +148,27 @@ impl<H: ModelService> HttpServer<H> {
         };
         self.authorise(&mut head, &body.client, check, &found, origin.is_some()).await?;
         if let Some(label) = origin {
-            return self.to_origin(&label, head, body).await;
+            return Box::pin(self.to_origin(&label, head, body)).await;
         }
+        let is_for_engine = match found.action {
+            Action::Engine => true,
+            Action::EngineOr(own) => self.is_of_engine(own, &head),
+            _ => false,
+        };
+        if is_for_engine {
+            return self.to_engine(head, body).await;
+        }
+        // DECISION: boxed, because the memory of each request has room for the largest of them, and is copied when its
+        // connection takes it.
         match found.action {
-            Action::Engine => self.to_engine(head, body).await,
-            Action::Ollama(endpoint) => self.ollama(endpoint, head, body).await,
-            Action::EngineOr(own) if self.is_of_engine(own, &head) => self.to_engine(head, body).await,
-            Action::AnyEngine => self.to_any_engine(head, body).await,
-            Action::Stream => self.stream_of(found.rest, head, body).await,
-            Action::StreamLookup => self.lookup_streams(head, body).await,
-            Action::Upstream => self.upstream(found.rest, head, body).await,
-            Action::EngineOr(own) | Action::Own(own) => self.own(own, found.rest, &head, body).await,
+            Action::Ollama(endpoint) => Box::pin(self.ollama(endpoint, head, body)).await,
+            Action::Engine | Action::AnyEngine => Box::pin(self.to_any_engine(head, body)).await,
+            Action::Stream => Box::pin(self.stream_of(found.rest, head, body)).await,
+            Action::StreamLookup => Box::pin(self.lookup_streams(head, body)).await,
+            Action::Upstream => Box::pin(self.upstream(found.rest, head, body)).await,
+            Action::EngineOr(own) | Action::Own(own) => {
+                Box::pin(self.own(own, found.rest, &head, body)).await
+            }
         }
     }
 
@@ -228,7 +238,8 @@ impl<H: ModelService> HttpServer<H> {
     ) -> impl Future<Output = Result<Reply<H::Pass>, HttpProblem>> {
         let target = target_of(&head);
         let conversation = latest::named(&head).filter(|_| head.method == Method::POST);
-        let request = Box::new(ProxyRequest { named, ..self.request(model, target, head, received) });
+        let mut request = self.request(model, target, head, received);
+        request.named = named;
         async move {
             match conversation {
                 Some(id) => self.converse(&id, model, request).await,
@@ -237,10 +248,17 @@ impl<H: ModelService> HttpServer<H> {
         }
     }
 
-    fn request(&self, model: ModelId, target: PathAndQuery, head: Parts, received: Received) -> ProxyRequest {
+    /// Boxed where it is made, because it is half a kibibyte.
+    fn request(
+        &self,
+        model: ModelId,
+        target: PathAndQuery,
+        head: Parts,
+        received: Received,
+    ) -> Box<ProxyRequest> {
         let upgrades = websocket::is_asked(&head);
-        let access = self.access(&head, Some(model)).filter(|_| upgrades);
-        ProxyRequest {
+        let access = if upgrades { self.access(&head, Some(model)) } else { None };
+        Box::new(ProxyRequest {
             access: RefCell::new(access.map(Box::new)),
             head,
             target,
@@ -251,7 +269,7 @@ impl<H: ModelService> HttpServer<H> {
             is_of_page: false,
             holds_head: !upgrades,
             key_use: RefCell::default(),
-        }
+        })
     }
 
     /// True if an engine answers instead of this server: for a named model, and the properties of the only model
@@ -289,12 +307,9 @@ impl<H: ModelService> HttpServer<H> {
         owns_origin: bool,
     ) -> Result<Reply<H::Pass>, HttpProblem> {
         let received = receive(body, &self.bodies, &self.settings.limits).await?;
-        let request = self.request(model, target, head, received);
-        self.carry(
-            model,
-            Box::new(ProxyRequest { owns_origin, is_of_page: true, holds_head: false, ..request }),
-        )
-        .await
+        let mut request = self.request(model, target, head, received);
+        (request.owns_origin, request.is_of_page, request.holds_head) = (owns_origin, true, false);
+        self.carry(model, request).await
     }
 
     fn split_upstream<'a>(&self, rest: &'a str) -> Option<(ModelId, &'a str)> {

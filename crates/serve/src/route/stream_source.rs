@@ -26,6 +26,11 @@ impl StreamSource {
         Pin::new(&mut self.body).poll_frame(context)
     }
 
+    /// True if all of an answer of known length has come.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
     /// Waits for the first piece of the body; an empty one means an empty body.
     pub(crate) async fn first(&mut self) -> hyper::Result<Bytes> {
         poll_fn(|context| {

@@ -292,26 +292,31 @@ impl Wire {
         self.open && self.sender.is_ready()
     }
 
-    pub(crate) async fn send(
+    /// Sends a request, and waits for the head of its answer.
+    // DECISION: no `async fn`, which would have room for the request, and would copy it there.
+    pub(crate) fn send(
         &mut self,
         mut request: Request<EngineBody>,
-    ) -> hyper::Result<Response<Incoming>> {
+    ) -> impl Future<Output = hyper::Result<Response<Incoming>>> {
         let takes_body = matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH);
         let has_body = !request.body().is_empty();
         request.body_mut().leave_on(&self.state);
         self.is_consumed = false;
-        let mut answer = pin!(self.sender.send_request(request));
-        let (connection, open) = (&mut self.connection, &mut self.open);
-        let answer = poll_fn(move |context| {
-            // The connection first, because only its reads can complete the answer.
-            if *open && Pin::new(&mut *connection).poll(context).is_ready() {
-                *open = false;
-            }
-            answer.as_mut().poll(context)
-        })
-        .await?;
-        self.is_consumed = !has_body || (takes_body && answer.status().is_success());
-        self.state.answered(is_event_stream(answer.headers()));
-        Ok(answer)
+        let answer = self.sender.send_request(request);
+        async move {
+            let mut answer = pin!(answer);
+            let (connection, open) = (&mut self.connection, &mut self.open);
+            let answer = poll_fn(move |context| {
+                // The connection first, because only its reads can complete the answer.
+                if *open && Pin::new(&mut *connection).poll(context).is_ready() {
+                    *open = false;
+                }
+                answer.as_mut().poll(context)
+            })
+            .await?;
+            self.is_consumed = !has_body || (takes_body && answer.status().is_success());
+            self.state.answered(is_event_stream(answer.headers()));
+            Ok(answer)
+        }
     }
 }

@@ -266,7 +266,7 @@ impl Pass for RunPass {
         self.record.iter_mut().for_each(|record| record.status(status));
     }
 
-    fn asked_for(&mut self, prompt: &RequestPrompt<'_>) {
+    fn note_body(&mut self, prompt: &RequestPrompt<'_>) {
         let deadly = &self.request.runtime.deadly;
         self.digest.get_or_insert_with(|| deadly.digest(prompt));
     }

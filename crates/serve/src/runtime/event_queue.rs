@@ -19,11 +19,17 @@ impl<E> Default for EventQueue<E> {
 impl<E> EventQueue<E> {
     /// Hands `event` to `handle`, and all that come meanwhile, one after the other. Within `handle`, it only queues.
     pub(super) fn submit(&self, event: E, handle: impl Fn(E)) {
-        self.events.borrow_mut().push_back(event);
         if self.is_drained.replace(true) {
+            self.events.borrow_mut().push_back(event);
             return;
         }
         let _ended = Drained(&self.is_drained);
+        // Events are large, so one that need not wait is not copied into the queue. What a handler that panicked has left
+        // comes before it.
+        while let Some(left) = self.next() {
+            handle(left);
+        }
+        handle(event);
         while let Some(event) = self.next() {
             handle(event);
         }
