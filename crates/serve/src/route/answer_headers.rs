@@ -45,6 +45,9 @@ const OF_ORIGIN: [&str; 25] = [
     "x-sendfile",
 ];
 
+/// Headers of nearly every answer, none of which is removed.
+const USUAL: [&str; 4] = ["content-length", "content-type", "date", "server"];
+
 /// An origin that is nobody's: no storage, no service worker, no request that this server takes for one of its own page.
 const SANDBOX: &str = "sandbox allow-scripts allow-forms allow-modals allow-popups allow-downloads";
 /// Types of which no browser makes a document with scripts.
@@ -56,7 +59,8 @@ pub(crate) fn to_client(headers: &mut HeaderMap, from: &Upstream) {
     let is_ours = |name: &str| is_own(name) && !from.is_host();
     let is_removed = |name: &&HeaderName| {
         let text = name.as_str();
-        is_hop_by_hop(text) || OF_ORIGIN.contains(&text) || text.starts_with(CORS) || is_ours(text)
+        !USUAL.contains(&text)
+            && (is_hop_by_hop(text) || OF_ORIGIN.contains(&text) || text.starts_with(CORS) || is_ours(text))
     };
     let mut removed: Vec<HeaderName> = headers.keys().filter(is_removed).cloned().collect();
     if removed.contains(&header::CONNECTION) {
@@ -76,7 +80,9 @@ pub(crate) fn to_client(headers: &mut HeaderMap, from: &Upstream) {
 pub(crate) fn confine(headers: &mut HeaderMap) {
     let kind = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
     let is_inert = kind.is_some_and(|kind| {
-        INERT.iter().any(|inert| kind.get(..inert.len()).is_some_and(|it| it.eq_ignore_ascii_case(inert)))
+        let begins = |inert: &&[u8]| kind.get(..inert.len()).is_some_and(|it| it.eq_ignore_ascii_case(inert));
+        // As nearly every engine writes it.
+        kind.starts_with(INERT[0]) || INERT.iter().any(begins)
     });
     if !is_inert {
         // The engine's own policy stays: browsers apply all of them.

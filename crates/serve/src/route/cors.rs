@@ -45,12 +45,15 @@ impl Origins {
     /// served it. A user who follows a link from another site still sees what nothing changes.
     pub(crate) fn permit(&self, changes: bool, headers: &HeaderMap) -> bool {
         let Some(origin) = headers.get(header::ORIGIN) else {
+            if !has_fetch_metadata(headers) {
+                // It is a program, or a browser too old to say where the request comes from.
+                return true;
+            }
             let says = |name, value: &str| text(headers, &name) == Some(value);
             let is_visit = says(SEC_FETCH_MODE, "navigate") && says(SEC_FETCH_DEST, "document");
             return match text(headers, &SEC_FETCH_SITE) {
                 // A page of another port is of the same site.
                 Some("cross-site" | "same-site") => *self == Self::Any || is_visit && !changes,
-                // Without it, it is a program, or a browser too old to say where the request comes from.
                 _ => true,
             };
         };
@@ -104,7 +107,14 @@ impl Origins {
 
 /// True if a browser wants the script of a service worker, which would answer for every page of this origin.
 pub(crate) fn wants_service_worker(headers: &HeaderMap) -> bool {
-    headers.contains_key(SERVICE_WORKER) || text(headers, &SEC_FETCH_DEST) == Some("serviceworker")
+    has_fetch_metadata(headers)
+        && (headers.contains_key(SERVICE_WORKER) || text(headers, &SEC_FETCH_DEST) == Some("serviceworker"))
+}
+
+/// True if a browser says what the request is for. One pass over the few headers of a program costs less than to look up
+/// each of these.
+fn has_fetch_metadata(headers: &HeaderMap) -> bool {
+    headers.keys().any(|name| name.as_str().starts_with("sec-fetch-") || *name == SERVICE_WORKER)
 }
 
 fn is_loopback(origin: &str) -> bool {
@@ -144,7 +154,8 @@ fn is_own(origin: &str, headers: &HeaderMap) -> bool {
 
 /// The name that stands for a model in the host of its origin, if the request is for one.
 pub(crate) fn engine_label(host: Option<&HeaderValue>) -> Option<&str> {
-    let host = host?.to_str().ok()?;
+    // Most hosts are shorter than the domain.
+    let host = host.filter(|host| host.len() >= ENGINES.len())?.to_str().ok()?;
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name).trim_end_matches('.');
     let at = name.len().checked_sub(ENGINES.len())?;
     let (label, domain) = name.split_at_checked(at)?;

@@ -272,13 +272,14 @@ impl ProxyRequest {
         }
         answer_headers::to_client(&mut head.headers, pass.upstream());
         // Of a request that another host has passed on, that host knows whose origin it is.
-        if !self.owns_origin && self.head.extensions.get::<SeatToken>().is_none() {
+        let is_document = !source.wire.has_events();
+        if is_document && !self.owns_origin && self.head.extensions.get::<SeatToken>().is_none() {
             answer_headers::confine(&mut head.headers);
         }
         // The client's connection is ours: an engine's HTTP/1.0 must not go out on one that is kept open.
         head.version = Version::HTTP_11;
         // An event can be added to a stream only where its length was not promised.
-        let guarded = headers::is_event_stream(&head.headers)
+        let guarded = source.wire.has_events()
             && !head.headers.contains_key(CONTENT_LENGTH)
             && !head.headers.contains_key(CONTENT_ENCODING);
         if guarded {

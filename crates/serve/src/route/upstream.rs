@@ -173,7 +173,14 @@ impl Upstream {
         let stream = TokioIo::new(LimitedStream { stream, state: state.clone() });
         let handshake = http1::Builder::new().max_buf_size(BUFFER).handshake(stream).await;
         let (sender, connection) = handshake.map_err(io::Error::other)?;
-        Ok(Wire { sender, connection: Box::new(connection), state, open: true, is_consumed: false })
+        Ok(Wire {
+            sender,
+            connection: Box::new(connection),
+            state,
+            open: true,
+            is_consumed: false,
+            has_events: false,
+        })
     }
 
     /// Waits for the answer on a new connection, and closes idle ones as long as no answer arrives.
@@ -259,6 +266,8 @@ pub(crate) struct Wire {
     open: bool,
     /// The answer shows that the engine has consumed the request.
     is_consumed: bool,
+    /// The answer is an event stream.
+    has_events: bool,
 }
 
 impl Wire {
@@ -279,6 +288,11 @@ impl Wire {
         Ok((parts.io.into_inner(), parts.read_buf))
     }
 
+    /// True if the last answer on this connection is an event stream.
+    pub(crate) fn has_events(&self) -> bool {
+        self.has_events
+    }
+
     /// DECISION: an engine that answers without reading a request's body takes the body for the next request, whose
     /// answer another client would get. A body counts as consumed only if all of it was sent before the answer's end,
     /// its method has one, and the engine answered with a success.
@@ -292,31 +306,27 @@ impl Wire {
         self.open && self.sender.is_ready()
     }
 
-    /// Sends a request, and waits for the head of its answer.
-    // DECISION: no `async fn`, which would have room for the request, and would copy it there.
-    pub(crate) fn send(
+    pub(crate) async fn send(
         &mut self,
         mut request: Request<EngineBody>,
-    ) -> impl Future<Output = hyper::Result<Response<Incoming>>> {
+    ) -> hyper::Result<Response<Incoming>> {
         let takes_body = matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH);
         let has_body = !request.body().is_empty();
         request.body_mut().leave_on(&self.state);
         self.is_consumed = false;
-        let answer = self.sender.send_request(request);
-        async move {
-            let mut answer = pin!(answer);
-            let (connection, open) = (&mut self.connection, &mut self.open);
-            let answer = poll_fn(move |context| {
-                // The connection first, because only its reads can complete the answer.
-                if *open && Pin::new(&mut *connection).poll(context).is_ready() {
-                    *open = false;
-                }
-                answer.as_mut().poll(context)
-            })
-            .await?;
-            self.is_consumed = !has_body || (takes_body && answer.status().is_success());
-            self.state.answered(is_event_stream(answer.headers()));
-            Ok(answer)
-        }
+        let mut answer = pin!(self.sender.send_request(request));
+        let (connection, open) = (&mut self.connection, &mut self.open);
+        let answer = poll_fn(move |context| {
+            // The connection first, because only its reads can complete the answer.
+            if *open && Pin::new(&mut *connection).poll(context).is_ready() {
+                *open = false;
+            }
+            answer.as_mut().poll(context)
+        })
+        .await?;
+        self.is_consumed = !has_body || (takes_body && answer.status().is_success());
+        self.has_events = is_event_stream(answer.headers());
+        self.state.answered(self.has_events);
+        Ok(answer)
     }
 }
