@@ -7,8 +7,6 @@
 //! `PLIMSOLL_CORPUS=FOLDER` uses another folder of reports in the same form. `PLIMSOLL_CORPUS_MISSES=all` prints why
 //! each wrong verdict was wrong.
 
-#![expect(clippy::print_stdout, reason = "the figures are what it is run for")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
