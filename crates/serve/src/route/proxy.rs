@@ -272,8 +272,7 @@ impl ProxyRequest {
         }
         answer_headers::to_client(&mut head.headers, pass.upstream());
         // Of a request that another host has passed on, that host knows whose origin it is.
-        let is_document = !source.wire.has_events();
-        if is_document && !self.owns_origin && self.head.extensions.get::<SeatToken>().is_none() {
+        if !self.owns_origin && self.head.extensions.get::<SeatToken>().is_none() {
             answer_headers::confine(&mut head.headers);
         }
         // The client's connection is ours: an engine's HTTP/1.0 must not go out on one that is kept open.

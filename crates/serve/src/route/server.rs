@@ -150,19 +150,13 @@ impl<H: ModelService> HttpServer<H> {
         if let Some(label) = origin {
             return Box::pin(self.to_origin(&label, head, body)).await;
         }
-        let is_for_engine = match found.action {
-            Action::Engine => true,
-            Action::EngineOr(own) => self.is_of_engine(own, &head),
-            _ => false,
-        };
-        if is_for_engine {
-            return self.to_engine(head, body).await;
-        }
-        // DECISION: boxed, because the memory of each request has room for the largest of them, and is copied when its
-        // connection takes it.
+        // DECISION: all but requests for engines are boxed, because the memory of each request has room for the largest, and
+        // is copied when its connection takes it.
         match found.action {
+            Action::Engine => self.to_engine(head, body).await,
             Action::Ollama(endpoint) => Box::pin(self.ollama(endpoint, head, body)).await,
-            Action::Engine | Action::AnyEngine => Box::pin(self.to_any_engine(head, body)).await,
+            Action::EngineOr(own) if self.is_of_engine(own, &head) => self.to_engine(head, body).await,
+            Action::AnyEngine => Box::pin(self.to_any_engine(head, body)).await,
             Action::Stream => Box::pin(self.stream_of(found.rest, head, body)).await,
             Action::StreamLookup => Box::pin(self.lookup_streams(head, body)).await,
             Action::Upstream => Box::pin(self.upstream(found.rest, head, body)).await,
