@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use plimsoll_config::LogLevel;
-use plimsoll_launch::{LogOutput, LogWish};
+use plimsoll_log::{LogOutput, LogWish};
 use tokio::runtime::Runtime;
 
 use self::misread::{misread, wants_json};

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 
 use super::address::EngineAddress;
 use super::end::EndCause;
-use super::log_ring::Log;
+use plimsoll_log::Log;
 
 mod supervisor;
 

@@ -22,9 +22,9 @@ use super::child::{self, Child, ChildEvent};
 use super::confinement::Confinement;
 use super::descendants;
 use super::engine_cgroup::EngineCgroup;
-use super::log_ring::Log;
 use super::process::ProcessHandle;
 use super::warden::Warden;
+use plimsoll_log::Log;
 
 /// Time without a request after which the processes of the machine are looked at. Before, the thread that waits for the
 /// child would wait for this one where both have the same processor: 0.15 ms of a swap (measured).

@@ -13,8 +13,8 @@ use std::process::ExitCode;
 use clap::Args;
 use plimsoll_base::Card;
 use plimsoll_config::{LogLevel, ServeSettings};
-use plimsoll_launch::LogOutput;
 use plimsoll_launch::engine::{self, EngineHome, EngineProgram};
+use plimsoll_log::LogOutput;
 use plimsoll_planner::EngineBuild;
 use plimsoll_serve::{Daemon, DaemonError, Listen, Setup};
 

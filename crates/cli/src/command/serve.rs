@@ -11,7 +11,7 @@ use plimsoll_base::{Bytes, CardSpec};
 use plimsoll_config::{
     GuardMode, GuardSettings, LogFormat, LogLevel, ReclaimBeforeLoad, ServeSettings, reserve_size, web_origin,
 };
-use plimsoll_launch::{LogOutput, LogWish};
+use plimsoll_log::{LogOutput, LogWish};
 use plimsoll_nostd::heap;
 use plimsoll_serve::{ConfigCheck, Daemon, DaemonError, Listen, Setup};
 

@@ -22,10 +22,10 @@ use crate::end::{EndCause, kernel_oom_kills};
 use crate::hang_check::HangCheck;
 use crate::health::{Announced, Announcement};
 use crate::lines::Lines;
-use crate::log_ring::{Log, LogSource};
 use crate::process::ProcessHandle;
 use crate::spawn::{ChildSpec, LaunchError, Readiness};
 use crate::{control, health, port_owner};
+use plimsoll_log::{Log, LogSource};
 
 mod ending;
 

@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 
 use plimsoll_base::Bytes;
 use plimsoll_launch::{
-    Child, ChildEnded, ChildEvent, ChildSpec, Confinement, EngineAddress, Environment, Launcher, Log,
-    Readiness, StopWay, Visible, child_environment, free_port,
+    Child, ChildEnded, ChildEvent, ChildSpec, Confinement, EngineAddress, Environment, Launcher, Readiness,
+    StopWay, Visible, child_environment, free_port,
 };
+use plimsoll_log::Log;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 

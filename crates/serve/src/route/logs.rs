@@ -4,7 +4,7 @@ use plimsoll_base::counted;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use plimsoll_launch::{Log, LogLine};
+use plimsoll_log::{Log, LogLine};
 
 use super::feed::FeedListener;
 
@@ -39,7 +39,7 @@ mod tests {
     use std::future::poll_fn;
 
     use plimsoll_base::Bytes as Size;
-    use plimsoll_launch::LogSource;
+    use plimsoll_log::LogSource;
 
     use super::*;
 

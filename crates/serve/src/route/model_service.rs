@@ -16,7 +16,7 @@ use plimsoll_base::{Bytes, Priority};
 use plimsoll_config::RequestFilters;
 use plimsoll_fleet::SeatToken;
 use plimsoll_hub::DerivedModel;
-use plimsoll_launch::Log;
+use plimsoll_log::Log;
 use plimsoll_scheduler::{ClientId, ModelId, SchedulerSnapshot};
 use serde_json::Value;
 

@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use plimsoll_base::{Bytes, CardId, CardKind, Share};
 use plimsoll_config::{ConfiguredModel, RequestFilters};
 use plimsoll_hub::DerivedModel;
-use plimsoll_launch::Log;
+use plimsoll_log::Log;
 use plimsoll_scheduler::{ModelId, ModelState, ModelView, Moment, SchedulerEvent, SchedulerSnapshot};
 use serde_json::{Value, json};
 

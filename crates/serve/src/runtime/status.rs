@@ -8,7 +8,7 @@ use std::sync::Arc;
 use plimsoll_base::{End, Hint, IdMap, MemoryModel, Reason};
 use plimsoll_config::ConfiguredModel;
 use plimsoll_flags::{Parallel, ProgramKind};
-use plimsoll_launch::Log;
+use plimsoll_log::Log;
 use plimsoll_scheduler::{ModelId, ModelState};
 use serde_json::Value;
 

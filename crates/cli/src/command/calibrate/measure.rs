@@ -16,9 +16,10 @@ use plimsoll_base::{Bytes, Card, indented};
 use plimsoll_lab::load::{Client, LoadFailure, Target};
 use plimsoll_launch::engine::EngineProgram;
 use plimsoll_launch::{
-    Child, ChildEvent, ChildSpec, Confinement, EngineAddress, Environment, Launcher, Log, Readiness, StopWay,
+    Child, ChildEvent, ChildSpec, Confinement, EngineAddress, Environment, Launcher, Readiness, StopWay,
     Visible, child_environment, free_port,
 };
+use plimsoll_log::Log;
 use plimsoll_planner::EngineBuild;
 use plimsoll_probe::Sampler;
 use plimsoll_probe::folder::OwnedFolder;

@@ -13,9 +13,9 @@ use super::{Phase, Supervisor};
 use crate::child::{ChildEnded, ChildEvent};
 use crate::end::{EndCause, kernel_oom_kills};
 use crate::lines::Lines;
-use crate::log_ring::{Log, LogSource};
 use crate::spawn::StopWay;
 use crate::{argv, control};
+use plimsoll_log::{Log, LogSource};
 
 /// Lines that the post-mortem gets.
 const LAST_LINES: usize = 200;

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use plimsoll_base::{Bytes, Card};
 use plimsoll_config::ConfiguredModel;
 use plimsoll_flags::{ModelParams, ProgramKind};
-use plimsoll_launch::LogLine;
+use plimsoll_log::LogLine;
 use plimsoll_model::Dialect;
 use plimsoll_planner::{EngineBuild, PlanRequest, computed_on_host};
 use plimsoll_probe::headers::read_model;

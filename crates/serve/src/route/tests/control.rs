@@ -1,6 +1,6 @@
 //! Tests of the server's own endpoints: listings, load and unload, events and metrics.
 
-use plimsoll_launch::LogSource;
+use plimsoll_log::LogSource;
 use plimsoll_scheduler::ModelState;
 use serde_json::{Value, json};
 

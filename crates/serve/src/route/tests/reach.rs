@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use plimsoll_config::{ConfiguredKey, KeyRight, KeySecret};
-use plimsoll_launch::LogSource;
+use plimsoll_log::LogSource;
 use serde_json::json;
 use tokio::net::TcpStream;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use plimsoll_base::{
     Bytes, Card, CardId, CardKind, Counting, Curve, End, MemoryModel, Priority, Reason, Slots,
 };
-use plimsoll_launch::Log;
+use plimsoll_log::Log;
 use plimsoll_scheduler::{
     CardLimit, ClientId, ConfigChange, Health, ModelId, ModelSpec, Moment, RequestTraits, Scheduler,
     SchedulerEffect, SchedulerSettings,

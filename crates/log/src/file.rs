@@ -16,9 +16,9 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 use tracing::Level;
 
-use super::line_queue::LineQueue;
-use super::log_line::{LineStyle, LineText, dropped};
-use super::log_ring::LogLine;
+use super::line::{LineStyle, LineText, dropped};
+use super::queue::LineQueue;
+use super::ring::LogLine;
 
 /// Sticky and writable by all, as /tmp is (inode(7)).
 const SHARED: u32 = 0o1002;

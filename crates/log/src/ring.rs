@@ -10,7 +10,7 @@ use std::sync::Arc;
 use plimsoll_base::Bytes;
 use tokio::sync::broadcast;
 
-use super::log_file::LogFile;
+use super::file::LogFile;
 
 /// Lines that a slow subscriber may be behind.
 const SLACK: usize = 512;

@@ -13,9 +13,9 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber, callsite};
 use tracing_subscriber::filter::Targets;
 
-use super::line_queue::LineQueue;
-use super::log_file::LogFile;
-use super::log_line::{LineStyle, LineText, dropped, write_message};
+use super::file::LogFile;
+use super::line::{LineStyle, LineText, dropped, write_message};
+use super::queue::LineQueue;
 
 /// The longest line whose memory the next one of its thread uses again.
 const KEPT_LINE: usize = 1 << 10;
