@@ -15,9 +15,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use plimsoll_base::Bytes;
-use plimsoll_launch::{PLIMSOLL, engine, sweep};
+use plimsoll_launch::engine;
 use plimsoll_planner::exact::Transcript;
-use plimsoll_probe::resident;
+use plimsoll_process::resident;
+use plimsoll_process::{PLIMSOLL, descendants::sweep};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process_group, waitid};
 

@@ -13,7 +13,7 @@ use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 
-use super::port_owner::PortOwner;
+use plimsoll_process::port_owner::PortOwner;
 
 /// The congestion control towards an engine. BBR, the default of some systems, paces what it sends by its
 /// estimate of the line; on the loopback that is only a delay: a request of 2 MB took 0.47 ms instead of

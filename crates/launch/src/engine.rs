@@ -8,7 +8,6 @@ mod identity;
 mod in_use;
 mod install;
 mod listed_flags;
-mod run;
 mod vulkan;
 
 use std::path::{Path, PathBuf};
@@ -22,7 +21,7 @@ pub use self::install::{InstallError, InstallStep, RELEASE, install, installed, 
 pub use self::listed_flags::lists_flag;
 pub use self::vulkan::{listed_device, vulkan_cards, vulkan_numbers};
 
-use crate::own_command;
+use plimsoll_process::own_command;
 
 /// The name that llama.cpp and its family give their server.
 const LLAMA_SERVER: &str = "llama-server";

@@ -6,7 +6,7 @@ use procfs::net::{TcpNetEntry, TcpState};
 use procfs::process::{FDTarget, Process};
 
 use super::address::EngineAddress;
-use super::descendants;
+use plimsoll_process::descendants;
 
 /// Clock ticks that an engine without work may use in ten seconds: timers, and questions about its health. One that computes
 /// on a card starts its kernels with little processor time.

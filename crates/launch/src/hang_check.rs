@@ -16,11 +16,11 @@ use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
 use super::address::EngineAddress;
-use super::descendants;
 use super::engine_work::{reach_of, server_of, ticks};
 use super::health::{self, answer_of};
 use super::http_client::collect_body;
 use super::spawn::{ChildSpec, Readiness};
+use plimsoll_process::descendants;
 
 /// An abort that ends the process does so in this time; the check starts afterwards.
 const ABORTS_WITHIN: Duration = Duration::from_secs(1);

@@ -13,9 +13,9 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::address::EngineAddress;
 use super::http_client::HttpClient;
-use super::port_holder::{self, ListenerKind};
-use super::port_owner::listens_on;
 use super::spawn::Readiness;
+use plimsoll_process::port_holder::{self, ListenerKind};
+use plimsoll_process::port_owner::listens_on;
 
 /// Time after which a build without the control channel is checked by HTTP; llama-server reports within
 /// milliseconds.

@@ -19,12 +19,12 @@ use tokio::sync::oneshot;
 
 use super::address::EngineAddress;
 use super::child::{self, Child, ChildEvent};
-use super::confinement::Confinement;
-use super::descendants;
-use super::engine_cgroup::EngineCgroup;
 use super::process::ProcessHandle;
-use super::warden::Warden;
 use plimsoll_log::Log;
+use plimsoll_process::Warden;
+use plimsoll_process::cgroup::EngineCgroup;
+use plimsoll_process::confinement::Confinement;
+use plimsoll_process::descendants;
 
 /// Time without a request after which the processes of the machine are looked at. Before, the thread that waits for the
 /// child would wait for this one where both have the same processor: 0.15 ms of a swap (measured).
@@ -139,7 +139,7 @@ pub(super) struct Spawned {
 impl Launcher {
     /// Starts the thread. Children pass through this very program (`plimsoll exec-child`).
     pub fn start() -> Result<Self, LaunchError> {
-        Self::start_with(Path::new(super::PLIMSOLL))
+        Self::start_with(Path::new(plimsoll_process::PLIMSOLL))
     }
 
     /// Like [`Self::start`], with the trampoline and the warden of another `plimsoll` program, for tests.

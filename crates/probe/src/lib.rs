@@ -14,9 +14,7 @@ mod host;
 pub mod library;
 mod lookout;
 pub mod own_file;
-pub mod process;
 mod processor;
-mod resident;
 mod sampler;
 mod sources;
 pub mod sysroot;
@@ -30,7 +28,6 @@ use serde::{Deserialize, Serialize};
 pub use host::{HOST_CARD, HostMemory};
 pub use lookout::answer_questions;
 pub use processor::processor;
-pub use resident::{resident, resident_less_cache};
 pub use sampler::{Sampler, StartSamplerError};
 
 /// State of a machine at one moment.

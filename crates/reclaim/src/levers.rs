@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use plimsoll_host::ReclaimStep;
-use plimsoll_launch::own_command;
+use plimsoll_process::own_command::own_command;
 
 pub use self::unit::{UNIT, UnitError, program_for_root, quoted, unit};
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll_base::{Bytes, Order};
 use plimsoll_probe::guard::{ask_for_idle, page_folders, read_page, read_pages};
-use plimsoll_probe::process::name;
+use plimsoll_process::reading::name;
 use plimsoll_wire::options::Uuid;
 use plimsoll_wire::page::{CardSnapshot, PageSnapshot, PageState};
 

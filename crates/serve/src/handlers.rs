@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use plimsoll_base::Card;
 use plimsoll_config::{GuardSettings, ReclaimBeforeLoad};
-use plimsoll_launch::EngineUser;
+use plimsoll_process::confinement::EngineUser;
 
 use self::gauges::Gauges;
 use self::guard::GuardHandler;

@@ -64,6 +64,8 @@ pub(super) const FUZZ: Run = Run {
         "--package",
         "plimsoll-launch",
         "--package",
+        "plimsoll-process",
+        "--package",
         "plimsoll-serve",
     ],
     // An overflow that wraps in the product is a fault that only its check shows.

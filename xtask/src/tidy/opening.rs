@@ -8,8 +8,7 @@ const OPENS_WHY: &str =
     "a path from elsewhere may name a FIFO or a device; use plimsoll_file, or a path of the kernel's";
 /// A program by its bare name is looked up on PATH, and starts in the caller's folder.
 const STARTS: &str = "Command::new(\"";
-const STARTS_WHY: &str =
-    "it may be found in the caller's folder; use plimsoll_launch::own_command, or an absolute path";
+const STARTS_WHY: &str = "it may be found in the caller's folder; use plimsoll_process::own_command::own_command, or an absolute path";
 
 /// Beginnings of the kernel's own files.
 const OF_KERNEL: &[&str] = &["\"/proc", "\"/sys", "\"/dev/tty\""];
@@ -20,11 +19,11 @@ const FIXED: &[&str] = &[
     "crates/cli/src/command/doctor/log.rs",
     "crates/cli/src/command/serve/reach.rs",
     "crates/lab/src/watch/machine.rs",
-    "crates/launch/src/engine_cgroup.rs",
-    "crates/launch/src/kernel_text.rs",
     "crates/packed/src/lib.rs",
     "crates/probe/src/contexts.rs",
     "crates/probe/src/sysroot.rs",
+    "crates/process/src/cgroup.rs",
+    "crates/process/src/kernel_text.rs",
     "crates/reclaim/src/levers/huge_pages.rs",
     "crates/serve/src/fleet/start.rs",
 ];
@@ -93,6 +92,6 @@ mod tests {
         ] {
             assert_eq!(rules(path, line), 0, "{line}");
         }
-        assert_eq!(rules("crates/launch/src/kernel_text.rs", "File::open(path)"), 0);
+        assert_eq!(rules("crates/process/src/kernel_text.rs", "File::open(path)"), 0);
     }
 }

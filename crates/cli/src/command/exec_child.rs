@@ -9,8 +9,9 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-use plimsoll_launch::{
-    CHILD_MARK, UserNumbers, become_user, enter_private_tmp, forbid_core_dumps, forbid_new_privileges,
+use plimsoll_process::{
+    confinement::{UserNumbers, become_user, enter_private_tmp, forbid_core_dumps, forbid_new_privileges},
+    descendants::CHILD_MARK,
 };
 use plimsoll_wire::control::{EXEC_FAILED, NOT_PERMITTED};
 use rustix::process::{Pid, Signal, getpid, getppid, set_child_subreaper, set_parent_process_death_signal};

@@ -13,7 +13,7 @@ use plimsoll_lab::load::{
     Figures, LoadTarget, Round, SoakLimit, SoakResults, SoakSettings, WordLength, soak,
 };
 use plimsoll_probe::Sampler;
-use plimsoll_probe::process::MeasuredProcess;
+use plimsoll_process::reading::MeasuredProcess;
 use tokio::task::LocalSet;
 
 use super::server_verbs::{LoadedServer, ServerAddress, with_hint};

@@ -33,7 +33,7 @@ pub(crate) fn run(_: &Arguments) -> ExitCode {
         // their own.
         let _ = kill_process_group(group, Signal::KILL);
         if let Ok(leader) = u32::try_from(group.as_raw_nonzero().get()) {
-            plimsoll_launch::sweep(leader);
+            plimsoll_process::descendants::sweep(leader);
         }
     }
     drop(deaf);

@@ -20,7 +20,7 @@ use plimsoll_probe::Sampler;
 use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_probe::guard::{PAGES, Preload, preload};
 use plimsoll_probe::library::GUARD;
-use plimsoll_probe::process::{MeasuredProcess, command_line};
+use plimsoll_process::reading::{MeasuredProcess, command_line};
 use plimsoll_telemetry::record::Source;
 use plimsoll_wire::options::GuardOptions;
 use tokio::signal::unix::{SignalKind, signal};

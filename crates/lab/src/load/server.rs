@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
-use plimsoll_probe::process::MeasuredProcess;
+use plimsoll_process::reading::MeasuredProcess;
 use serde_json::Value;
 
 use super::answer::LoadFailure;

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use plimsoll_base::{Card, CardKind};
-use plimsoll_probe::{Reading, Sampler, process};
+use plimsoll_probe::{Reading, Sampler};
+use plimsoll_process::reading;
 use plimsoll_telemetry::record::{Figure, Group, Look, Pace, Source, Unit};
 
 use super::guards::Guards;
@@ -89,7 +90,7 @@ impl Collector {
             // The driver hides the usage of single processes in some containers and under MIG.
             for holder in reading.holders.iter().filter(|holder| holder.card == card.id) {
                 let Some(used) = holder.used else { continue };
-                let name = holder.name.clone().or_else(|| process::name(holder.pid)).unwrap_or_default();
+                let name = holder.name.clone().or_else(|| reading::name(holder.pid)).unwrap_or_default();
                 let subject = format!("{} {name}", holder.pid);
                 let figure = Figure::new(Group::Process, Unit::Kib, subject, format!("on card {number}"));
                 look.push(figure, Pace::Fast, used.get() >> 10);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll_base::Bytes;
 use plimsoll_probe::guard::{page_folders, read_pages};
-use plimsoll_probe::process::name;
+use plimsoll_process::reading::name;
 use plimsoll_telemetry::record::{Figure, Group, Look, Pace, Unit};
 use plimsoll_wire::page::{OomSnapshot, PageSnapshot, Refusal};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use plimsoll_base::Order;
-use plimsoll_probe::process::{all, name, tree};
+use plimsoll_process::reading::{all, name, tree};
 use plimsoll_telemetry::record::{Figure, Group, Look, Pace, Unit};
 
 use super::machine::RereadFile;

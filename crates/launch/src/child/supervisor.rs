@@ -18,14 +18,16 @@ use tokio::time::{Instant, sleep_until};
 use super::{Child, ChildEvent, StopOrder};
 use crate::address::EngineAddress;
 use crate::control::LaunchState;
-use crate::end::{EndCause, kernel_oom_kills};
+use crate::end::EndCause;
 use crate::hang_check::HangCheck;
 use crate::health::{Announced, Announcement};
-use crate::lines::Lines;
 use crate::process::ProcessHandle;
 use crate::spawn::{ChildSpec, LaunchError, Readiness};
-use crate::{control, health, port_owner};
+use crate::{control, health};
 use plimsoll_log::{Log, LogSource};
+use plimsoll_process::Lines;
+use plimsoll_process::kernel_oom_kills;
+use plimsoll_process::port_owner;
 
 mod ending;
 

@@ -12,8 +12,8 @@ use plimsoll_base::indented;
 use plimsoll_planner::{EngineBuild, EngineKind};
 
 use super::EngineProgram;
-use super::run::{ProgramEnded, run};
-use crate::own_command::own_command;
+use plimsoll_process::own_command::own_command;
+use plimsoll_process::{ProgramEnded, run};
 
 pub(super) const LIMIT: Duration = Duration::from_secs(5);
 // DECISION: a file name proves nothing. Where `--version` is ambiguous, `--help` decides: only ik_llama.cpp

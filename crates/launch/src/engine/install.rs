@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use plimsoll_base::{Bytes, indented};
 
-use super::run::{ProgramEnded, run};
 use super::{EngineHome, EngineOrigin, EngineProgram, LLAMA_SERVER};
-use crate::own_command::own_command;
+use plimsoll_process::own_command::own_command;
+use plimsoll_process::{ProgramEnded, run};
 
 // DECISION: one release of xllamacpp is pinned, and its wheels are checked by hash. An adapter of an older
 // Plimsoll is replaced without a download.

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use super::identity::{Answers, IdentityError, LIMIT, remembered};
-use super::run::run;
 use crate::environment::{Environment, VULKAN};
-use crate::own_command::own_command;
+use plimsoll_process::own_command::own_command;
+use plimsoll_process::run;
 
 /// Vulkan numbers that are tried.
 const MOST: usize = 16;

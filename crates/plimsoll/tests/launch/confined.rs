@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use plimsoll_launch::{Confinement, EngineUser};
+use plimsoll_process::confinement::{Confinement, EngineUser};
 use rustix::process::getuid;
 
 use super::rig::{launcher, on_one_thread, shell, start};

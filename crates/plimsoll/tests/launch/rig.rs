@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 
 use plimsoll_base::Bytes;
 use plimsoll_launch::{
-    Child, ChildEnded, ChildEvent, ChildSpec, Confinement, EngineAddress, Environment, Launcher, Readiness,
-    StopWay, Visible, child_environment, free_port,
+    Child, ChildEnded, ChildEvent, ChildSpec, EngineAddress, Environment, Launcher, Readiness, StopWay,
+    Visible, child_environment, free_port,
 };
 use plimsoll_log::Log;
+use plimsoll_process::confinement::Confinement;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 

@@ -13,7 +13,8 @@ use plimsoll_wire::env as names;
 
 use super::CardSource;
 use crate::visible::keep_visible;
-use crate::{Holder, Machine, Reading, process, unified};
+use crate::{Holder, Machine, Reading, unified};
+use plimsoll_launch::plimsoll_process::reading;
 
 /// An open NVML library, or the reason why there is none.
 #[derive(Debug)]
@@ -183,7 +184,7 @@ fn holders(device: &Device<'_>, card: &CardId) -> Vec<Holder> {
             used,
             // Inside a container the driver still counts by the host's numbers, so there may be no such
             // process here.
-            name: process::name(pid),
+            name: reading::name(pid),
         })
         .collect()
 }

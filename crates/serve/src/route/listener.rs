@@ -20,7 +20,7 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::TokioIo;
 use plimsoll_base::masked;
 use plimsoll_nostd::{code, heap};
-use plimsoll_probe::process::{MeasuredProcess, command_line};
+use plimsoll_process::reading::{MeasuredProcess, command_line};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{oneshot, watch};

@@ -4,7 +4,10 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use plimsoll_base::Reason;
-use plimsoll_launch::{PortHolder, listener_on, port_holder};
+use plimsoll_process::{
+    port_holder::{PortHolder, port_holder},
+    port_owner::listener_on,
+};
 
 use super::Runtime;
 use super::launch::Starter;

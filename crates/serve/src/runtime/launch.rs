@@ -9,10 +9,11 @@ use plimsoll_base::{Bytes, Card, CardKind, End, Reason};
 use plimsoll_config::{ConfiguredModel, Launch, ProxyAddress};
 use plimsoll_launch::engine::EngineError;
 use plimsoll_launch::{
-    Child, ChildEvent, ChildSpec, Confinement, EngineAddress, EngineUser, Environment, Readiness, StopWay,
-    Visible, child_environment, engine, find_program, free_port, random_key, renumber,
+    Child, ChildEvent, ChildSpec, EngineAddress, Environment, Readiness, StopWay, Visible, child_environment,
+    engine, find_program, free_port, random_key, renumber,
 };
 use plimsoll_log::LogSource;
+use plimsoll_process::confinement::{Confinement, EngineUser};
 use plimsoll_wire::env::GUARD_PAGES;
 use rustix::process::getuid;
 use tokio::sync::mpsc;

@@ -5,8 +5,8 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use plimsoll_launch::EngineUser;
 use plimsoll_probe::folder::OwnedFolder;
+use plimsoll_process::confinement::EngineUser;
 
 const PREFIX: &str = "plimsoll-engine-";
 /// A longer path leaves too little room for the name of a socket (`sun_path`, unix(7)).

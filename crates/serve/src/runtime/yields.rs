@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use http::StatusCode;
 use plimsoll_base::{Bytes, Card, CardId, CardKind};
-use plimsoll_probe::{Reading, process};
+use plimsoll_probe::Reading;
+use plimsoll_process::reading;
 use plimsoll_scheduler::SchedulerEvent;
 
 use super::Runtime;
@@ -109,6 +110,6 @@ fn is_called(pid: u32, known: Option<&str>, name: &str) -> bool {
     if known.is_some_and(|known| short(known) == short(name)) {
         return true;
     }
-    let program = process::command_line(pid).into_iter().take(2);
+    let program = reading::command_line(pid).into_iter().take(2);
     program.into_iter().any(|word| word.split('/').any(|part| part.eq_ignore_ascii_case(name)))
 }

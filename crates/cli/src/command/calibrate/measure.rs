@@ -16,14 +16,15 @@ use plimsoll_base::{Bytes, Card, indented};
 use plimsoll_lab::load::{Client, LoadFailure, Target};
 use plimsoll_launch::engine::EngineProgram;
 use plimsoll_launch::{
-    Child, ChildEvent, ChildSpec, Confinement, EngineAddress, Environment, Launcher, Readiness, StopWay,
-    Visible, child_environment, free_port,
+    Child, ChildEvent, ChildSpec, EngineAddress, Environment, Launcher, Readiness, StopWay, Visible,
+    child_environment, free_port,
 };
 use plimsoll_log::Log;
 use plimsoll_planner::EngineBuild;
 use plimsoll_probe::Sampler;
 use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_probe::guard::{PAGES, Preload, preload};
+use plimsoll_process::confinement::Confinement;
 use plimsoll_wire::options::GuardOptions;
 use serde_json::json;
 use tokio::sync::mpsc::Receiver;

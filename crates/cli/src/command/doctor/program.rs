@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use plimsoll_base::{Bytes, Reason};
 use plimsoll_doctor::{LineSource, LogReader, RefusedAllocation};
-use plimsoll_launch::PLIMSOLL;
 use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_probe::library::GUARD;
+use plimsoll_process::PLIMSOLL;
 use plimsoll_wire::page::Refusal;
 use serde_json::Value;
 

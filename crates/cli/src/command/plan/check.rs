@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use http::Method;
-use plimsoll_probe::process::MeasuredProcess;
+use plimsoll_process::reading::MeasuredProcess;
 use serde_json::Value;
 
 pub(in crate::command) use self::process::{again, held};

@@ -53,7 +53,7 @@ impl ChildEnd {
         match self {
             Self::Code(code) => ExitCode::from(code),
             Self::Signal(signal) => {
-                let _cannot = Command::new(plimsoll_launch::PLIMSOLL)
+                let _cannot = Command::new(plimsoll_process::PLIMSOLL)
                     .arg0("plimsoll")
                     .args(["raise-signal", &signal.to_string()])
                     .exec();

@@ -9,8 +9,8 @@ use std::process::ExitCode;
 
 use http::{Method, StatusCode};
 use plimsoll_lab::load::Target;
-use plimsoll_launch::listens_on;
-use plimsoll_probe::process::MeasuredProcess;
+use plimsoll_process::port_owner::listens_on;
+use plimsoll_process::reading::MeasuredProcess;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};

@@ -11,11 +11,12 @@ use tokio::time::{Instant, timeout};
 
 use super::{Phase, Supervisor};
 use crate::child::{ChildEnded, ChildEvent};
-use crate::end::{EndCause, kernel_oom_kills};
-use crate::lines::Lines;
+use crate::end::EndCause;
 use crate::spawn::StopWay;
 use crate::{argv, control};
 use plimsoll_log::{Log, LogSource};
+use plimsoll_process::Lines;
+use plimsoll_process::kernel_oom_kills;
 
 /// Lines that the post-mortem gets.
 const LAST_LINES: usize = 200;

@@ -37,7 +37,7 @@ impl CalibrationRun<'_> {
         let here = cards.filter(|card| uuid == Some(Uuid(card.uuid)));
         let counted = Counted::of(here).ok_or(MeasureError::NotOnCard)?;
         // The engine may be a wrapper script whose child holds the card.
-        let family = plimsoll_probe::process::tree(self.child.pid());
+        let family = plimsoll_process::reading::tree(self.child.pid());
         let used = match held(self.card, &reading, &family) {
             Some(used) => used,
             // Only with `--alone`: on a shared card the difference would include other processes.

@@ -24,7 +24,7 @@ pub(super) fn checked(arguments: &Arguments, pid: u32) -> Result<Checked, ErrorR
     let options = started.reachable(&options);
     let wish = options.wish(program)?;
     let reading = plimsoll_probe::read();
-    let family = plimsoll_probe::process::tree(pid);
+    let family = plimsoll_process::reading::tree(pid);
     let cards = arguments.described_or(|| started.cards(&reading, &family))?;
     let plan = match &arguments.exact {
         Some(named) => {
@@ -47,7 +47,7 @@ pub(in crate::command) fn again(pid: u32, engine: EngineBuild) -> Result<Plan, E
     let started = Started::read(pid)?;
     let options = started.reachable(&started.options()?);
     let program = started.program().unwrap_or(ProgramKind::LlamaServer);
-    let cards = started.cards(&plimsoll_probe::read(), &plimsoll_probe::process::tree(pid));
+    let cards = started.cards(&plimsoll_probe::read(), &plimsoll_process::reading::tree(pid));
     wished(&options.wish(program)?, engine, program, &cards)
 }
 
@@ -55,7 +55,7 @@ fn rows(arguments: &Arguments, plan: &Plan, cards: &[Card], reading: &Reading, f
     let row = |(card, planned): (&Card, &CardPlan)| {
         let (measured, kind) = if card.kind == CardKind::Host {
             // The process itself, not its children: pages shared after fork would count twice in a sum.
-            let own = family.first().and_then(|&pid| plimsoll_probe::resident(pid));
+            let own = family.first().and_then(|&pid| plimsoll_process::resident(pid));
             (own, HOST_MARGIN)
         } else {
             (held(card, reading, family), CARD_MARGIN)

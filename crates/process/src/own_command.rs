@@ -19,7 +19,7 @@ pub fn own_command(program: impl AsRef<Path>) -> io::Result<Command> {
 
 /// Resolves a program by the shell's rule: a name without a slash is searched on PATH, anything else is a path.
 /// Relative entries of PATH are skipped, so that the result does not depend on the current folder.
-pub(super) fn resolve(program: &Path) -> io::Result<PathBuf> {
+pub fn resolve(program: &Path) -> io::Result<PathBuf> {
     if program.components().count() > 1 || program.is_absolute() {
         return std::path::absolute(program);
     }
@@ -29,7 +29,7 @@ pub(super) fn resolve(program: &Path) -> io::Result<PathBuf> {
     found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "there is no such program on PATH"))
 }
 
-pub(super) fn is_program(path: &Path) -> bool {
+pub fn is_program(path: &Path) -> bool {
     // access(2) rather than the mode bits: it also fails on a file system that is mounted noexec.
     path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
 }

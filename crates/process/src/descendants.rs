@@ -70,22 +70,22 @@ fn seen(since: u64) -> Vec<SeenProcess> {
 }
 
 /// Looks at all processes, so that the next search reads only those that are started from now on.
-pub(super) fn remember() {
+pub fn remember() {
     seen(u64::MAX);
 }
 
 /// Returns the numbers of all processes.
-pub(super) fn all_processes() -> Vec<i32> {
+pub fn all_processes() -> Vec<i32> {
     numbers().into_iter().map(|(pid, _)| pid).collect()
 }
 
 /// Returns the start of a process, in ticks after boot.
-pub(super) fn started(pid: i32) -> Option<u64> {
+pub fn started(pid: i32) -> Option<u64> {
     stat(pid).map(|stat| stat.started)
 }
 
 /// Returns the process group of the engine whose mark a process inherited.
-pub(super) fn mark_of(pid: i32) -> Option<u32> {
+pub fn mark_of(pid: i32) -> Option<u32> {
     let environment = read_kernel_bytes(&format!("/proc/{pid}/environ")).unwrap_or_default();
     let mark = |entry: &[u8]| {
         str::from_utf8(entry.strip_prefix(CHILD_MARK.as_bytes())?).ok()?.strip_prefix('=')?.parse().ok()
@@ -168,7 +168,7 @@ fn is_marked(pid: i32, leader: i32) -> bool {
 }
 
 /// Returns the inodes of the sockets that the engine's processes hold.
-pub(super) fn sockets_of(leader: u32) -> BTreeSet<u64> {
+pub fn sockets_of(leader: u32) -> BTreeSet<u64> {
     let Ok(leader) = i32::try_from(leader) else {
         return BTreeSet::new();
     };
@@ -176,19 +176,19 @@ pub(super) fn sockets_of(leader: u32) -> BTreeSet<u64> {
 }
 
 /// Returns the processes of the engine.
-pub(super) fn processes_of(leader: u32) -> Vec<i32> {
+pub fn processes_of(leader: u32) -> Vec<i32> {
     i32::try_from(leader).map_or(Vec::new(), |leader| of(leader).iter().map(|one| one.pid).collect())
 }
 
 /// Returns the process of the engine that listens on `port` of the loopback.
-pub(super) fn listener_of(leader: u32, port: u16) -> Option<i32> {
+pub fn listener_of(leader: u32, port: u16) -> Option<i32> {
     let listener = listener_on(Ipv4Addr::LOCALHOST.into(), port).ok()??;
     let processes = of(i32::try_from(leader).ok()?);
     processes.iter().find(|one| sockets(one).contains(&listener.inode)).map(|one| one.pid)
 }
 
 /// True if a process has a child that was started at `since` (ticks after boot) or later.
-pub(super) fn has_child_since(parent: i32, since: u64) -> bool {
+pub fn has_child_since(parent: i32, since: u64) -> bool {
     seen(since).iter().any(|one| one.parent == parent)
 }
 

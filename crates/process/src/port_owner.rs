@@ -68,7 +68,7 @@ pub fn listener_on(address: IpAddr, port: u16) -> io::Result<Option<ListenerOwne
 }
 
 /// True if the listener on a port of the loopback takes connections to this machine's other addresses too.
-pub(super) fn is_open(port: u16) -> bool {
+pub fn is_open(port: u16) -> bool {
     matches!(listener_on(Ipv4Addr::LOCALHOST.into(), port), Ok(Some(listener)) if listener.is_open)
 }
 

@@ -12,7 +12,7 @@ const LONGEST: usize = 1 << 20;
 const CHUNK: usize = 16 << 10;
 
 #[derive(Debug)]
-pub(super) struct Lines<R> {
+pub struct Lines<R> {
     /// None after the end of file or an error, which mean the same to us.
     pipe: Option<R>,
     partial: Vec<u8>,
@@ -20,16 +20,16 @@ pub(super) struct Lines<R> {
 }
 
 impl<R: AsyncRead + Unpin> Lines<R> {
-    pub(super) fn new(pipe: Option<R>) -> Self {
+    pub fn new(pipe: Option<R>) -> Self {
         Self { pipe, partial: Vec::new(), whole: VecDeque::new() }
     }
 
-    pub(super) fn is_open(&self) -> bool {
+    pub fn is_open(&self) -> bool {
         self.pipe.is_some() || !self.whole.is_empty()
     }
 
     /// Returns the next line, `None` at the end.
-    pub(super) async fn next(&mut self) -> Option<String> {
+    pub async fn next(&mut self) -> Option<String> {
         // A child that never stops talking must not keep everybody else from their turn.
         tokio::task::coop::consume_budget().await;
         loop {

@@ -65,7 +65,7 @@ fn name(pid: i32) -> String {
 
 /// What the listener on an engine's port is to the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum ListenerKind {
+pub enum ListenerKind {
     /// It belongs to the engine, or nothing can be said.
     Own,
     /// It is no process of the engine, and may listen on its behalf. The number is the socket's.
@@ -79,7 +79,7 @@ pub(super) enum ListenerKind {
 // listener that is younger than the engine may be its own. An older one is not, unless its program forwards ports for
 // others. What is left open is settled by time: an engine that cannot bind ends, most at once.
 /// Tells whose the listener on `port` is. It may read the descriptors of all processes.
-pub(super) fn kind(port: u16, group: u32) -> ListenerKind {
+pub fn kind(port: u16, group: u32) -> ListenerKind {
     // Through a container's NAT rule an engine is reached without a listener on this host.
     let Some(listener) = listener_on(Ipv4Addr::LOCALHOST.into(), port).ok().flatten() else {
         return ListenerKind::Own;

@@ -4,7 +4,7 @@ use std::fs;
 
 use plimsoll_base::Bytes;
 
-use crate::process::{field, tree};
+use crate::reading::{field, tree};
 
 /// Everything that a process has in memory, mapped model files included.
 const RESIDENT: &[&str] = &["VmRSS:"];

@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::port_owner::listener_on;
 use plimsoll_base::Bytes;
-use plimsoll_launch::listener_on;
 use procfs::process::{FDTarget, all_processes};
 
 /// Processes of one tree that are looked at.

@@ -17,7 +17,7 @@ use rustix::thread::{
     UnshareFlags, set_no_new_privs, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
 
-use super::own_command::own_command;
+use crate::own_command::own_command;
 
 /// Folders for short-lived files, by the FHS.
 const TMP: [&str; 2] = ["/tmp", "/var/tmp"];
@@ -139,7 +139,7 @@ pub struct Confinement {
 
 impl Confinement {
     /// The arguments of the trampoline.
-    pub(super) fn arguments(&self) -> Vec<OsString> {
+    pub fn arguments(&self) -> Vec<OsString> {
         let user = self.user.iter();
         let user = user.flat_map(|user| ["--user".into(), user.numbers().to_string().into()]);
         let folder = self.folder.iter();

@@ -12,25 +12,25 @@ const SAID_LIMIT: u64 = 256 * 1024;
 
 /// Exit status and output of a finished helper program.
 #[derive(Debug)]
-pub(super) struct ProgramEnded {
+pub struct ProgramEnded {
     /// Exit status; `None` if the time limit passed and the program was killed.
-    pub(super) status: Option<ExitStatus>,
+    pub status: Option<ExitStatus>,
     /// The program's last lines, stdout and stderr together.
-    pub(super) said: String,
+    pub said: String,
 }
 
 impl ProgramEnded {
     /// True where the beginning of the output may be missing.
-    pub(super) fn is_cut(&self) -> bool {
+    pub fn is_cut(&self) -> bool {
         u64::try_from(self.said.len()).is_ok_and(|length| length >= SAID_LIMIT)
     }
 
-    pub(super) fn succeeded(&self) -> bool {
+    pub fn succeeded(&self) -> bool {
         self.status.is_some_and(|status| status.success())
     }
 
     /// Returns the last lines, for an error message.
-    pub(super) fn tail(&self, lines: usize) -> String {
+    pub fn tail(&self, lines: usize) -> String {
         let kept: Vec<&str> =
             self.said.lines().rev().filter(|line| !line.trim().is_empty()).take(lines).collect();
         kept.into_iter().rev().collect::<Vec<_>>().join("\n")
@@ -38,7 +38,7 @@ impl ProgramEnded {
 }
 
 /// Runs `command` for at most `limit`.
-pub(super) fn run(command: &mut Command, limit: Duration) -> io::Result<ProgramEnded> {
+pub fn run(command: &mut Command, limit: Duration) -> io::Result<ProgramEnded> {
     let mut said = unlinked_file()?;
     let (out, err) = (said.try_clone()?, said.try_clone()?);
     // Counted from before the start, because waiting for a busy file takes time too.

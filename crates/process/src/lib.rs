@@ -1,0 +1,28 @@
+//! Processes of the operating system: what starts and ends them, what they may do, and readings of them.
+#![forbid(unsafe_code)]
+
+/// Path of this program, for starting it again. The link is resolved at each start, so an upgrade that
+/// replaces the file does no harm.
+pub const PLIMSOLL: &str = "/proc/self/exe";
+
+pub mod cgroup;
+pub mod confinement;
+pub mod descendants;
+mod kernel_text;
+mod lines;
+mod oom;
+pub mod own_command;
+pub mod port_holder;
+pub mod port_owner;
+pub mod reading;
+mod resident;
+mod run;
+#[cfg(test)]
+mod tests;
+mod warden;
+
+pub use lines::Lines;
+pub use oom::kernel_oom_kills;
+pub use resident::{resident, resident_less_cache};
+pub use run::{ProgramEnded, run};
+pub use warden::Warden;
