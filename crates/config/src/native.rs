@@ -31,9 +31,7 @@ use super::serve_values::{cards, web_origin};
 /// The JSON schema of the format, as it is published.
 ///
 /// DECISION: a text instead of a call of [`schema`], whose code takes 200 KB. A test holds that both are equal.
-pub fn published_schema() -> String {
-    plimsoll_packed::unpack(include_bytes!(concat!(env!("OUT_DIR"), "/config.schema.json.packed")))
-}
+pub const PUBLISHED_SCHEMA: &str = include_str!("../../../docs/reference/config.schema.json");
 
 /// The JSON schema of the format, from the structs that read it.
 pub fn schema() -> String {

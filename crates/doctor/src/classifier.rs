@@ -16,8 +16,7 @@ use super::log_prefix::without_prefix;
 use super::program::LogProgram;
 
 /// `words.tsv`: each row is a word with its inverse document frequency and its weight for each cause.
-static TABLE: LazyLock<String> =
-    LazyLock::new(|| plimsoll_packed::unpack(include_bytes!(concat!(env!("OUT_DIR"), "/words.tsv.packed"))));
+const TABLE: &str = include_str!("classifier/words.tsv");
 /// Scale of the table's whole numbers: `train.py: WEIGHTS, FREQUENCIES`.
 const WEIGHTS: f64 = 10.0;
 const FREQUENCIES: f64 = 100.0;
@@ -145,7 +144,7 @@ struct WordWeights {
     weights: Vec<f64>,
 }
 
-static KNOWN: LazyLock<WordTable> = LazyLock::new(|| WordTable::read(&TABLE));
+static KNOWN: LazyLock<WordTable> = LazyLock::new(|| WordTable::read(TABLE));
 
 impl WordTable {
     fn read(table: &'static str) -> Self {

@@ -19,7 +19,6 @@ const FIXED: &[&str] = &[
     "crates/cli/src/command/doctor/log.rs",
     "crates/cli/src/command/serve/reach.rs",
     "crates/lab/src/watch/machine.rs",
-    "crates/packed/src/lib.rs",
     "crates/probe/src/contexts.rs",
     "crates/probe/src/sysroot.rs",
     "crates/process/src/cgroup.rs",

@@ -45,7 +45,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     let document = match arguments.document {
         ReferenceDocument::Man => man(name)?,
         ReferenceDocument::Completions => completions(name)?,
-        ReferenceDocument::Schema => plimsoll_config::published_schema().into_bytes(),
+        ReferenceDocument::Schema => plimsoll_config::PUBLISHED_SCHEMA.as_bytes().to_vec(),
     };
     print_data(document)?;
     Ok(ExitCode::SUCCESS)

@@ -1,13 +1,9 @@
 //! Web page of `serve` (`/ui`): its files, built from `page/` and embedded, with a strict content security policy.
 
-use std::sync::LazyLock;
-
 use http::header::{
     ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderMap, HeaderName, HeaderValue, REFERRER_POLICY,
     X_FRAME_OPTIONS,
 };
-
-use plimsoll_packed::unpack;
 
 use super::api::{Action, Own};
 use super::headers::text;
@@ -37,11 +33,9 @@ pub(crate) enum PageFile {
 
 impl PageFile {
     fn content(self) -> (&'static str, &'static str) {
-        static SCRIPT: LazyLock<String> =
-            LazyLock::new(|| unpack(include_bytes!(concat!(env!("OUT_DIR"), "/page.js.packed"))));
         match self {
             Self::Document => ("text/html; charset=utf-8", include_str!("page/index.html")),
-            Self::Script => ("text/javascript; charset=utf-8", &SCRIPT),
+            Self::Script => ("text/javascript; charset=utf-8", include_str!("page/page.js")),
             Self::Icon => ("image/svg+xml", include_str!("page/icon.svg")),
         }
     }
