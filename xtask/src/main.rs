@@ -14,6 +14,7 @@ mod entry_points;
 mod gpu;
 mod guard;
 mod house;
+mod package;
 mod page;
 mod pypi;
 mod qemu;
@@ -38,6 +39,7 @@ usage: cargo xtask <chore>
           pack programs, engines and scripts into one archive for a GPU machine without network, where bench/gpu/run.py measures
   guard   build libplimsoll_guard.so and libplimsoll_phantom.so, where `plimsoll` finds them
   house   a measured table of the tree: size, import cycles, functions, comments, names; see house --help
+  package the crates for other programs: cargo packages them offline, and a program outside of the workspace uses them
   page    the web page of serve: its committed build is that of its sources, and Chromium shows what it should
   qemu-reclaim
           `plimsoll reclaim` in a kernel with a contiguous pool, emulated: some minutes, and packages by name
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
         ["gpu", "bundle", words @ ..] => gpu::run(&root(), words),
         ["guard"] => guard::run(&root()),
         ["house", words @ ..] => house::run(&root(), words),
+        ["package"] => package::run(&root()),
         ["page"] => page::run(&root()),
         ["qemu-reclaim"] => qemu::run(&root()),
         ["release", words @ ..] => release::run(&root(), words),

@@ -2,6 +2,7 @@
 //!
 //! A claim is the memory that an engine may take on a card. All types are plain values without input or
 //! output.
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 

@@ -7,6 +7,7 @@
 //! new reports (`bench/RESULTS.md`), so prose is left to the classifier.
 //!
 //! DECISION: each verdict shows its evidence, its confidence and its alternatives.
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 

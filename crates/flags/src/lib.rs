@@ -1,6 +1,7 @@
 //! llama-server's command-line flags: a table of all flags, their parser, and the parameters that they set.
 //!
 //! [`Options`] stores the flags as typed; [`ModelParams`] has the parameters that affect memory.
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 

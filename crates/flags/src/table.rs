@@ -306,9 +306,9 @@ mod tests {
     use super::*;
 
     /// Spellings and variables of every server flag of b10605, one flag a line, drawn from its source once.
-    const NAMES: &str = include_str!("../../../data/llama-server-flags-b10605.txt");
+    const NAMES: &str = include_str!("table/llama-server-flags-b10605.txt");
     /// Those that 0.5.0 and b11549 have in addition, from their `--help`.
-    const NEWER: &str = include_str!("../../../data/llama-server-flags-newer.txt");
+    const NEWER: &str = include_str!("table/llama-server-flags-newer.txt");
 
     #[test]
     fn the_table_holds_every_flag_of_b10605_and_of_newer_builds_and_no_other_as_todays() {

@@ -2,6 +2,7 @@
 //!
 //! To read a model, call [`gguf::Header::read`] for each file of [`split::siblings`], then
 //! [`Model::from_headers`].
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 

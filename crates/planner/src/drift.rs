@@ -9,7 +9,7 @@ use crate::quirks::NEWEST_COMPARED;
 use crate::{EngineKind, PlanRequest};
 
 /// `INTERFACE VERSION`, then `ARCHITECTURE MIB` for each of more than 1 MiB: closed form less engine.
-const SEEN: &str = include_str!("../../../data/drift/closed-forms.txt");
+const SEEN: &str = include_str!("../data/closed-forms.txt");
 
 /// The error of the formulas for this model on the newest engine compared, where it is more than 1 MiB.
 pub(super) fn stated(request: &PlanRequest<'_>) -> Option<Reason> {

@@ -4,6 +4,7 @@
 //! GPU.
 //!
 //! To add a model, add a row to `architecture`. To add an engine build, add a row to `quirks`.
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 

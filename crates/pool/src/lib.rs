@@ -2,6 +2,7 @@
 //!
 //! A [`Policy`] hands out ranges of memory from a [`PoolDevice`]. The crate does not use `std`, because it is
 //! part of guard (the preloaded library).
+#![doc = include_str!("../README.md")]
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

@@ -19,7 +19,7 @@ const EQUAL: f64 = 0.05;
 const SLACK: f64 = 0.5;
 /// Differences that a plan states.
 const STATED: f64 = 1.0;
-const FORMS: &str = "data/drift/closed-forms.txt";
+const FORMS: &str = "crates/planner/data/closed-forms.txt";
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Record {

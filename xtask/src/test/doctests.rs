@@ -7,6 +7,9 @@ use std::process::{Command, Stdio};
 
 use super::steps::Outcome;
 
+/// A README whose examples are those of its crate.
+const README: &str = "#![doc = include_str!(\"../README.md\")]";
+
 pub(super) fn run(root: &Path) -> Outcome {
     let packages = packages(root);
     if packages.is_empty() {
@@ -53,7 +56,8 @@ fn has_example(folder: &Path) -> bool {
         if path.is_dir() {
             has_example(&path)
         } else {
-            is_example(&fs::read_to_string(&path).unwrap_or_default())
+            let text = fs::read_to_string(&path).unwrap_or_default();
+            is_example(&text) || text.contains(README)
         }
     })
 }

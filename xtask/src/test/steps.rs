@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::options::Options;
 use super::{artefacts, doctests, loom, nextest};
-use crate::{artifacts, cross, docs, guard, page, supply, tidy};
+use crate::{artifacts, cross, docs, guard, package, page, supply, tidy};
 
 /// The result of a step; without tests, only whether it succeeded.
 #[derive(Debug, Default)]
@@ -96,6 +96,7 @@ pub(super) const STEPS: &[Step] = &[
     GUARD,
     Step::chore("aarch64", artefacts::check_aarch64),
     Step::chore("artifacts", artifacts::run),
+    Step::chore("package", package::run),
     Step::chore("page", page::run_if_changed),
     Step::tests("tests", nextest::CI),
     Step::counted("doctests", doctests::run),

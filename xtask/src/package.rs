@@ -1,0 +1,117 @@
+//! Check of the crates that other programs may use: they can be packaged without a network, a program outside of the
+//! workspace builds from the packages, and the pure ones depend on no runtime.
+
+mod outside;
+mod tree;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use self::outside::UnpackError;
+
+/// The crates that are meant for others. What they import of ours is packaged with them.
+const PUBLISHED: &[&str] = &[
+    "plimsoll-base",
+    "plimsoll-model",
+    "plimsoll-flags",
+    "plimsoll-pool",
+    "plimsoll-planner",
+    "plimsoll-doctor",
+];
+
+/// The crate below which all is pure: no runtime, no HTTP, no file.
+const PURE: &str = "plimsoll-planner";
+const WASM: &str = "wasm32-unknown-unknown";
+
+#[derive(Debug, thiserror::Error)]
+enum PackageError {
+    #[error("cannot run cargo: {0}")]
+    Cargo(std::io::Error),
+    #[error("`cargo {0}` failed")]
+    Failed(String),
+    #[error("what cargo says of the workspace cannot be read: {0}")]
+    Metadata(#[from] serde_json::Error),
+    #[error("{0} has no README.md, which its page on crates.io shows")]
+    Readme(String),
+    #[error("{PURE} depends on {}, and planning needs no runtime, HTTP or file", .0.join(", "))]
+    Impure(Vec<String>),
+    #[error(transparent)]
+    Unpack(#[from] UnpackError),
+}
+
+pub(crate) fn run(root: &Path) -> ExitCode {
+    match check(root) {
+        Ok(names) => {
+            eprintln!("packaged and used from outside: {}", names.join(", "));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The names of the packages.
+fn check(root: &Path) -> Result<Vec<String>, PackageError> {
+    let impure = tree::impure(&cargo_text(root, &["tree", "-p", PURE, "-e", "normal", "--prefix", "none"])?);
+    if !impure.is_empty() {
+        return Err(PackageError::Impure(impure));
+    }
+    let metadata = cargo_text(root, &["metadata", "--no-deps", "--offline", "--format-version", "1"])?;
+    let names = tree::closure(&serde_json::from_str(&metadata)?, PUBLISHED);
+    let readmes = names.iter().filter_map(|name| name.strip_prefix("plimsoll-"));
+    for name in readmes {
+        if !root.join("crates").join(name).join("README.md").exists() {
+            return Err(PackageError::Readme(name.to_owned()));
+        }
+    }
+    if has_target(root) {
+        cargo(root, &["check", "--quiet", "-p", PURE, "--target", WASM])?;
+    } else {
+        eprintln!("{WASM} is not installed, so {PURE} is not built for it");
+    }
+    let packed = packed(root, &names)?;
+    let program = outside::write(root, &packed)?;
+    cargo(&program, &["run", "--quiet", "--offline"])?;
+    Ok(names)
+}
+
+/// Packages the crates, and returns the files with their names.
+fn packed(root: &Path, names: &[String]) -> Result<Vec<(String, PathBuf)>, PackageError> {
+    let folder = root.join("target/package");
+    // A file of an earlier version would be taken for this one's.
+    let _ = fs::remove_dir_all(&folder);
+    let mut words = vec!["package", "--quiet", "--offline", "--no-verify", "--allow-dirty", "--no-metadata"];
+    words.extend(names.iter().flat_map(|name| ["-p", name]));
+    cargo(root, &words)?;
+    Ok(names.iter().map(|name| (name.clone(), outside::package(&folder, name))).collect())
+}
+
+fn has_target(root: &Path) -> bool {
+    let asked = Command::new("rustc")
+        .args(["--print", "target-libdir", "--target", WASM])
+        .current_dir(root)
+        .stdin(Stdio::null())
+        .output();
+    asked.is_ok_and(|said| Path::new(String::from_utf8_lossy(&said.stdout).trim()).exists())
+}
+
+fn cargo(folder: &Path, words: &[&str]) -> Result<(), PackageError> {
+    let status = Command::new("cargo").args(words).current_dir(folder).stdin(Stdio::null()).status();
+    match status.map_err(PackageError::Cargo)?.success() {
+        true => Ok(()),
+        false => Err(PackageError::Failed(words.join(" "))),
+    }
+}
+
+fn cargo_text(root: &Path, words: &[&str]) -> Result<String, PackageError> {
+    let mut command = Command::new("cargo");
+    command.args(words).current_dir(root).stdin(Stdio::null()).stderr(Stdio::inherit());
+    let output = command.output().map_err(PackageError::Cargo)?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(PackageError::Failed(words.join(" "))),
+    }
+}
