@@ -99,7 +99,7 @@ impl Card {
         }
     }
 
-    /// The PCI vendor of a card that is none of NVIDIA's, by its product name.
+    /// PCI vendor of a card of another maker than NVIDIA, by its product name.
     pub fn pci_vendor(&self) -> Option<u32> {
         let is = |words: &[&str]| words.iter().any(|word| self.name.contains(word));
         match self.compute_capability {

@@ -214,7 +214,7 @@ impl<'a> Draft<'a> {
             }
             ("free", _) => {
                 self.free = size()?;
-                // Whoever gives what is free has seen that the memory is shared.
+                // A user who states the free memory knows that the memory is shared.
                 self.doubts.retain(|doubt| !doubt.contains("free=SIZE"));
             }
             ("budget", _) => self.budget = size()?,
@@ -262,7 +262,7 @@ impl<'a> Draft<'a> {
             Some(known) => CardSpecError::KnownName { spec: spec.to_owned(), known },
             None => lacks("total"),
         })?;
-        // A described card is taken as idle, and one of the table with what its driver keeps.
+        // A described card counts as idle, and a card of the table with its driver's own memory.
         let free = known.filter(|_| self.total.is_none()).map(|known| known.free);
         let free = self.free.or(free).unwrap_or(total);
         if free > total {

@@ -29,7 +29,7 @@ const BRANDS: [&str; 14] = [
 /// Near names that an error lists.
 const NEAR: usize = 6;
 
-/// The fewest characters by which a name is told from others.
+/// The fewest characters by which a name is distinguished from others.
 const TELLING: usize = 3;
 
 /// A row of the table.
@@ -113,7 +113,7 @@ pub(super) fn find(name: &str) -> Result<KnownCard, Vec<&'static str>> {
     Err(rows().filter(near).map(|row| row.name).take(NEAR).collect())
 }
 
-/// What the driver keeps of an idle card for itself: 240 to 550 MiB.
+/// Memory that the driver of an idle card keeps: 240 to 550 MiB.
 pub fn kept_by_driver(total: Bytes) -> Bytes {
     total.scaled(1, 64).clamp(Bytes::mib(256), Bytes::mib(512))
 }
@@ -135,7 +135,7 @@ impl KnownCard {
         }
     }
 
-    /// What a plan for such a card cannot know.
+    /// Limits of a plan for such a card.
     pub(super) fn doubt(&self) -> Option<String> {
         if self.compute_capability.is_none() {
             return Some(format!(

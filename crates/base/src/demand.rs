@@ -109,12 +109,12 @@ pub trait MemoryModel: fmt::Debug + Send + Sync {
         Vec::new()
     }
 
-    /// What puts a plan for these cards in doubt, or makes the model slow there.
+    /// Doubts about a plan for these cards, or reasons for slowness there.
     fn doubts(&self, _cards: &[Card]) -> Vec<Reason> {
         Vec::new()
     }
 
-    /// What the engine will request on each of these cards, where known.
+    /// Memory that the engine will request on each of these cards, where known.
     fn asked(&self, _cards: &[Card]) -> Vec<AskedMemory> {
         Vec::new()
     }
@@ -130,7 +130,7 @@ pub trait MemoryModel: fmt::Debug + Send + Sync {
         Vec::new()
     }
 
-    /// What the model takes of a host whose memory is none of the cards that are served from.
+    /// Host memory of the model, on a host that is not served as a card.
     fn beside_cards(&self, _cards: &[Card]) -> Option<HostNeed> {
         None
     }
@@ -153,7 +153,7 @@ pub struct CacheOverflow {
     pub position_bytes: Bytes,
 }
 
-/// What an engine requests of a card, without the driver's context.
+/// Memory that an engine requests of a card, without the driver's context.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AskedMemory {
     pub card: CardId,

@@ -1,7 +1,7 @@
 //! Masking of secrets in command lines, before they reach a log, a listing or a terminal.
 //!
-//! A value is hidden by what stands before it: a flag (`--api-key`), a variable (`HF_TOKEN=`), a header
-//! (`Authorization:`) or a key of JSON. User and query of an address are hidden as well.
+//! The text before a value decides whether it is hidden: a flag (`--api-key`), a variable (`HF_TOKEN=`), a
+//! header (`Authorization:`) or a key of JSON. User and query of an address are hidden as well.
 //!
 //! DECISION: of a variable whose name says nothing, the value is hidden, and the variables that engines and their
 //! runtimes read are named here. A secret that is shown costs more than a setting that is not.
@@ -73,7 +73,7 @@ pub fn masked_text(text: &str) -> String {
     in_script(text, DEEPEST)
 }
 
-/// What the word before says of a value.
+/// Meaning of the word before a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Before {
     Nothing,
@@ -103,7 +103,7 @@ fn hide<'a>(words: impl Iterator<Item = &'a str>, depth: u32) -> Vec<String> {
     words.map(hide).collect()
 }
 
-/// What a word says of the next one.
+/// Meaning of a word for the next one.
 fn after(word: &str) -> Before {
     if HEADER.contains(&word) {
         return Before::HeaderFlag;
@@ -129,7 +129,7 @@ fn one(word: &str, bare: &str, depth: u32) -> String {
     }
 }
 
-/// `NAME=VALUE` or `--flag=VALUE` with what is secret hidden; `None` where nothing is.
+/// `NAME=VALUE` or `--flag=VALUE` with the secret part hidden; `None` if nothing is secret.
 fn assigned(name: &str, value: &str, depth: u32) -> Option<String> {
     if !is_name(name) {
         return None;
@@ -161,7 +161,7 @@ fn is_secret(name: &str) -> bool {
         || SECRET.iter().any(|word| last.ends_with(word))
 }
 
-/// `Name: value` without its value; `None` for what is no header.
+/// `Name: value` without its value; `None` for any other text.
 fn header(text: &str) -> Option<String> {
     let (name, _) = text.split_once(':')?;
     Some(format!("{name}: {MASK}"))
@@ -174,7 +174,7 @@ fn secret_header(text: &str) -> Option<String> {
     is_header.then(|| format!("{name}: {MASK}"))
 }
 
-/// A text of JSON with the values of secret keys hidden; `None` if it is none, or holds none.
+/// A text of JSON with the values of secret keys hidden; `None` if it is no JSON or has no secret.
 fn json(word: &str) -> Option<String> {
     let text = in_quotes(word).map_or(word, |(_, text)| text);
     let mut value: Value = serde_json::from_str(text).ok().filter(|_| text.starts_with(['{', '[']))?;

@@ -16,9 +16,9 @@ pub(crate) const NO_VERDICT: u8 = 3;
 /// Status of a program that SIGPIPE ends, as a shell shows it.
 const CLOSED_PIPE: u8 = 141;
 
-/// What stands between the words of an error and its remedy.
+/// Separator between the words of an error and its remedy.
 const HINT: &str = "\nhint: ";
-/// What a further line of an error begins with. A break before anything else is one of foreign text.
+/// Prefix of a further line of an error. A break before anything else is one of foreign text.
 const OWN_LINES: [&str; 3] = ["hint: ", "warning: ", "  "];
 
 /// A failure on its way to stderr.

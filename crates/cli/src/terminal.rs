@@ -22,8 +22,8 @@ use clap::builder::styling::{AnsiColor, Style};
 use plimsoll_base::{Order, is_control, one_line};
 use terminal_size::{Width, terminal_size_of};
 
-/// Streams that pass bytes on unchanged: for the output of a program that runs on our stdout and stderr, and for what
-/// another plimsoll process reads.
+/// Streams that pass bytes on unchanged: output of a program on our stdout and stderr, and data for another
+/// plimsoll process.
 pub(crate) use std::io::{stderr as unchanged_stderr, stdout as unchanged_stdout};
 
 /// Marks of a colour's beginning in a text, and of its end.
@@ -37,8 +37,8 @@ pub(crate) fn coloured(text: &str, colour: AnsiColor) -> String {
     mark.map_or_else(|| text.to_owned(), |(mark, _)| format!("{mark}{text}{END}"))
 }
 
-/// Writer that shows the control characters of what it is given; line feeds pass, but for those in words of the command
-/// line, and tabs do.
+/// Writer that shows control characters. Tabs pass, and so do line feeds, except those in words of the
+/// command line.
 #[derive(Debug)]
 pub(crate) struct Printer<W> {
     to: W,

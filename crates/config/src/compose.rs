@@ -191,7 +191,7 @@ impl ServiceReader<'_> {
     }
 }
 
-/// What a relative folder begins with, to be told from the name of a volume.
+/// Prefixes of a relative folder, which distinguish it from the name of a volume.
 fn here(folder: &str) -> &'static str {
     if folder.starts_with(['/', '.']) { "" } else { "./" }
 }

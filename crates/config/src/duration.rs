@@ -8,7 +8,7 @@ use serde::Deserialize;
 /// The expected form, for messages.
 pub(crate) const EXPECTED: &str = "a duration such as 90s, 10m or 1h30m";
 
-/// Reads a length of time; `None` if it is none, or longer than a century.
+/// Reads a length of time; `None` for other texts, and for more than a century.
 pub fn parse(text: &str) -> Option<Duration> {
     const LONGEST: u64 = 100 * 366 * 86_400 * 1000;
     let text = text.trim();

@@ -103,7 +103,7 @@ impl LeftOutFlag {
     }
 }
 
-/// What the plan of a user's own command leaves out: flags that are not known.
+/// Unknown flags of a user's own command, which its plan omits.
 pub fn flags_left_out(launch: &Launch) -> Vec<LeftOutFlag> {
     let Launch::Command { argv, options: Some(_), .. } = launch else { return Vec::new() };
     let at = llama_server_in(argv).map_or(argv.len(), |at| at + 1);

@@ -42,7 +42,7 @@ struct CommandTraits {
     /// Its start measures free memory, to size its cache or to check itself; memory that changes meanwhile makes it fail
     /// or take a wrong amount.
     measures_free: bool,
-    /// What it takes beside that part, by its flags and on so many cards.
+    /// Memory in addition to that part, by its flags and on so many cards.
     beside: fn(&[String], usize) -> Option<SglangReserve>,
 }
 

@@ -63,7 +63,7 @@ fn confined(entry: &mut ConfiguredModel) -> Option<Warning> {
 struct ListeningAddress {
     /// The address, in words.
     listener: String,
-    /// What names it.
+    /// Flag or variable that names it.
     words: String,
     remedy: String,
 }
@@ -145,7 +145,7 @@ fn of_environment(argv: &[String], env: &[(String, String)]) -> Option<Listening
 
 /// The address that a flag names, or 0.0.0.0 in the words of a script.
 fn of_flag(argv: &[String]) -> Option<ListeningAddress> {
-    // What a container's program listens on is its own interface.
+    // A container's program listens on the container's own interface.
     if published::is_bridged(argv) {
         return None;
     }

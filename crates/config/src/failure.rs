@@ -54,12 +54,12 @@ pub struct ConfigMistakes {
     /// Boxed, since every reader of a file returns it.
     pub first: Box<ConfigError>,
     pub others: Vec<ConfigError>,
-    /// What could be read of the file.
+    /// The part of the file that could be read.
     pub rest: Box<Configuration>,
 }
 
 impl ConfigMistakes {
-    /// The configuration, if there are none.
+    /// The configuration, if it has no mistakes.
     pub(crate) fn none_in(rest: Configuration, found: Vec<ConfigError>) -> Result<Configuration, Self> {
         let mut found = found.into_iter();
         let Some(first) = found.next() else { return Ok(rest) };

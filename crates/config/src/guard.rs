@@ -156,7 +156,7 @@ impl GuardSettings {
         options: reuse, chunk=SIZE, reclaim, wait=TIME, spill=SIZE, need=SIZE, keep=SIZE, \
                                         pool=ours|leave, on-oom=managed, hide-vmm, contexts=leave|report|refuse";
 
-    /// Reads a line of words, which are the keys of a model's guard table; `None` if one of them is none.
+    /// Reads a line of words, which are keys of a model's guard table; `None` if one is no such key.
     pub fn read(line: &str) -> Option<Self> {
         let mut settings = serde_json::Map::new();
         for word in line.split_whitespace() {

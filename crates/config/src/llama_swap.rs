@@ -145,7 +145,8 @@ fn nearest<'a>(key: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a st
 }
 
 impl LlamaSwapReader<'_> {
-    /// Without `models` there is nothing to serve; a key that is nearly `models` is a mistake, not a wish.
+    /// Without `models` there is nothing to serve; a key that is nearly `models` is a mistake, not an
+    /// intention.
     fn refuse_misspelt_models(&self, pairs: &[Pair]) -> Result<(), ConfigError> {
         let Some(pair) = pairs.iter().find(|pair| is_near(&pair.key, "models")) else {
             return Ok(());

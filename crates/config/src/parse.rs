@@ -25,7 +25,7 @@ pub fn parse(
     parse_all(file_name, text, env).map_err(|mistakes| *mistakes.first)
 }
 
-/// Reads a configuration file of which every model can be served, or tells all that is wrong in it.
+/// Reads a configuration file of which every model can be served, or reports all its mistakes.
 pub fn parse_all(
     file_name: &str,
     text: &str,
@@ -34,8 +34,9 @@ pub fn parse_all(
     parse_each(file_name, text, env)?.whole()
 }
 
-/// Reads a configuration file in any of the three formats, which the file extension determines. A model with a mistake
-/// in its entry is listed in [`Configuration::refused`]; after a mistake anywhere else, all are told.
+/// Reads a configuration file in any of the three formats, which the file extension determines. A model with
+/// a mistake in its entry is listed in [`Configuration::refused`]; after a mistake anywhere else, all are
+/// reported.
 ///
 /// `env` looks up an environment variable, for `${env.NAME}` in llama-swap's YAML.
 pub fn parse_each(
@@ -50,7 +51,7 @@ pub fn parse_each(
     ConfigMistakes::none_in(roster, mistakes)
 }
 
-/// What could be read of a file, and its mistakes, but for those that refuse only their model.
+/// The readable part of a file, and its mistakes, without those that refuse only their model.
 fn checked(
     file_name: &str,
     text: &str,

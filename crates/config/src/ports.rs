@@ -12,7 +12,7 @@ use crate::roster::{Configuration, ConfiguredModel, Launch, PORT};
 
 /// Models that one warning names.
 const MOST_NAMED: usize = 3;
-/// The port of a llama-server that is told none.
+/// Default port of a llama-server.
 const USUAL: &str = "8080";
 
 impl Configuration {
@@ -61,7 +61,7 @@ pub(crate) fn port_flag(words: &[String]) -> Option<Option<&String>> {
     words.iter().rposition(|word| word == "--port").map(|at| words.get(at + 1))
 }
 
-/// Engines that this server does not own, told once for all.
+/// Engines that this server does not own, reported once for all.
 fn foreign(models: &[ConfiguredModel]) -> Option<Warning> {
     let named: Vec<&ConfiguredModel> =
         models.iter().filter(|model| model.launch.elsewhere().is_some()).collect();

@@ -55,7 +55,7 @@ pub(super) fn parse(file: &Arc<str>, text: &str) -> Result<(Configuration, Vec<C
         if section.name == DEFAULT && own.is_empty() && found.is_empty() {
             continue;
         }
-        // A mistake of [*] refuses every model; all of them are told once.
+        // A mistake of [*] refuses every model; all of them are reported once.
         match of_global.is_empty() {
             true => found.extend(first_of_global.clone()),
             false => found.append(&mut of_global),

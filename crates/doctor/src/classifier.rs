@@ -189,7 +189,7 @@ fn shares(counts: &BTreeMap<&'static str, f64>, facts: &Facts) -> Vec<(Cause, f6
     let odds = |(cause, sum): (&Cause, &f64)| if can_have(*cause) { libm::exp(sum - most) } else { 0.0 };
     let odds: Vec<f64> = KNOWN.causes.iter().zip(&sums).map(odds).collect();
     let whole: f64 = odds.iter().sum();
-    // What the log excludes makes no other cause likelier.
+    // Causes that the log excludes make no other cause likelier.
     let is_denied = |cause| facts.rules_out(cause) || cause == Cause::NotOom && was_refused;
     let share = |(cause, odds): (Cause, &f64)| (cause, if is_denied(cause) { 0.0 } else { odds / whole });
     KNOWN.causes.iter().copied().zip(&odds).map(share).collect()

@@ -134,13 +134,13 @@ impl Facts {
         push(&mut self.documents, MOST_OTHERS, document);
     }
 
-    /// True for a line of a document or of a source file, which tells of messages and shows none.
+    /// True for a line of a document or of a source file, which describes messages and shows none.
     pub(crate) fn is_prose(&self, quote: &Quote) -> bool {
         let document = self.documents.iter().find(|document| document.origin == quote.origin);
         let is_in = |(first, last): &(u64, u64)| (*first..=*last).contains(&quote.line);
         document.is_some_and(|document| match quote.line <= document.read_to {
             true => !document.lines.iter().any(is_in),
-            // Only the start of a long file is kept; the syntax of a line tells the rest.
+            // Only the start of a long file is kept; the syntax of a line shows the rest.
             false => is_source_line(&quote.text) || document.lines.is_empty(),
         })
     }

@@ -18,8 +18,8 @@ const PROSE: usize = 7;
 /// Units from which a log is a machine's.
 const UNITS: usize = 3;
 
-/// True for a program's output without a word of failure, and for the kernel's log. What a user tells of beside a log is a
-/// failure in any case.
+/// True for a program's output without a word of failure, and for the kernel's log. A user's own words beside
+/// a log describe a failure in any case.
 pub(super) fn is_healthy(report: &[(LineOrigin, String)]) -> bool {
     // The end that a user or a service manager asks for.
     let is_asked_for = |line: &str| line.contains("15/TERM") || line.contains("SIGTERM");

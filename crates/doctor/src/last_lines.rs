@@ -11,7 +11,7 @@ use super::sign::CauseSign;
 use super::sizes::after;
 
 const MOST_EVIDENCE: usize = 6;
-/// What llama-server says at the end of each failed load, whatever its cause.
+/// Last lines of llama-server after each failed load, whatever its cause.
 const CONSEQUENCE: &str = "failed to load model";
 
 /// Cause read from some lines, with the lines that show it.

@@ -73,7 +73,7 @@ fn uncontradicted(text: String, facts: &Facts) -> String {
     parts.fold(text, |text, (part, instead)| text.replacen(part, instead, 1))
 }
 
-/// The remedy for what a line of a dead engine shows.
+/// The remedy for a line of a dead engine.
 pub(super) fn of_sign(sign: CauseSign) -> Vec<Hint> {
     of_code(sign.code(), None, &Facts::default())
 }

@@ -95,7 +95,7 @@ impl RuleFinding {
         }
     }
 
-    /// What else the same lines could mean leaves the cause likely, and no more.
+    /// Another possible meaning of the same lines leaves the cause likely, and no more.
     pub(super) fn proven_if(mut self, is_shown: bool) -> Self {
         self.is_indirect |= !is_shown;
         self
@@ -114,7 +114,7 @@ struct DiagnosisRule {
     test: fn(&Facts) -> Option<RuleFinding>,
 }
 
-/// What a rule found in a log.
+/// Finding of a rule in a log.
 pub(super) struct RuleHit {
     pub(super) name: &'static str,
     pub(super) source: &'static str,
@@ -127,13 +127,13 @@ impl DiagnosisRule {
     }
 }
 
-/// What is found where no other rule names a cause.
+/// Finding where no other rule names a cause.
 pub(super) fn unexplained(facts: &Facts) -> Option<RuleHit> {
     let source = "CUDACHECK of NCCL, Metal and Level Zero print the error without a size";
     DiagnosisRule { name: "unexplained", source, test: room::unexplained }.hit(facts)
 }
 
-/// What all rules find, by area.
+/// Findings of all rules, by area.
 pub(super) fn hits(facts: &Facts) -> impl Iterator<Item = RuleHit> {
     // The order is that of the reasons in the output, not of their weight.
     let areas = [

@@ -59,7 +59,8 @@ mod tests {
         assert!(!gives_up("RuntimeError: CUDA error: out of memory", Stage::Serving));
     }
 
-    /// Client text in an engine's log: an abort that is quoted, cut, or not at the start of its line is none.
+    /// Client text in an engine's log: an abort that is quoted, cut, or in the middle of its line is no
+    /// abort.
     #[test]
     fn words_of_a_request_never_have_the_shape_of_an_abort() {
         for line in [

@@ -159,7 +159,7 @@ fn of_finding(death: &EngineDeath<'_>, finding: &LastLinesFinding) -> EngineVerd
         // Another process has the port, and may leave it.
         CauseSign::PortTaken => End::Unstartable { reason, lasts: false },
         CauseSign::NotStarted | CauseSign::MissingLibrary => End::Unstartable { reason, lasts: true },
-        // What has served had a command line and a model that its engine accepts.
+        // A server that has answered had a command line and a model that its engine accepts.
         CauseSign::UnknownFlag | CauseSign::ModelFile if death.stage == Stage::Serving => {
             End::Crashed { reason }
         }

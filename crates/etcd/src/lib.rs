@@ -117,7 +117,8 @@ impl Etcd {
     /// The seats of a model that a quorum has.
     pub async fn seats(&self, model: &str) -> Result<NumberedSeats, StoreError> {
         let first = self.keys.text(&FleetKey::Seat { model: model.to_owned(), number: 0 });
-        // Digits end before ':'; a model whose name goes on with a slash begins with another byte there, or is told apart.
+        // Digits end before ':'; a model whose name goes on with a slash begins with another byte there, or
+        // is distinguished.
         let end = format!("{}:", first.trim_end_matches('0'));
         let range = json!({ "key": base64(first.as_bytes()), "range_end": base64(end.as_bytes()),
             "limit": PAGE.to_string() });

@@ -61,7 +61,7 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// The record as a change; `None` for a key that is none of the fleet's.
+    /// The record as a change; `None` for a key outside of the fleet.
     pub(crate) fn change(&self, keys: &KeySpace) -> Option<StoreChange> {
         let key = keys.read(str::from_utf8(&self.key).ok()?)?;
         Some(StoreChange { key, revision: self.mod_revision, value: Some(self.value.clone()) })

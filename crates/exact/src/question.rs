@@ -140,8 +140,8 @@ impl Oracle {
         let mut searched = files.stand_ins(&self.phantom)?.as_os_str().to_owned();
         let folder = files.folder()?;
         let report = folder.join(format!("{run}.report"));
-        // Variables of llama.cpp set flags (`LLAMA_ARG_*`). A preloaded guard would count what is no memory.
-        // The cards of a question are those that are left when cards are hidden.
+        // Variables of llama.cpp set flags (`LLAMA_ARG_*`). A preloaded guard would count memory that does
+        // not exist. The cards of a question are those that are left when cards are hidden.
         let foreign = |name: &OsStr| {
             let name = name.to_string_lossy();
             let hides = name.ends_with("_VISIBLE_DEVICES");

@@ -92,7 +92,7 @@ fn sum(blocks: &[HeldBlock]) -> Bytes {
     blocks.iter().map(|block| Bytes::new(block.bytes)).sum()
 }
 
-/// Bytes that a driver takes beyond CUDA's blocks of a card that are none of the buffers in the engine's log.
+/// Bytes of a card that a driver takes beyond CUDA's blocks, and that are in no buffer of the engine's log.
 fn rounding(mut blocks: Vec<HeldBlock>, transcript: &Transcript, card: usize) -> Bytes {
     blocks.retain(|block| block.kind != HeldKind::Vulkan);
     for buffer in transcript.buffers.iter().filter(|buffer| buffer.place == BufferPlace::Card(card)) {

@@ -173,7 +173,7 @@ impl Listener<'_> {
             let tick = Timespec::try_from(left.min(TICK)).map_err(|_| self.silent())?;
             match poll(&mut [PollFd::new(log, PollFlags::IN)], Some(&tick)) {
                 Ok(0) if left.is_zero() => return Err(self.silent()),
-                // What it started may hold the log open.
+                // Its descendants may hold the log open.
                 Ok(0) if self.has_ended() => return Ok(false),
                 Ok(0) | Err(rustix::io::Errno::INTR) => self.check()?,
                 Ok(_) => return Ok(true),

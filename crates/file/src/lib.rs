@@ -46,7 +46,8 @@ pub fn read_open(file: File, most: Bytes) -> io::Result<Vec<u8>> {
         return Err(long());
     }
     let mut bytes = Vec::with_capacity(usize::try_from(length).map_err(|_| long())?);
-    // One byte more: the file may grow meanwhile, and one of exactly the bound is told from a longer one.
+    // One byte more: the file may grow meanwhile, and one of exactly the bound is distinguished from a longer
+    // one.
     file.take(most.get().saturating_add(1)).read_to_end(&mut bytes)?;
     match u64::try_from(bytes.len()).is_ok_and(|length| length <= most.get()) {
         true => Ok(bytes),

@@ -250,7 +250,7 @@ static KEYS: LazyLock<HashMap<String, FoundFlag>> = LazyLock::new(|| {
     keys
 });
 
-/// What other programs call the context.
+/// Other programs' names for the context.
 const CONTEXT: [&str; 6] = ["context", "context-size", "context-length", "n-ctx", "num-ctx", "max-model-len"];
 
 /// Returns the known spelling nearest to a mistyped or shortened one, if any is near.

@@ -1,4 +1,4 @@
-//! Warnings about settings whose effect differs from what the user wrote, with the place of each setting.
+//! Warnings about settings with another effect than their words, with the place of each setting.
 
 use std::fmt;
 

@@ -81,7 +81,7 @@ impl Transaction {
         self.writes.iter().any(|write| write.leased)
     }
 
-    /// False for a transaction that waits for a lease: 0 is none.
+    /// False for a transaction that waits for a lease: 0 is no lease.
     pub fn may_go_with(&self, lease: u64) -> bool {
         lease != 0 || !self.is_leased()
     }

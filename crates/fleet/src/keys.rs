@@ -16,7 +16,7 @@ pub enum FleetKey {
     Seat { model: String, number: u32 },
     /// Changed by each claim of a seat on the host.
     Turn(String),
-    /// The operator's wish that nothing more is seated on the host.
+    /// The operator's order that nothing more is seated on the host.
     Drain(String),
     /// A host's certificate that counts no more, by its serial number.
     Revoked(String),
@@ -31,7 +31,7 @@ pub struct KeySpace {
 }
 
 impl KeySpace {
-    /// The keys of the fleet with this name; `None` if the name is none.
+    /// The keys of the fleet with this name; `None` for an invalid name.
     pub fn of(fleet: &str) -> Option<Self> {
         // The number is the format's: another one is another set of keys.
         Self::is_name(fleet).then(|| Self { prefix: format!("/plimsoll/{fleet}/1/") })

@@ -10,7 +10,7 @@ use super::view::{FleetView, StoreChange};
 /// Records and bytes of values in one line, so that no line is long. A record alone may be longer.
 const TOGETHER: usize = 256;
 const LONG: usize = 1 << 20;
-/// What stands for a value that no version can read, because it is no text.
+/// Replacement for a value that no version can read, because it is not UTF-8.
 const UNREADABLE: &str = "";
 
 /// One line of the news.
@@ -25,7 +25,7 @@ pub enum NewsLine {
     Beat { revision: u64, depth: u32 },
 }
 
-/// A change as it is told: the key as in the store, and the value, which is a text there.
+/// A change in the news: the key as in the store, and the value, which is a text there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToldChange {
     key: String,
@@ -76,7 +76,8 @@ impl NewsLine {
         })
     }
 
-    /// Keys of changes whose values are no text. Other hosts are told that such a record is there, and not what it says.
+    /// Keys of changes whose values are no text. Other hosts learn that such a record exists, and not its
+    /// content.
     pub fn unreadable(keys: &KeySpace, changes: &[StoreChange]) -> Vec<String> {
         let is_text = |value: &[u8]| str::from_utf8(value).is_ok();
         let broken = changes.iter().filter(|change| !change.value.as_deref().is_none_or(is_text));
@@ -95,7 +96,7 @@ impl NewsLine {
 }
 
 impl ToldChange {
-    /// `None` for a key that is none of the fleet's.
+    /// `None` for a key outside of the fleet.
     pub fn change(self, keys: &KeySpace) -> Option<StoreChange> {
         let key = keys.read(&self.key)?;
         Some(StoreChange { key, revision: self.revision, value: self.value.map(String::into_bytes) })
@@ -116,7 +117,7 @@ mod tests {
         StoreChange { key: FleetKey::Drain(format!("h{host}")), revision: host as u64, value }
     }
 
-    /// What another daemon has of the lines.
+    /// The lines as another daemon has them.
     fn told(lines: &[u8]) -> (u64, Vec<StoreChange>) {
         let mut lines = lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
         let first = NewsLine::read(lines.next().unwrap()).unwrap();

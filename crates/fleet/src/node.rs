@@ -89,7 +89,7 @@ pub enum TransactionOutcome {
 /// Seats of one model with their numbers.
 pub type NumberedSeats = Vec<(u32, Versioned<Seat>)>;
 
-/// What draws a request to one of several hosts that serve its model.
+/// Affinity of a request to one of several hosts that serve its model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Affinity {
     /// Digest of the prompt's beginning: requests with the same one find their slots warm.
@@ -109,7 +109,7 @@ pub enum FleetEvent {
     },
     /// News of the watch.
     Changed(Vec<StoreChange>),
-    /// Revoked certificates, as the store itself has them; what else it has is told by another host.
+    /// Revoked certificates, as the store itself has them; the rest comes from another host.
     Revoked(Vec<StoreChange>),
     /// The store does not answer.
     StoreSilent {
@@ -166,9 +166,9 @@ pub enum FleetEvent {
         model: String,
         host: String,
     },
-    /// Hosts that were told to hold a seat have declined it again and again.
+    /// Hosts that were ordered to hold a seat have declined it again and again.
     SeatsDeclined,
-    /// What answers at the address of a host has not shown that it is the host.
+    /// The server at a host's address has not authenticated as the host.
     HostDistrusted {
         host: String,
     },
@@ -225,7 +225,7 @@ pub enum FleetEffect {
     NewsDoubted {
         host: String,
     },
-    /// The host that tells the news is followed no more, and the store is read itself.
+    /// The news source is followed no more, and the store is read itself.
     LeaveSource,
     WakeAt(Duration),
 }
@@ -245,7 +245,7 @@ enum Operation {
 #[derive(Debug)]
 pub struct FleetNode {
     settings: NodeSettings,
-    /// What this daemon knows of the fleet.
+    /// This daemon's view of the fleet.
     pub view: FleetView,
     /// Since when the store has not answered, and why.
     silent: Option<(Duration, String)>,
@@ -339,7 +339,7 @@ impl FleetNode {
     /// Takes an event at `now` and appends what is to be done.
     pub fn on_event(&mut self, now: Duration, event: FleetEvent, effects: &mut Vec<FleetEffect>) {
         use FleetEvent::{Ended, Hop, Wanted};
-        // A request changes nothing of what is looked through below, which takes time with the size of the fleet.
+        // A request leaves the state below unchanged, and reading it takes time with the size of the fleet.
         let is_request = matches!(event, Wanted { .. } | Hop { .. } | Ended { .. });
         match event {
             FleetEvent::NewsFrom(source) => self.take_source(source),

@@ -1,7 +1,8 @@
 //! Placement over hosts: the choice of a host for a model that has no seat (is loaded on no host).
 //!
-//! DECISION: the host that was asked takes the model if it has the file and room, because a request that is passed on waits
-//! for another machine and fails with it. Callers spread their requests over addresses as they wish.
+//! DECISION: the host that was asked takes the model if it has the file and room, because a request that is
+//! passed on waits for another machine and fails with it. Callers spread their requests over addresses
+//! freely.
 //!
 //! DECISION: otherwise the host is drawn at random from the best sixteen. If all routers chose the best one, all but one of their
 //! transactions would fail when a rack dies. With sixteen, a tenth fails (simulated for 10 000 hosts).
@@ -32,7 +33,7 @@ pub enum SeatPurpose {
     Moved,
 }
 
-/// The wish to seat a model.
+/// The request to seat a model.
 #[derive(Clone, Copy, Debug)]
 pub struct SeatWish<'a> {
     pub model: &'a str,

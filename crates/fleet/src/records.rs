@@ -69,7 +69,7 @@ fn values_in(value: &Value) -> usize {
 pub struct HostRecord {
     /// One life of the host. It changes with each start, and when the store has gone back in time.
     pub incarnation: String,
-    /// The machine, so that a second host of the same name is told from a restart.
+    /// The machine, so that a second host of the same name is distinguished from a restart.
     pub machine: String,
     /// `ADDRESS:PORT` at which other hosts reach it.
     pub address: String,
@@ -79,7 +79,7 @@ pub struct HostRecord {
     pub capacity: Bytes,
     /// Memory of models that the host holds and that have no seat.
     pub unseated: Bytes,
-    /// Digest of what it offers.
+    /// Digest of its offers.
     pub offers: String,
 }
 
@@ -167,7 +167,7 @@ pub enum SeatCause {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Turn {}
 
-/// An operator's wish about a host.
+/// An operator's order about a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drain {
     /// True if its models are to leave as well.

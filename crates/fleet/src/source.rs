@@ -32,7 +32,7 @@ pub enum NewsSource {
     Host { name: String, address: String },
 }
 
-/// What a daemon knows of those that tell it the news.
+/// A daemon's knowledge of its news sources.
 #[derive(Clone, Debug)]
 pub(crate) struct SourceTrust {
     /// Where the news come from now, and where the view at hand came from.
@@ -56,7 +56,7 @@ impl Default for SourceTrust {
 }
 
 impl SourceTrust {
-    /// True while another host tells the news, and until the store was read after that.
+    /// True while another host is the news source, and until the store was read after that.
     pub(crate) fn is_told(&self) -> bool {
         self.from != NewsSource::Store || self.read_from != NewsSource::Store
     }

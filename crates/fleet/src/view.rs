@@ -46,7 +46,7 @@ pub struct FleetView {
     pub copies: BTreeMap<String, Versioned<HostCopies>>,
     /// Lives of hosts that did not show that they are the hosts of their records. They take no part.
     pub distrusted: BTreeMap<String, String>,
-    /// Revisions of records that cannot be read. What depends on one is left alone.
+    /// Revisions of records that cannot be read. Records that depend on one are left alone.
     pub unreadable: BTreeMap<FleetKey, u64>,
     seating: Seating,
 }
@@ -60,13 +60,13 @@ impl FleetView {
         view
     }
 
-    /// Takes a change that the watch tells. An older one than the record at hand changes nothing.
+    /// Takes a change that the watch delivers. An older one than the record at hand changes nothing.
     pub fn apply(&mut self, change: &StoreChange) {
         self.revision = self.revision.max(change.revision);
         self.enter(change);
     }
 
-    /// Takes a change of this daemon's own, which the watch has not told yet, nor what came before it.
+    /// Takes a change of this daemon's own, which the watch has not delivered yet, nor what came before it.
     pub(crate) fn enter(&mut self, change: &StoreChange) {
         let Self { hosts, offers, states, turns, drains, revoked, copies, unreadable, .. } = self;
         let is_read = match &change.key {
@@ -263,7 +263,7 @@ fn put<K: Ord, T: Serialize + DeserializeOwned>(
     name: K,
     change: &StoreChange,
 ) -> bool {
-    // A claim of this daemon is entered before the watch tells it.
+    // A claim of this daemon is entered before the watch delivers it.
     if records.get(&name).is_some_and(|at_hand| at_hand.revision > change.revision) {
         return true;
     }

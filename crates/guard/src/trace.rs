@@ -79,7 +79,7 @@ pub(crate) fn open() {
 /// Creates the file anew; [`CLOSED`] on failure.
 ///
 /// The name is predictable and may lie in a folder that others can write to. O_EXCL makes sure that the file
-/// is ours alone and no link. What an earlier process with this number left there is removed first, and never
+/// is ours alone and no link. The file of an earlier process with this number is removed first, and never
 /// written into.
 fn create(name: &CStr) -> c_int {
     const OWNER_ONLY: libc::mode_t = 0o600;

@@ -78,7 +78,7 @@ pub fn quantisations(files: &[HubFile]) -> Vec<Quantisation> {
     let firsts = firsts(&paths);
     let size = |path: &String| files.iter().find(|file| file.path == *path)?.size;
     let of = |(path, name): (&&str, String)| {
-        // An incomplete set cannot be loaded, so it is none.
+        // An incomplete set cannot be loaded, so it is left out.
         let files = parts(&paths, path).ok()?;
         let size = files.iter().map(size).try_fold(0_u64, |sum, size| sum.checked_add(size?));
         Some(Quantisation { name, size, files })

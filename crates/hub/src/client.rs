@@ -61,7 +61,7 @@ pub struct Client {
     bytes: AtomicU64,
 }
 
-/// Part of a file, with what the server says of the whole.
+/// Part of a file, with the server's description of the whole.
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(crate) bytes: Vec<u8>,

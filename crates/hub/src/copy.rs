@@ -18,7 +18,7 @@ use crate::error::{HubError, HubFailure};
 use crate::listing::is_sha256;
 use crate::part_file::{FetchPart, PartFile, fits};
 
-/// Digits of the digest in the name of what has come.
+/// Digits of the digest in the name of a partial file.
 const TELLING: usize = 16;
 const PART_NAME: &str = "plimsoll-part";
 
@@ -30,7 +30,7 @@ pub struct FileCopy {
     digest: String,
 }
 
-/// What a copy asks of its caller.
+/// Questions of a copy to its caller.
 #[allow(missing_debug_implementations, reason = "functions have none")]
 pub struct CopyCalls<'a> {
     /// Fetches bytes of the file: from an offset, and how many at most.
@@ -107,7 +107,7 @@ impl FileCopy {
 
     /// Removes what has come of the file.
     pub fn discard(&self) {
-        // What is left is told by the next attempt.
+        // The next attempt reports the rest.
         let _ = fs::remove_file(self.part());
     }
 
@@ -127,7 +127,7 @@ impl FileCopy {
         self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
     }
 
-    /// Beginning of the names of what comes for this path.
+    /// Prefix of the partial files for this path.
     fn prefix(&self) -> OsString {
         let mut name = OsString::from(".");
         name.push(self.path.file_name().unwrap_or_default());

@@ -84,7 +84,7 @@ impl Hub {
             if got.total != file.size {
                 return Err(of(HubFailure::Length { said: got.total, listed: file.size }));
             }
-            // Parts of two files are none.
+            // Parts of two files make no file.
             if file.digest.is_none() && got.etag != file.etag {
                 return Err(of(HubFailure::Changed));
             }

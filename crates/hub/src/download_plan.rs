@@ -46,7 +46,7 @@ pub(crate) struct PlannedFile {
 }
 
 impl PlannedFile {
-    /// True if parts of this file are told from those of another that has its address by now.
+    /// True if parts of this file are distinguished from those of another that has its address by now.
     pub(crate) fn is_told_apart(&self) -> bool {
         self.digest.is_some() || self.etag.is_some()
     }
@@ -58,7 +58,7 @@ impl DownloadPlan {
     }
 }
 
-/// True for what names a model by the address of its file.
+/// True for an option that names a model by the address of its file.
 fn is_address(asked: &str) -> bool {
     asked.starts_with("https://") || asked.starts_with("http://")
 }

@@ -39,7 +39,7 @@ pub struct HeadReader {
     excerpt: Excerpt,
     length: u64,
     limit: Bytes,
-    /// What was fetched, with offsets; only the last piece grows.
+    /// Fetched pieces, with offsets; only the last piece grows.
     pieces: Vec<(u64, Vec<u8>)>,
     rounds: u32,
 }
@@ -76,7 +76,7 @@ impl HeadReader {
         Ok(Some(start..to.min(self.limit.get()).min(self.length).max(start + 1)))
     }
 
-    /// Takes bytes of the file from `start`, the beginning of what was wanted.
+    /// Takes bytes of the file from `start`, the beginning of the requested range.
     pub fn take(&mut self, start: u64, bytes: Vec<u8>) {
         self.rounds += 1;
         let held = self.held();
@@ -92,7 +92,7 @@ impl HeadReader {
         start..start + widened(bytes.len())
     }
 
-    /// Gives the parser what is there of what it wants.
+    /// Gives the parser the available part of its request.
     fn feed(&mut self) {
         let held = self.held();
         while let Some(wanted) = self.excerpt.wants() {
@@ -250,7 +250,7 @@ impl RemoteHead {
     }
 }
 
-/// False where an assumed vocabulary may be the reason for what was read, or not read.
+/// False where an assumed vocabulary may explain the result.
 fn is_sure(fetched: &Result<RemoteHead, HubError>) -> bool {
     match fetched {
         Ok(head) => head.reader.excerpt.fills_its_file(),

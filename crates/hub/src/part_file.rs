@@ -34,7 +34,7 @@ pub(crate) fn fits(needed: Bytes, folder: &Path) -> Result<(), HubFailure> {
     }
 }
 
-/// What has come of a file. It is locked, so that no other process writes it too.
+/// Progress of a file. It is locked, so that no other process writes it too.
 pub(crate) struct PartFile {
     file: File,
     have: u64,

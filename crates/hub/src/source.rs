@@ -25,7 +25,7 @@ const AT_ONCE: usize = 8;
 /// Bytes of a later file's header besides its list of tensors.
 const BESIDE_LIST: u64 = 384;
 
-/// A hub, and the caches of what was downloaded from it.
+/// A hub, and the caches of its downloads.
 #[derive(Debug)]
 pub struct Hub {
     pub(crate) client: Client,
@@ -277,7 +277,7 @@ impl Hub {
     }
 }
 
-/// Bytes of the header of each other file of a set, from what the first says of all.
+/// Bytes of the header of each other file of a set, as the first file states them.
 fn expected(first: Option<&RemoteHead>, others: usize) -> u64 {
     let of = |head: &RemoteHead| {
         let header = head.header().ok()?;

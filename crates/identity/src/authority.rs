@@ -279,7 +279,7 @@ impl FleetAuthority {
         self.folder.join("invitations").join(sha256(secret.as_bytes()))
     }
 
-    /// Removes what expired a day ago; until then a late host is told why.
+    /// Removes what expired a day ago; until then a late host gets the reason.
     fn forget_invitations(&self, now: u64) {
         let Ok(entries) = fs::read_dir(self.folder.join("invitations")) else { return };
         for entry in entries.flatten().map(|entry| entry.path()) {

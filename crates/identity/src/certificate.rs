@@ -39,7 +39,7 @@ pub(crate) enum Holder<'a> {
     },
 }
 
-/// What a certificate says.
+/// Content of a certificate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CertificateText<'a> {
     pub(crate) serial: &'a [u8],

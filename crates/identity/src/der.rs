@@ -1,4 +1,4 @@
-//! DER encoding (X.690) of nested values with definite length, limited to what certificates need.
+//! DER encoding (X.690) of nested values with definite length, limited to the needs of certificates.
 
 pub(crate) const BOOLEAN: u8 = 0x01;
 pub(crate) const INTEGER: u8 = 0x02;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 const FORMAT: &str = "plimsoll-join-1.";
 const LONGEST: usize = 1024;
 
-/// What `fleet invite` prints and `fleet join` takes.
+/// Text that `fleet invite` prints and `fleet join` accepts.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Invitation {
     pub fleet: String,

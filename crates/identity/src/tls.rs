@@ -27,7 +27,7 @@ const BUFFER: usize = 256 * 1024;
 #[error("{0}")]
 pub struct RefusedHandshake(String);
 
-/// Why what answers at a host's address is not trusted. It is the error within that of a connection.
+/// Why a peer failed authentication. It is the error within that of a connection.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct DistrustedHost(String);
@@ -185,7 +185,7 @@ fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
     error.get_ref().and_then(|inner| inner.downcast_ref())
 }
 
-/// What a failed handshake means for an operator.
+/// Meaning of a failed handshake for an operator.
 fn in_words(error: &io::Error) -> String {
     use rustls::{AlertDescription, CertificateError, Error};
     let words = match tls_error(error) {

@@ -25,7 +25,7 @@ pub(crate) fn host_uri(fleet: &str, host: &str) -> String {
     format!("plimsoll://{fleet}/host/{host}")
 }
 
-/// What the certificate of a verified host says.
+/// Content of a verified host's certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerCertificate {
     pub host: String,
@@ -62,7 +62,7 @@ impl RevokedSerials {
         self.serials.read().unwrap_or_else(|poisoned| poisoned.into_inner()).contains(serial)
     }
 
-    /// Adds what the store tells; gives those that are new. They are never taken back.
+    /// Adds the store's revocations; returns the new ones. They are never taken back.
     pub fn add<'a>(
         &self,
         told: impl Iterator<Item = &'a String>,
@@ -80,7 +80,7 @@ impl RevokedSerials {
     }
 }
 
-/// What an authority's certificate is trusted for.
+/// Purpose for which an authority's certificate is trusted.
 enum Trusted {
     /// This authority.
     Anchor(TrustAnchor<'static>),

@@ -9,7 +9,7 @@ use plimsoll_flags::{FlagOrigin, Warning, quoted};
 
 use crate::llama_server::base_name;
 
-/// Differences of a whole program, each with what to do.
+/// Differences of a whole program, each with its remedy.
 type Differences = &'static [(&'static str, &'static str)];
 
 const OF_LLAMA_SWAP: Differences = &[
@@ -66,7 +66,7 @@ fn is_there(path: &str) -> bool {
     !Path::new(path).symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
-/// Things of several models that one line tells.
+/// Differences of several models in one line.
 #[derive(Default)]
 struct Gathered {
     unknown: Vec<Subject>,

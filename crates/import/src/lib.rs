@@ -26,7 +26,7 @@ const LONGEST: Bytes = Bytes::mib(1);
 pub struct ImportedConfiguration {
     pub toml: String,
     pub models: usize,
-    /// What behaves otherwise, and settings without a counterpart that change the behaviour.
+    /// Changed behaviour, and settings without a counterpart that cause it.
     pub changes: Vec<Warning>,
     /// Settings without a counterpart that change nothing but what is shown.
     pub cosmetic: Vec<Warning>,
@@ -96,7 +96,7 @@ fn file(
         }
     }
     configuration.models.iter_mut().for_each(llama_server::unfold);
-    // After it, since an engine of flags alone listens where the daemon tells it.
+    // After it, since an engine of flags alone listens where the daemon orders.
     configuration.confine();
     configuration.tell_shell_words();
     configuration.tell_ports();

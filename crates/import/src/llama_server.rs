@@ -10,7 +10,7 @@ use plimsoll_flags::{Options, Setting};
 
 /// Flags that the daemon sets itself.
 const OURS: [&str; 3] = ["--host", "--port", "--alias"];
-/// The port of a llama-server that is told none.
+/// Default port of a llama-server.
 const USUAL_PORT: &str = "8080";
 
 /// The name of a program without its folder.

@@ -90,7 +90,7 @@ fn of_templates(folder: &Path, names: &[String]) -> Option<Warning> {
     (!names.is_empty()).then(|| Warning::new(at, text).hint(hint))
 }
 
-/// What the header of a model's file says.
+/// Content of the header of a model's file.
 #[derive(Debug, Default)]
 struct ModelFacts {
     context: Option<u64>,
@@ -101,7 +101,7 @@ struct ModelFacts {
 impl ModelFacts {
     fn of(argv: &[String]) -> Self {
         let file = argv.iter().skip_while(|word| *word != "--model").nth(1);
-        // What cannot be read here is the engine's to refuse.
+        // The engine refuses files that cannot be read here.
         let model = file.and_then(|file| read_model(Path::new(file), Dialect::Ggml).ok());
         model.map_or_else(Self::default, |model| Self {
             context: Some(model.hyper.context_train.into()),

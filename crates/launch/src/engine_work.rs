@@ -30,7 +30,7 @@ const NO_CARDS: [&str; 14] = [
     "zero",
 ];
 
-/// What the processes of an engine have done so far.
+/// Work of an engine's processes so far.
 #[derive(Clone, Copy, Debug)]
 pub struct EngineWork {
     ticks: u64,

@@ -26,7 +26,7 @@ use plimsoll_process::descendants;
 const ABORTS_WITHIN: Duration = Duration::from_secs(1);
 /// A serving child that answers no request for this long after such a line is stuck.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(7);
-/// The last part of it, in which the process must use processor time. What was in flight has reached the
+/// The last part of it, in which the process must use processor time. Requests in flight have reached the
 /// engine before.
 const WORKS_WITHIN: Duration = Duration::from_secs(4);
 /// Clock ticks that threads without work may use in this time: timers, and questions about its health.

@@ -37,7 +37,7 @@ pub(super) enum Announced {
     Ready,
     /// Another process listens on the child's port: this one.
     Stranger(String),
-    /// The child has not made the socket that it was told to listen on.
+    /// The child has not made the socket that it was ordered to listen on.
     Unbound,
 }
 

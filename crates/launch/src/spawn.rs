@@ -237,8 +237,8 @@ impl Parent {
         }
     }
 
-    /// Waits for a request, and looks at the processes of the machine while a child loads, because its end waits for
-    /// what is not known by then.
+    /// Waits for a request. Scans the machine's processes while a child loads, because its end needs a
+    /// complete list.
     fn next(&mut self, inbox: &mpsc::Receiver<SpawnRequest>) -> Option<SpawnRequest> {
         if self.has_started {
             match inbox.recv_timeout(QUIET) {

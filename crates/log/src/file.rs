@@ -97,7 +97,7 @@ impl RotatedFile {
         }
     }
 
-    /// Tells of lines that were lost, once lines can be written again.
+    /// Reports lines that were lost, once lines can be written again.
     fn tell_lost(&mut self) -> io::Result<()> {
         if self.lost > 0 {
             let mut note = if self.is_torn { vec![b'\n'] } else { Vec::new() };

@@ -124,7 +124,7 @@ pub(super) fn write_message(
     line.push('\n');
 }
 
-/// What stands before the message of a text line.
+/// Prefix of the message of a text line.
 fn begin(line: &mut String, style: LineStyle, time: Timestamp, level: Option<Level>) {
     // Writing to a string does not fail.
     let _ = match style {
@@ -170,7 +170,7 @@ impl Visit for LineText {
     }
 }
 
-/// The line that tells of lines that are missing.
+/// The line that reports lines that are missing.
 pub(super) fn dropped(style: LineStyle, count: u64, why: &str) -> Vec<u8> {
     let were = if count == 1 { "was" } else { "were" };
     let lines = counted(count, "log line");

@@ -40,7 +40,7 @@ struct WaitingLines {
 }
 
 impl LineQueue {
-    /// Starts the thread `name`, which writes to `out`; `lost` formats the line that tells of dropped ones.
+    /// Starts the thread `name`, which writes to `out`; `lost` formats the line that reports dropped ones.
     pub(super) fn start(
         name: &str,
         out: impl Write + Send + 'static,

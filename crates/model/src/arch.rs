@@ -161,7 +161,7 @@ const SPECIAL: &[(&[&str], Traits)] = {
         (&["cohere2"], Traits::slides(Every(4), Stated)),
         (&["cohere2moe"], Traits::slides(ListedOrEveryFullFirst(4), Stated)),
         (&["exaone-moe"], Traits::slides(Every(4), StatedOr(128))),
-        // The 1.2B model has no window at all, and only the number of layers tells the two apart.
+        // The 1.2B model has no window at all, and only the number of layers distinguishes the two.
         (&["exaone4"], Traits::slides(Every(4), OnlyWithLayers { window: 4096, layers: 64 })),
         (&["gemma2"], Traits::slides(Every(2), StatedOr(4096))),
         (&["gemma3"], Traits::slides(Every(6), Stated)),

@@ -111,7 +111,7 @@ impl<'a> ElfImage<'a> {
         })
     }
 
-    /// The exported function of this name, of whatever version; null if there is none.
+    /// The exported function of this name, of any version, or null.
     pub fn function(&self, name: &CStr) -> *const c_void {
         let symbol = self.symbol(name).filter(|symbol| symbol.st_info & 15 == FUNCTION);
         symbol.map_or(null(), |symbol| {

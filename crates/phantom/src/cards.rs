@@ -24,7 +24,7 @@ pub(crate) struct Card {
     /// False where the driver has no virtual memory management: Tegra.
     pub(crate) virtual_memory: bool,
     pub(crate) vulkan: VulkanLimits,
-    /// What HIP calls the architecture: `gfx1100`.
+    /// HIP's name of the architecture: `gfx1100`.
     pub(crate) architecture: CString,
 }
 
@@ -148,7 +148,8 @@ impl Card {
         if self.capability >= (8, 0) { Self::RESERVED } else { 0 }
     }
 
-    /// An attribute by its number in `cudaDeviceAttr` and `CUdevice_attribute`; 0 for what no engine asks.
+    /// An attribute by its number in `cudaDeviceAttr` and `CUdevice_attribute`; 0 for attributes that no
+    /// engine requests.
     pub(crate) fn attribute(&self, number: c_int) -> u32 {
         let limits = self.limits();
         match number {

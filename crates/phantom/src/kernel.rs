@@ -14,7 +14,7 @@ use plimsoll_nostd::lock::Lock;
 
 use crate::cards::Card;
 
-/// What a kernel's machine code takes.
+/// Resources of a kernel's machine code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Code {
     /// Registers of a thread.

@@ -3,7 +3,7 @@
 //! An unmodified engine runs on it, and the memory that its backend requests is recorded for a plan.
 //!
 //! - `cards`: properties of the simulated cards.
-//! - `memory`: address ranges without memory, and real memory for what the host reads.
+//! - `memory`: address ranges without memory, and real memory for data that the host reads.
 //! - `runtime`, `driver`: the exported functions of CUDA and cuBLAS. Kernel launches and copies do nothing.
 //! - `hip`: the same functions under AMD's names.
 //! - `vulkan_limits`, `vulkan`: limits of a card by its vendor, and Vulkan's functions.
@@ -55,8 +55,8 @@ macro_rules! making {
     };
 }
 
-/// Functions that a foreign interface declares. Their pointers are null, or lead to what their types say. Parameters that
-/// come last and are not read may be left out, as above. `as` gives one function a second name.
+/// Functions that a foreign interface declares. Their pointers are null, or valid for their types. Parameters
+/// that come last and are not read may be left out, as above. `as` gives one function a second name.
 macro_rules! exported {
     ($(#[$about:meta])* fn $name:ident as $twin:ident $(as $more:ident)* ($($given:tt)*) -> $answer:ty $body:block $($rest:tt)*) => {
         $crate::exported! { $(#[$about])* fn $name($($given)*) -> $answer $body }

@@ -124,7 +124,7 @@ pub(crate) unsafe fn give<T>(place: *mut T, answer: T) -> c_int {
     SUCCESS
 }
 
-/// What the loaded objects need: the version of `libcudart.so.N`, and true for `libamdhip64.so.N`.
+/// Needs of the loaded objects: the version of `libcudart.so.N`, and true for `libamdhip64.so.N`.
 fn runtime() -> (u32, bool) {
     let mut found = (0, false);
     each_object(|object| {

@@ -100,7 +100,7 @@ impl Memory {
         &self.report
     }
 
-    /// What is free of a card of which so much was free at the start.
+    /// Free bytes now, given the bytes free at the start.
     pub(crate) fn free(&self, card: usize, at_start: u64) -> u64 {
         let used = self.ledger.hold().used.get(card).copied().unwrap_or(0);
         at_start.saturating_sub(used)
@@ -154,7 +154,7 @@ impl Memory {
         taken.is_some_and(|taken| ledger.taken.insert(address, taken).is_none())
     }
 
-    /// What is mapped in a range is given back.
+    /// Mappings of a range are released.
     pub(crate) fn detach(&self, address: usize, bytes: usize) {
         let mut ledger = self.ledger.hold();
         let end = address.saturating_add(bytes);

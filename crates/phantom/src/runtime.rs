@@ -36,7 +36,7 @@ crate::exported! {
     /// 0: no capture is under way.
     fn cudaStreamIsCapturing(_stream: *mut c_void, status: *mut c_int) -> c_int { give(status, 0) }
 
-    /// Builds of 2025 looked for the nodes that copy: there are none.
+    /// Builds of 2025 searched for nodes that copy, and found none.
     fn cudaGraphGetNodes(_graph: *mut c_void, _nodes: *mut c_void, count: *mut usize) -> c_int { give(count, 0) }
 
     fn cudaEventElapsedTime(milliseconds: *mut f32) -> c_int { give(milliseconds, 0.0) }

@@ -38,7 +38,7 @@ fn numbers(list: &str, number: impl Fn(&str) -> Option<usize>, ends_at_repetitio
     numbers
 }
 
-/// The cards with these numbers, up to the first that is none.
+/// The cards with these numbers, up to the first invalid one.
 fn chosen<T>(cards: Vec<T>, numbers: Vec<usize>) -> Vec<T> {
     let mut cards: Vec<Option<T>> = cards.into_iter().map(Some).collect();
     numbers.into_iter().map_while(|number| cards.get_mut(number)?.take()).collect()

@@ -4,8 +4,8 @@
 //! - `memory`: buffers and the memory behind them.
 //! - `work`: commands and waiting, which succeed at once and compute nothing.
 
-/// Functions by their names in Vulkan, and the lookup over the names. Functions that end in `KHR` have no such ending
-/// here. Their pointers lead to what their types say.
+/// Functions by their names in Vulkan, and the lookup over the names. Functions that end in `KHR` have no
+/// such ending here. Their pointers are valid for their types.
 macro_rules! vulkan {
     ($($(#[$about:meta])* fn $name:ident($($given:tt: $type:ty),* $(,)?) $(-> $answer:ty)? $body:block)*) => {
         pub(in crate::vulkan) fn function(name: &str) -> Option<*const c_void> {

@@ -14,12 +14,12 @@ pub(crate) struct VulkanLimits {
     pub(crate) range: u32,
     /// Alignment of a binding's offset.
     pub(crate) align: u64,
-    /// Alignment of what is mapped.
+    /// Alignment of mappings.
     pub(crate) map_align: u64,
     /// Bytes of the largest allocation and of the largest buffer.
     pub(crate) allocation: u64,
     pub(crate) buffer: u64,
-    /// What a buffer's size is rounded up to.
+    /// Granularity of a buffer's size.
     pub(crate) round: u64,
     pub(crate) subgroup: u32,
     /// Compute units of a card that is not NVIDIA's.

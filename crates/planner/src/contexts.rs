@@ -15,7 +15,7 @@ const SCHEMA_1: &str = "plimsoll.contexts/1";
 const HEAD: &str = "# Written by `plimsoll calibrate`: memory of a CUDA context, in bytes. For a card \
     without an entry here, plans use the published value.\n";
 
-/// Memory that a process takes of one kind of card in addition to what it requests.
+/// Memory of a process on one kind of card in addition to its requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MeasuredContext {
     /// The card's name, as the driver reports it.

@@ -128,7 +128,7 @@ impl<'a> PlanCalculator<'a> {
         self.main.graph.cache.latent
     }
 
-    /// What the CPU backend copies of the weights of all contexts.
+    /// Weights that the CPU backend copies, over all contexts.
     pub(super) fn repacked(&self) -> RepackedBytes {
         let add = |sum: RepackedBytes, of: &EngineContext<'_>| RepackedBytes {
             copies: sum.copies + of.repacked.copies,

@@ -38,7 +38,7 @@ pub(crate) struct EngineContext<'a> {
     pub(crate) layout: DeviceLayout,
     /// Weights that the context loads; `None` if another context of the process loads them.
     pub(crate) weights: Option<DeviceBytes>,
-    /// What the CPU backend copies of them.
+    /// Weights of them that the CPU backend copies.
     pub(crate) repacked: RepackedBytes,
     /// The tensors by layer, with the cache and flash attention that the graph is built for.
     pub(crate) graph: ModelLayers<'a>,

@@ -13,7 +13,7 @@ use crate::{PlanPrice, Reserve, Terms};
 
 /// Advice that saves less is noise.
 const WORTH_SAYING: Bytes = Bytes::mib(1);
-/// Advice that is not enough alone must save at least this part of what is missing.
+/// Advice that is not enough alone must save at least this part of the missing memory.
 const PART_OF_THE_GAP: u64 = 20;
 /// Pairs that are listed where no single change is enough.
 const PAIRS: usize = 4;
@@ -75,8 +75,8 @@ impl Remedy {
     }
 
     fn weight(&self) -> u64 {
-        // DECISION: advice that is not enough by itself is ordered by bytes saved in relation to what is lost (speed, precision,
-        // context). If no single change is enough, pairs are tried.
+        // DECISION: advice that is not enough by itself is ordered by bytes saved in relation to its price
+        // (speed, precision, context). If no single change is enough, pairs are tried.
         self.changes.iter().map(|change| loss_of(&change.advice()).0).sum()
     }
 

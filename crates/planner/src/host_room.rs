@@ -15,8 +15,8 @@ impl HostRoom {
         Self { free: self.total, ..self }
     }
 
-    /// What the host lacks for `need`, and whether it could hold it if other programs left. `mapped` tells that the
-    /// weights are pages of the file, which the kernel may drop. `None` where nothing is lacking.
+    /// Host memory that `need` lacks, and whether it would fit if other programs left. `mapped` tells that
+    /// the weights are pages of the file, which the kernel may drop. `None` where nothing is lacking.
     pub fn doubt(self, need: Bytes, mapped: bool) -> Option<(Reason, bool)> {
         let Self { total, free } = self;
         if need <= free {

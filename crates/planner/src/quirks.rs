@@ -58,8 +58,8 @@ pub(super) struct EngineQuirks {
     /// A context caches the layers that it computes: the trunk, or the prediction layers
     /// (`llama-model.cpp: create_memory @ b11063`). Before, most architectures' contexts cached all of both.
     pub(super) caches_apart: bool,
-    /// What one kernel computes for experts keeps its operands until the end: their choice, and the weighted sum of their
-    /// outputs (`ggml-cuda.cu: ggml_backend_cuda_graph_optimize @ b11063`).
+    /// A fused kernel for experts keeps its operands until the end: their choice, and the weighted sum of
+    /// their outputs (`ggml-cuda.cu: ggml_backend_cuda_graph_optimize @ b11063`).
     pub(super) keeps_experts: bool,
     /// The generation of the run-time pool.
     pub(super) pool: plimsoll_pool::demand::DemandRules,

@@ -130,7 +130,7 @@ fn on_other_machines(request: &PlanRequest<'_>) -> Option<Reason> {
     (!servers.is_empty()).then(|| Reason::new("rpc_not_counted", text))
 }
 
-/// What llama-server's own `--fit` may reduce where the plan does not fit.
+/// Settings that llama-server's own `--fit` may reduce where the plan does not fit.
 fn shrinking(request: &PlanRequest<'_>, cost: &RequestCost) -> Option<Reason> {
     let wish = request.wish;
     // --fit changes only what the user left open (`common/fit.cpp: common_fit_params @ b10605`).

@@ -23,7 +23,7 @@ pub struct Processor {
 }
 
 impl Processor {
-    /// What nearly every machine with x86-64 has had since 2015.
+    /// Instructions of nearly every x86-64 machine since 2015.
     pub const ASSUMED: Self =
         Self { avx2: true, avx512: false, amx: false, neon: false, dotprod: false, i8mm: false };
 
@@ -43,7 +43,7 @@ impl Processor {
         })
     }
 
-    /// What builds for less than this processor use of it: those of x86 AVX2 alone, those of Arm NEON alone.
+    /// Instructions used by builds for less than this processor: AVX2 alone on x86, NEON alone on Arm.
     fn least(self) -> Self {
         Self { avx512: false, amx: false, dotprod: false, i8mm: false, ..self }
     }

@@ -48,7 +48,7 @@ impl EngineBuild {
     pub const LLAMA_CPP: Self = Self { kind: EngineKind::LlamaCpp, build: None };
 
     /// The build number in a version as engines print and users write it: `10605 (c1d0e7a)`, `b10605`,
-    /// `llama-b9000`, and since 0.2 `0.5.0-dev (build 11063, commit c1d0e7a)`. `None` for what is no version;
+    /// `llama-b9000`, and since 0.2 `0.5.0-dev (build 11063, commit c1d0e7a)`. `None` for any other text;
     /// `Some(None)` for a version without a number, as `0.7.0`, or with that of an unstamped build.
     pub fn number_in(version: &str) -> Option<Option<u32>> {
         /// Stamps of builds outside a checkout are 0 and 1.

@@ -11,7 +11,7 @@ use crate::{CardPlan, PlanRequest};
 
 /// Granule of a CUDA card's mappings.
 const GRANULE: u64 = 2 << 20;
-/// What guard leaves to the driver, and within a budget to small requests: at most a 64th of either
+/// Memory that guard leaves to the driver, and within a budget to small requests: at most a 64th of either
 /// (`guard/src/policy/room.rs`).
 const DRIVER: Bytes = Bytes::mib(128);
 const SMALL_REQUESTS: Bytes = Bytes::mib(32);
@@ -65,7 +65,8 @@ impl<'a> DividedCard<'a> {
     }
 }
 
-/// Guard's budget for an engine that gets `share` of the card. The rest is for what the driver takes without a request.
+/// Guard's budget for an engine that gets `share` of the card. The rest is for memory that the driver takes
+/// without a request.
 pub fn guard_budget(card: &Card, share: Bytes) -> Bytes {
     share.saturating_sub(for_driver(card))
 }

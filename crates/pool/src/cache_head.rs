@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(sizes[28..], [23; 36]);
     }
 
-    /// What guard printed on an H200 before the speeds were measured.
+    /// Output of guard on an H200 before the speeds were measured.
     #[test]
     fn measured_caches_have_as_many_positions_on_the_card() {
         let file = include_str!("../../../data/measured/h200-spill-depth-0.5.0.json");

@@ -51,7 +51,7 @@ impl CacheParts {
         let mut parts = Vec::new();
         for rows in layout.rows().filter(|rows| rows.size > 0) {
             let stream = usize::try_from(rows.stream).ok()?;
-            // What has no positions is used as a whole; padding behind the last position is not.
+            // A cache without positions is used as a whole; padding behind the last position is not.
             let used = if rows.row == 0 { rows.size } else { rows.row * u64::from(layout.positions()) };
             for number in rows.start / granule..(rows.start + used).div_ceil(granule) {
                 let inside = (number * granule).saturating_sub(rows.start);
@@ -68,8 +68,8 @@ impl CacheParts {
         self.granules
     }
 
-    /// The pairs that bring the card from `residence` to what these depths need, in the order of their worth. A depth is
-    /// the number of positions that a stream uses; one that is not given is 0.
+    /// The pairs that bring the card from `residence` to the need of these depths, in the order of their
+    /// worth. A depth is the number of positions that a stream uses; one that is not given is 0.
     pub fn pairs(&self, depths: &[u32], residence: &Residence) -> Vec<Pair> {
         let uses = self.uses(depths);
         let on_card = |number: usize| residence.cache.get(number).copied().unwrap_or(false);

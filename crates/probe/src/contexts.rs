@@ -56,7 +56,7 @@ pub fn measured() -> Vec<MeasuredContext> {
     contexts
 }
 
-/// Finds out whether rows can be added to what is there, before anything is measured.
+/// Finds out whether rows can be added to the file, before any measurement.
 pub fn check(path: &Path) -> Result<(), ContextsError> {
     read(path).map(drop)
 }

@@ -26,7 +26,7 @@ pub fn read(path: &Path, longest: Bytes) -> io::Result<Vec<u8>> {
     plimsoll_file::read_open(file, longest)
 }
 
-/// Writes a file in one step, for this user alone, and its folder where there is none.
+/// Writes a file in one step, for this user alone, and makes a missing folder.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;

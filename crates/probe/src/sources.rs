@@ -7,7 +7,7 @@ mod nvml;
 use self::nvml::NvmlSource;
 use super::{Machine, Reading};
 
-/// A library or a driver that tells of cards. One that is not there has none, and says so in a note.
+/// A library or a driver that reports cards. One that is not there has none, and says so in a note.
 trait CardSource {
     /// Adds the cards that this process may use, and notes on the others.
     fn add_cards(&self, machine: &mut Machine);

@@ -95,7 +95,7 @@ fn read_file(path: &Path, is_live: bool) -> io::Result<Vec<u8>> {
     if !is_live {
         return plimsoll_file::read(path, LARGEST);
     }
-    // Files of /proc and /sys tell no length. Room for most of them makes one read of what would be six.
+    // Files of /proc and /sys state no length. Room for most files makes one read instead of six.
     let mut bytes = Vec::with_capacity(4096);
     File::open(path)?.take(LARGEST.get()).read_to_end(&mut bytes)?;
     Ok(bytes)

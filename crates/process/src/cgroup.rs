@@ -159,7 +159,7 @@ fn move_into(group: &Path, members: &[u32]) -> io::Result<()> {
     members.iter().try_for_each(|pid| fs::write(group.join("cgroup.procs"), pid.to_string()))
 }
 
-/// Tells the operator once; it is the same for every engine.
+/// Logs it once; it is the same for every engine.
 fn tell_once(why: &UnboundedError) {
     static TOLD: Once = Once::new();
     TOLD.call_once(|| tracing::info!("the kernel does not bound the host memory of engines: {why}"));
@@ -253,7 +253,7 @@ mod tests {
         }
         let home = tempfile::tempdir().unwrap();
         assert!(matches!(take_memory_controller(home.path(), 1), Err(UnboundedError::NotDelegated(_))));
-        // Numbers that are none are no members.
+        // Words that are no numbers are no members.
         let home = delegated("memory", &[]);
         fs::write(home.path().join("cgroup.procs"), "-1\n99999999999999\nx\n").unwrap();
         assert!(take_memory_controller(home.path(), 1).is_ok() && !home.path().join(DAEMON).exists());

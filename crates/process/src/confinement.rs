@@ -149,7 +149,7 @@ impl Confinement {
     }
 }
 
-/// Makes `FOLDER/tmp` the /tmp of this process and of what it becomes; `command` is what it will run.
+/// Makes `FOLDER/tmp` the /tmp of this process and of the program that it becomes; `command` is that program.
 ///
 /// Returns false where the folder must do as TMPDIR, because the command or its environment names a file
 /// below /tmp, or MPS has its pipes there.
@@ -192,7 +192,7 @@ pub fn forbid_core_dumps() -> io::Result<()> {
     Ok(setrlimit(Resource::Core, none)?)
 }
 
-/// Sets the no_new_privs bit of this process and of what it becomes.
+/// Sets the no_new_privs bit of this process and of the program that it becomes.
 pub fn forbid_new_privileges() -> io::Result<()> {
     Ok(set_no_new_privs(true)?)
 }

@@ -134,7 +134,7 @@ fn of(leader: i32) -> Vec<SeenProcess> {
     // killed at once. Without cgroups, a descendant with its own session and a cleared environment is not
     // found once the engine has died.
 
-    // What was started before the engine does not descend from it. An unreaped leader still has its start time.
+    // An older process than the engine does not descend from it. An unreaped leader still has its start time.
     let mut others = seen(stat(leader).map_or(0, |stat| stat.started));
     let mut found: Vec<SeenProcess> = Vec::new();
     let mut parents = BTreeSet::from([leader]);

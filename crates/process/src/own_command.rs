@@ -1,9 +1,9 @@
 //! Command for a program that Plimsoll runs for itself: an interpreter, a tool of the system, an engine that is asked for
 //! its version.
 //!
-//! DECISION: such a program starts in `/`, and is never looked up in the caller's folder. Python imports from there,
-//! and llama.cpp loads backends from there (`ggml-backend-reg.cpp: ggml_backend_load_best @ 0.5.0`). What serves a model
-//! is started where its user wants it.
+//! DECISION: such a program starts in `/`, and is never looked up in the caller's folder. Python imports from
+//! there, and llama.cpp loads backends from there (`ggml-backend-reg.cpp: ggml_backend_load_best @ 0.5.0`).
+//! Engines that serve models start in the user's folder.
 
 use std::env;
 use std::io;

@@ -63,7 +63,7 @@ fn name(pid: i32) -> String {
     String::from_utf8_lossy(&name).trim().to_owned()
 }
 
-/// What the listener on an engine's port is to the engine.
+/// Relation of the listener on an engine's port to the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListenerKind {
     /// It belongs to the engine, or nothing can be said.
@@ -74,10 +74,11 @@ pub enum ListenerKind {
     Foreign(PortHolder),
 }
 
-// DECISION: a listener of another process tree is common: a container's port is that of a proxy which the container
-// service has started, and a service manager's unit is no child of ours. The port was free before the start, so that a
-// listener that is younger than the engine may be its own. An older one is not, unless its program forwards ports for
-// others. What is left open is settled by time: an engine that cannot bind ends, most at once.
+// DECISION: a listener of another process tree is common: a container's port is that of a proxy which the
+// container service has started, and a service manager's unit is no child of ours. The port was free before
+// the start, so that a listener that is younger than the engine may be its own. An older one is not, unless
+// its program forwards ports for others. Time settles open cases: an engine that cannot bind ends, most at
+// once.
 /// Tells whose the listener on `port` is. It may read the descriptors of all processes.
 pub fn kind(port: u16, group: u32) -> ListenerKind {
     // Through a container's NAT rule an engine is reached without a listener on this host.

@@ -35,7 +35,7 @@ pub enum ProcessGauge {
 }
 
 impl MeasuredProcess {
-    /// Returns the process with this number; a zombie is none.
+    /// Returns the process with this number, unless it is a zombie.
     pub fn find(pid: u32) -> Option<Self> {
         let stat = proc_of(pid)?.stat().ok()?;
         let (started, alive) = (stat.starttime, !matches!(stat.state, 'Z' | 'X'));

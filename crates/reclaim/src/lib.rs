@@ -55,7 +55,7 @@ pub enum NeighbourSelection {
     Nobody,
 }
 
-/// State of the machine at one moment, reduced to what matters for the goal.
+/// State of the machine at one moment, reduced to the goal's inputs.
 #[derive(Clone, Debug)]
 pub struct Measure {
     pub snapshot: HostSnapshot,

@@ -14,7 +14,7 @@ const STEP: u64 = PIECE as u64;
 
 /// Reads what is not cached of these files, as long as `goes_on` says so; returns the number of bytes that were read.
 ///
-/// What is cached is not read again: to copy it would take time that other programs need.
+/// Cached parts are not read again: copying them would take time that other programs need.
 pub fn read_ahead(files: &[PathBuf], goes_on: impl Fn() -> bool) -> io::Result<Bytes> {
     let (mut piece, mut read) = (vec![0; PIECE], 0);
     for path in files.iter().filter(|path| path.is_file()) {

@@ -87,8 +87,8 @@ pub enum SchedulerEvent {
     /// A client sets the time to live of the model's run, until that run ends; [`Duration::MAX`] turns it off, and
     /// `None` is the configured one.
     KeepWanted { model: ModelId, time: Option<Duration> },
-    /// From now on no run ends for being idle, or each does again at its time: a fleet whose store is silent changes
-    /// nothing of what is loaded.
+    /// From now on no run ends for being idle, or each does again at its time. A fleet with a silent store
+    /// changes no loaded model.
     IdleHeld { held: bool },
     /// The time of [`super::SchedulerEffect::WakeAt`] has come. A tick at any other time has no effect.
     Tick,
@@ -96,7 +96,7 @@ pub enum SchedulerEvent {
     Shutdown,
 }
 
-/// What the driver knows of a request that arrives.
+/// The driver's knowledge of an arriving request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestTraits {
     /// The last [`super::SchedulerEffect::Suspected`] of a request with the same body.

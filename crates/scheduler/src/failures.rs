@@ -183,7 +183,7 @@ impl FailureRecord {
         self.excess += excess;
     }
 
-    /// Forgets the need that was inferred from failures; returns true if there was any. What was measured stays.
+    /// Forgets the need that was inferred from failures; returns true if there was any. Measurements stay.
     pub(crate) fn forget_shortfall(&mut self) -> bool {
         self.deaths = 0;
         !std::mem::take(&mut self.shortfall).is_zero()

@@ -87,7 +87,7 @@ pub(crate) fn sparing(name: &str, record: &FailureRecord, wait: Duration) -> Req
     refusal
 }
 
-/// `deaths` are the crashes under the request; a run that dropped it is none.
+/// `deaths` are the crashes under the request; a dropped request is no crash.
 pub(crate) fn engine_died(
     name: &str,
     deaths: u32,

@@ -241,7 +241,7 @@ impl Scheduler {
         WhatIfKeptFree { stops: named.collect(), lacks: lacks.saturating_sub(given) }
     }
 
-    /// What may happen to each model next.
+    /// Outlook of each model.
     pub fn outlook(&self, now: Moment) -> Vec<(ModelId, ModelOutlook)> {
         self.at(now).outlook()
     }

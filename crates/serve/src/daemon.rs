@@ -357,7 +357,7 @@ fn settings(
 ) -> Result<(RuntimeSettings, ExtensionSettings), DaemonError> {
     let unified = machine.unified;
     let mut cards = cards::choose(&serve.cards, serve.reserve, machine);
-    // What other processes find free until idle models have left for them.
+    // Memory that other processes find free until idle models have left for them.
     for limit in &mut cards {
         limit.reserve = limit.reserve.max(serve.yield_below.unwrap_or_default());
     }

@@ -61,7 +61,7 @@ pub(crate) struct FleetMember {
     lease_given_up: Notify,
     /// News come from another host, and not from the store.
     is_following: Cell<bool>,
-    /// What the host that tells the news told is not so; it is left.
+    /// The news source lied; it is left.
     leaves_source: Cell<bool>,
     source_left: Notify,
     told: ToldNews,
@@ -74,9 +74,9 @@ pub(crate) struct FleetMember {
     offers_changed: Cell<bool>,
     /// Files that it shares with other hosts, if it shares any.
     files: Option<SharedFiles>,
-    /// What it lacks and copies, as the node was told.
+    /// Files that it lacks and copies, as reported to the node.
     copies_told: RefCell<HostCopies>,
-    /// Hosts that may serve a model, as the node was told.
+    /// Hosts that may serve a model, as reported to the node.
     replicas: RefCell<BTreeMap<String, u32>>,
     runtime: OnceCell<Weak<Runtime>>,
     me: OnceCell<Weak<Self>>,
@@ -87,7 +87,7 @@ pub(crate) struct FleetMember {
     start: Instant,
     wake_at: Cell<Option<Duration>>,
     wake: Notify,
-    /// Told once.
+    /// Reported once.
     name_is_taken: Cell<bool>,
     /// Requests that were passed on to other hosts.
     passed_on: Cell<u64>,
@@ -99,7 +99,7 @@ struct Undecided<'a> {
     request: u64,
 }
 
-/// A request at another host, of a model that several hosts serve; dropping it tells the node of its end.
+/// A request at another host, of a model that several hosts serve; dropping it reports to the node its end.
 pub(super) struct PassedOn {
     member: Rc<FleetMember>,
     request: u64,
@@ -204,7 +204,7 @@ impl FleetMember {
         ServePass::peer(self, runtime, model, wish, (host, token), (&peer, tries), counted)
     }
 
-    /// What draws a request to one of several hosts.
+    /// Affinity of a request to one of several hosts.
     fn affinity(
         &self,
         runtime: &Runtime,

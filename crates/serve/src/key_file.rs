@@ -58,8 +58,9 @@ fn weak(text: &str, what: &str, origin: &FlagOrigin) -> Vec<Warning> {
     warning.into_iter().collect()
 }
 
-// DECISION: a line that begins with `#` is a comment, although llama-server's `--api-key-file` takes it for a key. The
-// words of a comment can be guessed, and a key that is left out opens nothing. One that may be a key is told.
+// DECISION: a line that begins with `#` is a comment, although llama-server's `--api-key-file` takes it for a
+// key. The words of a comment can be guessed, and a key that is left out opens nothing. One that may be a key
+// is reported.
 /// Reads the keys of a file, and warns of lines that are no keys.
 pub(crate) fn read(file: &str) -> Result<(Vec<WrittenKey>, Vec<Warning>), ReadConfigError> {
     let path = PathBuf::from(file);

@@ -121,7 +121,7 @@ pub(crate) struct RuntimeSettings {
     pub(crate) traces: Option<Address>,
     /// Bound of the folder of saved slots; zero saves none.
     pub(crate) warm: Bytes,
-    /// What engines inherit of the daemon's environment.
+    /// Variables that engines inherit from the daemon.
     pub(crate) inherited: Vec<(OsString, OsString)>,
 }
 
@@ -193,7 +193,7 @@ pub(crate) struct Runtime {
     only_ports: RefCell<HashSet<PathBuf>>,
     /// Processes with precedence on each card, at the last reading.
     with_precedence: RefCell<HashSet<(CardId, u32)>>,
-    /// What engines said of their memory.
+    /// Engines' reports of their memory.
     answers: ExactAnswers,
     /// The fleet that this host belongs to.
     pub(crate) fleet: OnceCell<Rc<FleetMember>>,
@@ -386,7 +386,8 @@ impl Runtime {
             }
             SchedulerEffect::WakeAt(moment) => drop(self.wake.send_replace(*moment)),
             SchedulerEffect::Drained => self.drained.notify_waiters(),
-            // Only extensions hold engines to their claims and ask other processes. A load that is given up is told alone.
+            // Only extensions hold engines to their claims and ask other processes. A load that is given up
+            // is reported alone.
             SchedulerEffect::AskNeighbours { .. }
             | SchedulerEffect::AnswerBudget { .. }
             | SchedulerEffect::GiveUpLoad { .. } => {}

@@ -25,7 +25,7 @@ pub(crate) fn spawn_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send 
     Answer(answered)
 }
 
-/// What blocking work returns.
+/// Result of blocking work.
 #[derive(Debug)]
 pub(crate) struct Answer<T>(oneshot::Receiver<T>);
 

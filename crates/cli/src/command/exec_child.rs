@@ -28,7 +28,7 @@ const MISUSED: u8 = 2;
 pub(crate) const VERB: &str = "exec-child";
 
 // DECISION: read by hand. Every load of a model waits for it, and clap takes a twentieth of the trampoline's time.
-/// What the launcher asks for.
+/// Request of the launcher.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Arguments {
     /// Process id of the launcher.

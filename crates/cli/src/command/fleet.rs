@@ -237,7 +237,7 @@ async fn move_seat(store: &Etcd, model: &str, host: &str) -> Result<(), ErrorRep
         let claim = claim.ok_or_else(|| ErrorReport::new("a later version wrote the model's seat"))?;
         is_unknown = match store.transact(&claim.transaction, 0).await {
             TransactionOutcome::Full => return Err(ErrorReport::new(FULL)),
-            // The next reading tells.
+            // The next reading shows it.
             TransactionOutcome::Unknown => true,
             TransactionOutcome::Applied(_) | TransactionOutcome::Conflict => false,
         };

@@ -1,4 +1,4 @@
-//! What this process inherits from its parent: ignored signals, and the limit of open files.
+//! State inherited from the parent process: ignored signals, and the limit of open files.
 
 use std::fs;
 use std::io;
@@ -14,7 +14,7 @@ use crate::report::ErrorReport;
 /// Descriptors that a command needs at least: for signals, timers, a helper process and a program.
 const DESCRIPTORS: usize = 32;
 
-/// Makes up for what would break a command in its middle.
+/// Repairs inherited settings that would break a command in its middle.
 pub(super) fn prepare() -> Result<(), ErrorReport> {
     check_descriptors().map_err(no_descriptors)?;
     if is_ignored(Signal::CHILD) {

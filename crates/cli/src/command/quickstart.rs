@@ -135,7 +135,7 @@ async fn conduct(
         return told.map(|()| ExitCode::SUCCESS);
     }
     tour::hand_over(address, folder, budget);
-    // The tour told of the daemon's actions itself. From here on the log does, as that of `serve`.
+    // The tour reported the daemon's actions itself. From here on the log does, as that of `serve`.
     log.configure(Some(LogLevel::Info), None);
     serve::announce(address);
     let _ = serving.await;

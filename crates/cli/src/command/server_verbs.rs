@@ -143,7 +143,7 @@ pub(super) fn report(error: ServerVerbError) -> ErrorReport {
 }
 
 pub(crate) fn pin(arguments: &Pin) -> Result<ExitCode, ServerVerbError> {
-    // Rounded up, because a pin of no second is none.
+    // Rounded up, because a pin of zero seconds would not pin.
     let seconds = |time: Duration| format!("?for={}", time.as_millis().div_ceil(1000));
     let path = format!("/api/models/pin{}", arguments.time.map_or_else(String::new, seconds));
     arguments.server.ask_json(Method::POST, &path, &json!({ "model": arguments.model }))?;

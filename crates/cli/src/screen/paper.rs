@@ -9,7 +9,7 @@ use plimsoll_report::wrapped;
 
 use crate::terminal::{coloured, columns};
 
-/// Columns where no terminal tells its own.
+/// Columns without a terminal that states its own.
 const PIPE: usize = 80;
 /// Narrower than this, words are cut rather than wrapped; wider, lines are hard to read.
 const WIDTHS: std::ops::RangeInclusive<usize> = 40..=110;
@@ -17,7 +17,7 @@ const WIDTHS: std::ops::RangeInclusive<usize> = 40..=110;
 /// Blanks before the rest of a line that was broken.
 const INDENT: usize = 6;
 
-/// What a text is printed on.
+/// Output properties of a text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Paper(usize);
 

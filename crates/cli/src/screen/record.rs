@@ -240,7 +240,7 @@ impl<'a> RecordReport<'a> {
                     told.figure.group == group && told.figure.unit == unit && what(&told.figure.what)
                 })
                 .collect();
-            // More lines than colours cannot be told apart, so only the largest are drawn.
+            // More lines than colours cannot be distinguished, so only the largest are drawn.
             picked.order_by_key(|told| std::cmp::Reverse(told.peak));
             picked.truncate(MOST_LINES);
             picked

@@ -267,7 +267,7 @@ fn verdict(figure: &SoakVerdict<'_>) -> String {
             // Rounded down: 99.996 % must not be printed as certainty.
             (trend.confidence * 1e4).floor() / 100.0
         ),
-        // Caches fill at a falling rate; a leak keeps its rate. Only more time tells the two apart.
+        // Caches fill at a falling rate; a leak keeps its rate. Only more time distinguishes the two.
         TrendGrowth::Settling => {
             format!(
                 "still settling: memory grows by {slope}, but more and more slowly; run the test longer \

@@ -24,7 +24,7 @@ pub(crate) fn status(status: &Value) -> String {
     let models = table(&["MODEL", "STATE", "CLAIMED", "MEASURED", "REQUESTS", "LAST USED"], models);
     let refused: String = list("refused").iter().map(not_served).collect();
     let kept: String = list("cards").iter().filter_map(|card| kept(card, now)).collect();
-    // Only where there are some: most of the time there are none.
+    // Shown only if there are some, which is rare.
     let requests = match requests.is_empty() {
         true => String::new(),
         false => format!("\n{}", table(&["REQUEST", "MODEL", "ARRIVED", "STATE"], requests)),
@@ -68,7 +68,7 @@ pub(crate) fn download(entry: &Value, first: u64, since: Duration) -> String {
     format!("{name}: {} of {}{part}{rate}", size(done), size(total))
 }
 
-/// What a card keeps free for other programs.
+/// Memory that a card keeps free for other programs.
 fn kept(card: &Value, now: Option<f64>) -> Option<String> {
     let kept = card.get("yield").filter(|kept| kept.is_object())?;
     let left = now.zip(kept["until"].as_f64()).map(|(now, end)| end - now);
@@ -181,7 +181,7 @@ pub(super) fn elsewhere(status: &Value) -> Vec<(&str, &str)> {
     models.collect()
 }
 
-/// The fleet as the server knows it: its hosts, their memory and models. Nothing where there is none.
+/// The fleet as the server knows it: its hosts, their memory and models. Empty without any.
 fn fleet(status: &Value) -> String {
     let fleet = &status["fleet"];
     let Some(hosts) = fleet["hosts"].as_array() else { return String::new() };

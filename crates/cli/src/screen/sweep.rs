@@ -75,7 +75,7 @@ pub(crate) fn sweep_row(depth: &SweepDepth, planned: Option<SweepPlan>) -> Strin
 }
 
 impl SweepReport<'_> {
-    /// What to do about depths during which the model was stopped, if there are any.
+    /// Advice on depths during which the model was stopped, if there are any.
     pub(crate) fn stopped(&self) -> Option<String> {
         let of = self.sweep.depths.len();
         let disturbed = self.sweep.depths.iter().filter(|depth| depth.disturbed).count();

@@ -29,7 +29,7 @@ const DEFAULTS: [(Bytes, u64, u64, u64); 4] = [
 ];
 /// Those of larger cards.
 const OF_LARGEST: (u64, u64, u64) = (16384, 512, 512);
-/// What a second model that guesses ahead takes, where it is one of its own and where it is a head.
+/// Memory of a draft model, as a model of its own and as a head.
 const OWN_DRAFT: Bytes = Bytes::gib(6);
 const DRAFT_HEAD: Bytes = Bytes::gib(2);
 

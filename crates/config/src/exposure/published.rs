@@ -70,7 +70,7 @@ pub(super) fn address(argv: &[String]) -> Option<ListeningAddress> {
     })
 }
 
-/// `[ADDRESS:]PORT:PORT`; none for what is no mapping, such as a flag of the container's program.
+/// `[ADDRESS:]PORT:PORT`; none for other words, such as a flag of the container's program.
 fn mapping(value: &str) -> Option<(Option<&str>, &str)> {
     let (start, inner) = value.rsplit_once(':')?;
     let (address, outer) = match start.rsplit_once(':') {

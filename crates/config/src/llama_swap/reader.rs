@@ -11,7 +11,7 @@ use crate::native::of_idle;
 use crate::roster::Configuration;
 use crate::yaml::{Node, Pair, YamlTree};
 
-/// Numbers of what was found so far.
+/// Counts of the findings so far.
 pub(super) struct ReaderMark {
     mistakes: usize,
     unexpanded: usize,
@@ -24,8 +24,8 @@ pub(super) struct LlamaSwapReader<'a> {
     pub(super) roster: Configuration,
     /// Names of the macros that the present model may use.
     pub(super) macros: Vec<String>,
-    /// Values in which a variable or a macro could not be inserted. Their text is not the user's, so that no other
-    /// mistake is told of such a line.
+    /// Values in which a variable or a macro could not be inserted. Their text is not the user's, so no other
+    /// mistake is reported for such a line.
     pub(super) unexpanded: Vec<ConfigError>,
     /// A few for each node of the document at most, whose nodes are limited.
     mistakes: Vec<ConfigError>,

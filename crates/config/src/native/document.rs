@@ -315,7 +315,7 @@ pub(super) struct KeyTable {
     pub(super) key: Option<Spanned<String>>,
     /// Models that the key may use, by name or alias. A `*` stands for any characters. Default: all models.
     pub(super) models: Option<Vec<String>>,
-    /// What the key may do. Default: `["use"]`.
+    /// Rights of the key. Default: `["use"]`.
     pub(super) rights: Option<Vec<KeyRight>>,
     /// Requests to models in a minute; more are refused with 429.
     #[schemars(with = "Option<u32>", range(min = 1))]

@@ -49,8 +49,8 @@ impl LineIndex<'_> {
             let line = before.rsplit('\n').next().unwrap_or_default().trim_start();
             let of_key = line.starts_with("api-key") || line.starts_with("key") || first.ends_with(KEY_TABLE);
             let what = match first.rsplit_once(", expected ") {
-                // serde repeats a value of the wrong type, which may be a key here.
-                // What the parser itself says shows no value.
+                // serde repeats a value of the wrong type, which may be a key here. The parser's own message
+                // shows no value.
                 _ if first.starts_with("invalid basic string")
                     || first.starts_with("invalid literal string") =>
                 {
@@ -97,7 +97,7 @@ const REMEDIES: [(&str, &str); 13] = [
 const TIMES: &str = "ask heartbeat hold load-timeout patience stop-timeout ttl wait";
 const SIZES: &str = "memory reserve warm yield-below";
 
-/// What to write instead of the value of `key`.
+/// Replacement for the value of `key`.
 fn remedy(message: &str, key: &str) -> String {
     if message.contains("expected a string") {
         let holds = |keys: &str| keys.split(' ').any(|known| known == key);
@@ -111,7 +111,7 @@ fn remedy(message: &str, key: &str) -> String {
     known.map_or_else(String::new, |(_, remedy)| (*remedy).to_owned())
 }
 
-/// serde's message of a word that is none of a few: which ones are.
+/// serde's message about a word outside of a list: the words of the list.
 fn unknown_word(message: &str) -> Option<String> {
     let (word, known) = message.strip_prefix("unknown variant `")?.split_once('`')?;
     let known: Vec<&str> = known.split('`').skip(1).step_by(2).collect();

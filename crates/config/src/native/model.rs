@@ -72,7 +72,7 @@ fn command_of(
     warnings: &mut Vec<Warning>,
     found: &mut Vec<ConfigError>,
 ) -> Option<Launch> {
-    // A model that states both would be ambiguous in what is planned and what runs.
+    // A model that states both would be planned by one and run by the other.
     if model.model.is_some() || model.flags.is_some() || model.program.is_some() {
         let problem = ConfigProblem::ReadLine {
             why: "the model's section has `cmd` beside `model`, `flags` or `program`",
@@ -135,7 +135,7 @@ fn flags(
     let (mut options, faults) = Options::known_in(&argv, origin);
     let is_source = |effect| matches!(effect, FlagClass::Model | FlagClass::Remote | FlagClass::Bundle);
     let has_source = options.settings().iter().any(|setting| is_source(setting.flag.effect));
-    // What cannot be read may be what names the model.
+    // An unreadable key may be the one that names the model.
     if !has_source && faults.is_empty() && !torn {
         let model = quoted(&entry.name);
         found.push(ConfigError::new(

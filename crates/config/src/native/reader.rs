@@ -10,7 +10,7 @@ use super::document::ConfigDocument;
 use super::lines::LineIndex;
 use crate::failure::ConfigError;
 
-/// Mistakes that are told; the document is read anew after each.
+/// Reported mistakes; the document is read anew after each.
 const MOST: usize = 50;
 /// The same of a file that is longer than a hundred models.
 const MOST_OF_LONG: (usize, usize) = (64 << 10, 5);

@@ -30,7 +30,7 @@ pub(super) fn mistake(entry: &ConfiguredModel) -> Option<ConfigProblem> {
     Some(ConfigProblem::ReadLine { why, remedy })
 }
 
-/// What the model's own `guard` sets against `spill`. Defaults of `[serve.guard]` give way to it.
+/// Settings in the model's own `guard` that contradict `spill`. Defaults of `[serve.guard]` give way to it.
 fn of_guard(guard: &GuardSettings) -> Option<&'static str> {
     let GuardSettings { mode, budget, spill, need, keep, on_oom, .. } = guard;
     Some(match mode {

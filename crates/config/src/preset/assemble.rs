@@ -127,7 +127,7 @@ fn dropped(origin: &FlagOrigin, found: FoundFlag, line: &PresetLine) -> Option<W
     }
 }
 
-/// Warning for values that have the opposite effect of what they say.
+/// Warning for values with the opposite effect of their words.
 fn inverted(origin: &FlagOrigin, found: FoundFlag, line: &PresetLine) -> Option<Warning> {
     let on_or_off = matches!(found.flag.takes, FlagArity::Nothing | FlagArity::Switch);
     let variable =
@@ -157,7 +157,7 @@ pub(super) fn entry(
     found: &mut Vec<ConfigError>,
 ) -> ConfiguredModel {
     let origin = FlagOrigin::file(file, section.line);
-    // What cannot be read may be what names the model.
+    // An unreadable key may be the one that names the model.
     if found.is_empty() {
         found.extend(add_model(section, &mut options, &origin, warnings).err());
     }

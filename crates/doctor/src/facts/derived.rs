@@ -114,7 +114,7 @@ impl Facts {
         let taken = card.saturating_sub(free).saturating_sub(self.placed_earlier());
         // An arena asks for nearly the whole card, more than any neighbour holds.
         let arena = |asked| is_arena(asked, card) && free.scaled(4, 1) <= card;
-        // What fits an empty card, with nine tenths for it and all that the load has placed.
+        // The size that fits an empty card, with nine tenths for it and everything that the load has placed.
         let fits_alone = |asked: Bytes| (asked + self.placed_by_load()).scaled(10, 9) <= card;
         let enough =
             self.refusal()?.asked.is_some_and(|asked| asked <= taken || arena(asked) || fits_alone(asked));

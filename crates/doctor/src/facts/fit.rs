@@ -9,10 +9,10 @@ use crate::pattern::Pattern;
 /// A request that a card refused, against what was free on it before the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RequestFit {
-    /// What the load needed until then, the request included.
+    /// The load's need until then, including the request.
     pub(crate) needed: Bytes,
     pub(crate) free: Bytes,
-    /// The request would have left enough for a context and for what a log rounds off.
+    /// The request would have left enough for a context and for the log's rounding.
     pub(crate) is_easy: bool,
 }
 
@@ -85,8 +85,9 @@ impl Facts {
     }
 
     /// True for a cause that the figures of the log exclude.
-    // DECISION: general rules come before special ones. Whatever a line usually means, a request below the free memory of
-    // its own log was not too large, and idle memory that could not have held a request is not in pieces.
+    // DECISION: general rules come before special ones. A request below the free memory of its own log was
+    // not too large. Idle memory that could not have held a request is not fragmented. This holds whatever a
+    // line usually means.
     pub(crate) fn rules_out(&self, cause: Cause) -> bool {
         let torch = self.torch.as_ref();
         match cause {

@@ -32,7 +32,7 @@ impl Facts {
         let given = self.options.utilization.map(|share| round_u64(share * 100.0))?;
         let cards = self.options.parallel.unwrap_or(1).clamp(1, 64);
         let one = |bytes: Bytes| bytes.scaled(1, cards);
-        // A printed size is of one card, a name tells of the whole model and of all cards.
+        // A printed size is of one card, a name describes the whole model on all cards.
         let weights = self.model.weights.or_else(|| self.weights().map(one))?;
         let card = self.card().or_else(|| self.model.named_cards.map(one));
         // Without a printed shortage, activations of the profiling run are at most a sixth of the sum.

@@ -30,7 +30,7 @@ pub(super) fn read(facts: &mut Facts, text: &str) {
 fn sizes_of_cards(facts: &mut Facts, lower: &str) {
     for (name, _) in words("series") {
         for (at, _) in lower.match_indices(name).take(4) {
-            // `2xL40` is two cards, `stl4` is none.
+            // `2xL40` is two cards, `stl4` is no card.
             let before = lower[..at].bytes().next_back();
             let starts =
                 before.is_none_or(|byte| matches!(byte, b'x' | b' ' | b'-' | b'(' | b',' | b'\n' | b'"'));

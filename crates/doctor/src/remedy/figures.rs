@@ -139,11 +139,12 @@ fn room(facts: &Facts) -> Option<Bytes> {
     let earlier =
         purposes.filter(|purpose| encoder || *purpose != refusal.purpose && *purpose != Purpose::Compute);
     let room = free.checked_sub(earlier.map(|purpose| placed_on(facts, card, purpose)).sum())?;
-    // What fits was not refused: something that the log does not list holds memory.
+    // A fitting request was not refused for its size: something outside of the log holds memory.
     refusal.asked.is_none_or(|asked| asked > room).then_some(room)
 }
 
-/// A division of the model by what is free on the cards, where the other cards have the room that one lacks.
+/// A division of the model by the free memory of the cards, where the other cards have the room that one
+/// lacks.
 fn split_by_free(facts: &Facts) -> Option<String> {
     let (full, missing) = (facts.refusal()?.device?, missing(facts)?);
     let spare = facts.cards_free.iter().filter(|(card, _)| **card != full).map(|(card, free)| {

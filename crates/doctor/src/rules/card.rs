@@ -73,7 +73,8 @@ fn refused_buffer(facts: &Facts) -> Option<RuleFinding> {
     // By the log's figures there was just enough, so something that it does not list took the rest; and a small buffer is not
     // what fills a card of which nothing is known.
     let is_small = facts.card().is_none() && refusal.asked.is_some_and(|asked| asked < SMALL);
-    // Weights that an empty card would hold were refused for what else is on it, which the log may not show.
+    // Weights that an empty card would hold were refused because of other memory on it, which the log may not
+    // show.
     let fits = |(card, asked): (Bytes, Bytes)| (asked + facts.placed_by_load()).scaled(5, 4) <= card;
     let is_weights = cause == Cause::ModelTooLarge && facts.free_before().is_none();
     let fits_empty = is_weights && facts.card().zip(refusal.asked).is_some_and(fits);

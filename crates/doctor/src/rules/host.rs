@@ -52,7 +52,7 @@ fn host_killed(facts: &Facts) -> Option<RuleFinding> {
         false => (Cause::NotOom, Decisive),
     };
     let quotes = named.into_iter().chain([line]);
-    // A person's word of a kill is none of the kernel's, of Docker's or of systemd's.
+    // A person's report of a kill is weaker than the kernel's, Docker's or systemd's line.
     let is_logged = is_of_oomd || FORMS.iter().any(|form| lower.contains(form));
     let is_shown = is_logged && sub_cause != SubCause::Killed;
     Some(RuleFinding::new(cause, weight, text, quotes).by(sub_cause).proven_if(is_shown))

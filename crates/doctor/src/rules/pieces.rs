@@ -45,7 +45,7 @@ fn idle_in_pieces(facts: &Facts) -> Option<RuleFinding> {
             in the allocator",
         torch.asked
     );
-    // What is free may not lie beside what is idle; and one refusal proves a state, not how it came about.
+    // Free memory may not be adjacent to idle memory. One refusal proves a state, not its origin.
     let is_shown = idle > torch.asked && !facts.grows();
     let finding = RuleFinding::new(Cause::FragmentationCachingAllocator, weight, text, [torch.quote.clone()]);
     fits.then(|| finding.proven_if(is_shown))

@@ -92,7 +92,7 @@ fn beyond_working_set(facts: &Facts) -> Option<RuleFinding> {
     Some(RuleFinding::new(cause_of(largest)?, weight, text, quotes).proven_if(is_listed))
 }
 
-/// What is said where no rule and no word names a cause, although the card refused memory.
+/// Answer where no rule and no word names a cause, although the card refused memory.
 pub(super) fn unexplained(facts: &Facts) -> Option<RuleFinding> {
     let refusal = facts.refusal().filter(|refusal| refusal.place == MemoryPlace::Card);
     let of_torch = || facts.torch.as_ref().map(|torch| torch.quote.clone());

@@ -54,7 +54,7 @@ fn held_by_others(facts: &Facts) -> Option<RuleFinding> {
     let much = others.scaled(5, 1) >= total;
     let many = (much || alone) && others >= Bytes::gib(1);
     let enough = !torch.has_room() && torch.asked <= free + others;
-    // What no process is named for may be this one's: another library, or a second framework.
+    // Memory without a named process may be this process's own: another library, or a second framework.
     let is_shown = torch.ours.is_some() || torch.named > 1 || is_other(torch);
     let weight = match torch.others.is_some() {
         // On a card by mistake, a program meets the processes that belong there.
@@ -204,7 +204,7 @@ fn what_lives(
     }
 }
 
-/// The graphs are captured after weights and KV cache, in what the share of the card leaves.
+/// The graphs are captured after weights and KV cache, in the rest of the card's share.
 fn captures_graphs(torch: &TorchRefusal) -> bool {
     let of_graphs = |line: &Quote| {
         let line = line.text.to_ascii_lowercase();

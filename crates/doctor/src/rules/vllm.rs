@@ -93,7 +93,7 @@ fn no_room_for_blocks(facts: &Facts) -> Option<RuleFinding> {
     let cause =
         if in_float(weights) > 0.85 * share { Cause::ModelTooLarge } else { Cause::ComputeBufferTooLarge };
     let text = format!("{text}: the weights take {weights} of {cards}");
-    // What else takes the rest may be a neighbour.
+    // A neighbour may hold the rest.
     let weight = if printed.is_some() && cause == Cause::ModelTooLarge { Strong } else { Fair };
     let quotes = [Some(quote), facts.quote(Pattern::VllmWeights)].into_iter().flatten();
     Some(RuleFinding::new(cause, weight, text, quotes))

@@ -191,8 +191,7 @@ fn leaving_with_success_or_on_request_is_expected() {
     assert_eq!(verdict(Exit::Code(0), false, &["CUDA error"]).end, End::Expected);
 }
 
-/// What an H200 said with 8 GiB free, 6 GiB of them PyTorch's: the model would have fitted but for the
-/// others.
+/// Log of an H200 with 8 GiB free, 6 GiB of them PyTorch's: without the others the model would have fitted.
 #[test]
 fn who_holds_more_than_a_load_wants_is_its_cause_and_growth_is_not_spoken_of() {
     let lines = [

@@ -80,8 +80,8 @@ impl<'a, F: Fn(usize) -> FlagOrigin> ArgumentReader<'a, F> {
     /// The setting that begins with `argument`, and the spelling of its flag.
     fn read(&mut self, argument: &str, at: usize) -> Result<(Setting, &'static str), FlagError> {
         let Some(FoundFlag { flag, spelling, negative }) = table::by_argument(argument) else {
-            // What follows an unknown flag may be its value: do not complain of that as well.
-            // Values of unknown flags would be reported as unknown flags themselves.
+            // The word after an unknown flag may be its value: do not complain of that as well. Values of
+            // unknown flags would be reported as unknown flags themselves.
             while self.argv.get(self.next).is_some_and(|next| !next.starts_with('-')) {
                 self.next += 1;
             }

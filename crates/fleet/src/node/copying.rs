@@ -26,7 +26,8 @@ pub(super) struct WantedCopy {
 }
 
 impl FleetNode {
-    /// Orders a copy of the model's files where that helps. Gives the reason of the refusal, with what the copy does.
+    /// Orders a copy of the model's files where that helps. Gives the reason of the refusal, with the
+    /// progress of the copy.
     pub(super) fn copy_instead(
         &self,
         now: Duration,

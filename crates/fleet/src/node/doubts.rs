@@ -22,7 +22,7 @@ const CONTRADICTIONS: u32 = 3;
 /// Least time between two confirmations of one model's seat.
 const CONFIRM_AGAIN: Duration = Duration::from_secs(1);
 
-/// What this host has asked the store of its own seats.
+/// Questions of this host to the store about its own seats.
 #[derive(Debug, Default)]
 pub(super) struct SeatDoubts {
     /// Models whose seats were confirmed, with the time before which they are not confirmed again.
@@ -81,7 +81,7 @@ impl FleetNode {
         self.trust.was_silent || own.is_some_and(|revision| revision < self.registration.state_written)
     }
 
-    /// Leaves the host that tells the news for the store itself. News of the store are not doubted.
+    /// Leaves the news source for the store itself. News of the store are not doubted.
     pub(super) fn doubt_news(&mut self, now: Duration, effects: &mut Vec<FleetEffect>) {
         let from = self.trust.from.clone();
         if self.trust.doubt(now, &from)
@@ -102,7 +102,7 @@ impl FleetNode {
         effects.push(FleetEffect::ReadSeat { operation, model: model.to_owned() });
     }
 
-    /// Takes the seats of a model as the store has them, for what another host has told of them.
+    /// Takes the store's seats of a model, after news from another host about them.
     pub(super) fn told_confirmed(
         &mut self,
         now: Duration,

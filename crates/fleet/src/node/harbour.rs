@@ -223,7 +223,8 @@ impl FleetNode {
         }
     }
 
-    /// Compares what is held with the seats that the store has. What another host tells of them is confirmed first.
+    /// Compares what is held with the seats that the store has. News of another host about them is confirmed
+    /// first.
     pub(super) fn check_runs(&mut self, now: Duration, effects: &mut Vec<FleetEffect>) {
         let is_told = self.trust.is_told();
         for (seat, need) in self.adoptable() {

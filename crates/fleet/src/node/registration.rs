@@ -82,7 +82,7 @@ impl FleetNode {
         effects: &mut Vec<FleetEffect>,
     ) {
         let registration = &mut self.registration;
-        // What is registered is compared with the view, so an unknown outcome needs no other treatment.
+        // The registration is compared with the view, so an unknown outcome needs no other treatment.
         (registration.is_waiting, registration.is_stale) = (false, true);
         registration.failures = match outcome {
             TransactionOutcome::Applied(_) | TransactionOutcome::Conflict => 0,
@@ -201,7 +201,7 @@ impl FleetNode {
         is_exact.then_some(run.need)
     }
 
-    /// The registration after `held` of what has no seat gets one, for the transaction that makes the seat.
+    /// The registration after `held` of a model without a seat, for the transaction that makes the seat.
     pub(super) fn with_less_unseated(&self, held: Bytes) -> Option<Write> {
         let registered = self.view.hosts.get(&self.settings.name).filter(|_| !held.is_zero())?;
         let mut record = registered.record.clone();
@@ -227,7 +227,7 @@ impl FleetNode {
             address: settings.address.clone(),
             version: settings.version.clone(),
             capacity: settings.capacity,
-            // What is beyond the capacity is promised to seats already, and leaves first.
+            // Models beyond the capacity leave first: their memory is promised to seats already.
             unseated: self.unseated().min(settings.capacity.saturating_sub(seated)),
             offers: self.offers.0.clone(),
         }

@@ -101,7 +101,7 @@ impl FleetNode {
         (cold.saturating_add(own).saturating_add(passed_on), is_ready)
     }
 
-    /// Claims one more seat if each is crowded. What still loads is awaited.
+    /// Claims one more seat if each is crowded. Loads in progress are awaited.
     fn want_more(&mut self, now: Duration, model: &str, most: u32, replicas: &[Replica]) {
         let present = u32::try_from(replicas.len()).unwrap_or(u32::MAX);
         let is_crowded = replicas.iter().all(|replica| replica.is_ready && replica.busy >= CROWDED);

@@ -89,7 +89,7 @@ impl FleetNode {
         let request = wish.request;
         let holds = self.runs.contains_key(model);
         match self.replica(now, model, &wish.affinity, except) {
-            // What is held without a seat serves where no seat does.
+            // No seat exists: serve from the local run.
             None if holds => {
                 effects.push(FleetEffect::Serve { request });
                 self.seat_here(now, model);
@@ -281,7 +281,7 @@ impl FleetNode {
         effects: &mut Vec<FleetEffect>,
     ) {
         let drawn = self.draw();
-        // The claim of an earlier request is no answer to this one; the watch tells what became of it.
+        // The claim of an earlier request is no answer to this one; the watch shows its outcome.
         let Some(claim) = self.claims.get_mut(&model).filter(|claim| claim.asked_as(&nonce)) else { return };
         match outcome {
             TransactionOutcome::Applied(revision) => self.seated(now, &model, revision, effects),
@@ -306,7 +306,7 @@ impl FleetNode {
         }
     }
 
-    /// Enters a claim of this daemon before the watch tells it, and routes what waited for it.
+    /// Enters a claim of this daemon before the watch delivers it, and routes what waited for it.
     fn seated(&mut self, now: Duration, model: &str, revision: u64, effects: &mut Vec<FleetEffect>) {
         let Some(claim) = self.claims.remove(model) else { return };
         for Write { key, value, .. } in claim.asked.into_iter().flat_map(|asked| asked.transaction.writes) {
@@ -317,7 +317,7 @@ impl FleetNode {
         }
     }
 
-    /// The nonce tells whether a claim without an answer was applied.
+    /// The nonce shows whether a claim without an answer was applied.
     pub(super) fn resolved(
         &mut self,
         now: Duration,

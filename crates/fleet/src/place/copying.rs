@@ -13,7 +13,7 @@ use crate::records::{HostCopies, HostRecord};
 use crate::source::mixed;
 use crate::view::FleetView;
 
-/// What is to be done so that a model can be seated.
+/// Next action so that a model can be seated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CopyPlan {
     /// This host is to copy the files.
@@ -34,7 +34,8 @@ impl CopyPlan {
     }
 }
 
-/// The host that copies the model's files, or is to copy them; `None` if there is none, or no host to copy from.
+/// The host that copies the model's files, or is to copy them; `None` without such a host, or without a
+/// source.
 pub fn copier(view: &FleetView, wish: &SeatWish<'_>) -> Option<CopyPlan> {
     if wish.only.is_some() || wish.purpose != SeatPurpose::Wanted {
         return None;
@@ -63,7 +64,7 @@ pub fn copier(view: &FleetView, wish: &SeatWish<'_>) -> Option<CopyPlan> {
 
 /// The most memory that the model takes on a host that has its files; `None` if there is no such host.
 ///
-/// What it takes on the host that copies them is known when they are there.
+/// Their need on the copying host is known once they are there.
 fn need(view: &FleetView, model: &str) -> Option<Bytes> {
     let offering = Offering::of(view, model);
     let of_host = |name: &String, host: &HostRecord| {

@@ -47,8 +47,8 @@ pub(crate) fn left() -> u64 {
     most.saturating_sub(SPILLED.load(Relaxed))
 }
 
-/// Subtracts and saturates at zero. Only another writer on our page could make a counter smaller than what is
-/// returned.
+/// Subtracts and saturates at zero. Only another writer on our page could make a counter smaller than the
+/// returned size.
 pub(crate) fn lower(counter: &AtomicU64, bytes: u64) {
     let _ = counter.fetch_update(Relaxed, Relaxed, |sum| Some(sum.saturating_sub(bytes)));
 }

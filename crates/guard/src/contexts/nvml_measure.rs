@@ -47,8 +47,8 @@ fn used(device: *mut c_void) -> Option<u64> {
     (result == SUCCESS).then_some(memory[2])
 }
 
-/// The entry of this process. Inside a container NVML lists numbers of the host's namespace, and there is
-/// none.
+/// The entry of this process. Inside a container NVML lists numbers of the host's namespace, and none of
+/// ours.
 fn own(device: *mut c_void) -> Option<u64> {
     let mut processes = [NvmlProcess::NONE; MANY];
     let mut count = c_uint::try_from(MANY).ok()?;

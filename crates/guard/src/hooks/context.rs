@@ -77,7 +77,7 @@ unsafe fn open(
     if contexts::refused(index) {
         return UNAVAILABLE;
     }
-    // NVML is read before the context exists; afterwards its size cannot be told from other memory.
+    // NVML is read before the context exists; afterwards its size cannot be distinguished from other memory.
     let before = contexts::opening(index);
     let result = real();
     if result == SUCCESS {

@@ -26,7 +26,7 @@ pub(crate) struct WantedRange {
     /// Size of the first piece of the card's memory, and the smallest that is worth asking for.
     pub(crate) first: u64,
     pub(crate) floor: u64,
-    /// Memory for what is not on the card; without one all bytes must go to the card.
+    /// Memory for the bytes outside of the card; without one all bytes must go to the card.
     pub(crate) tail: Option<SpillPlace>,
     /// Every granule is a mapping of its own, so that it can be exchanged.
     pub(crate) exchanged: bool,

@@ -47,8 +47,7 @@ pub(crate) fn managed(card: CardIndex, size: u64) -> Result<DevicePointer, CuRes
     let Some((free, _)) = driver_guard::memory_of(card.device()) else {
         return Err(OUT_OF_MEMORY);
     };
-    // In sum with what guard has asked for before: the driver counts managed memory as free until it is
-    // touched.
+    // In sum with guard's earlier requests: the driver counts managed memory as free until it is touched.
     let within = |asked: u64| asked.checked_add(size).filter(|sum| *sum <= free);
     if managed_on(card).fetch_update(Relaxed, Relaxed, within).is_err() {
         return Err(OUT_OF_MEMORY);

@@ -60,7 +60,7 @@ pub(crate) fn join(options: &GuardOptions) -> bool {
     true
 }
 
-/// Takes a slot in the ledger of this folder, or reports why there is none.
+/// Takes a slot in the ledger of this folder, or reports why it cannot.
 fn shared(folder: &str) -> Option<LedgerSeat> {
     let mut path = Text::new();
     // A path that is too long is cut, and cannot be opened.

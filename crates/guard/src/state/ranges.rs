@@ -78,7 +78,7 @@ impl SpillRange {
 static RANGES: Lock<Vec<SpillRange>> = Lock::new(Vec::new());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// True if there are none at all.
+/// True without any range.
 pub(crate) fn none() -> bool {
     COUNT.load(Acquire) == 0
 }

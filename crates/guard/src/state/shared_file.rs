@@ -7,7 +7,7 @@ use plimsoll_wire::tree::TreeLedger;
 
 const OWNER_ONLY: libc::mode_t = 0o600;
 
-/// Opens the ledger at this path, and makes it if there is none.
+/// Opens the ledger at this path, and makes a missing one.
 pub(super) fn ledger(path: &CStr) -> Option<&'static TreeLedger> {
     let flags = libc::O_RDWR | libc::O_CREAT | libc::O_CLOEXEC | libc::O_NOFOLLOW;
     // SAFETY: a C string; O_CREAT takes the mode.

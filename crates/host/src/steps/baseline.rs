@@ -120,7 +120,7 @@ impl OrderBlocks {
         let in_whole = free_from(&blocks.counts, self.order, page);
         let whole = in_whole.saturating_sub(pool).min(usable);
         let smaller = free_from(&blocks.counts, 0, page).saturating_sub(in_whole);
-        // What is movable is what nothing else is: the kernel stops counting a type's blocks at 100 000.
+        // Movable = total − other types: the kernel stops counting a type's blocks at 100 000.
         let fixed = |kind| of_type(kind, 0).saturating_sub(of_type(kind, self.order));
         let loose = smaller.saturating_sub(MigrateType::FIXED.into_iter().map(fixed).sum());
         self.whole += whole;

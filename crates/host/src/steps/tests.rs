@@ -262,8 +262,8 @@ proptest! {
         }
     }
 
-    /// Steps that give any part of what was predicted, one at a time, asked again after each: it ends, and
-    /// nothing but what moves pages comes twice.
+    /// Steps that free any part of their prediction, one at a time, planned anew after each: the sequence
+    /// ends, and only steps that move pages repeat.
     #[test]
     fn one_step_at_a_time_ends(ground in grounds(), goal in goals(), shares in proptest::collection::vec(0_u64..=100, 20)) {
         let mut ground = ground;

@@ -44,7 +44,7 @@ pub enum LoadFailure {
 }
 
 impl LoadFailure {
-    /// The text beyond the failure's kind; empty if there is none.
+    /// The text beyond the failure's kind, or empty.
     pub fn detail(&self) -> String {
         match self {
             Self::Connect(text) | Self::Event(text) => text.clone(),

@@ -191,7 +191,7 @@ impl Supervisor {
         }
         if self.phase == Phase::Loading {
             self.phase = Phase::Serving;
-            // Whatever it complained of while it loaded, it got over.
+            // The engine is ready, so its complaints during the load were harmless.
             self.gave_up = None;
         }
         if self.phase == Phase::Serving {
@@ -299,7 +299,7 @@ impl Supervisor {
     }
 }
 
-/// Tells the operator what the machine does not permit; every engine would say the same.
+/// Logs what the machine does not permit; every engine would say the same.
 fn tell_once(what: &str) {
     static TOLD: Once = Once::new();
     TOLD.call_once(|| {

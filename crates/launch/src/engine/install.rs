@@ -156,7 +156,7 @@ fn lock(engines: &Path, progress: &mut impl FnMut(InstallStep)) -> Result<File, 
 /// Builds the whole engine in a temporary folder and renames it to its final place.
 fn build(place: &Path, adapter: &[u8], progress: &mut impl FnMut(InstallStep)) -> Result<(), InstallError> {
     let scratch = beside(place, ".partial");
-    // What an installation that was cut off left behind.
+    // Remains of an interrupted installation.
     remove(&scratch)?;
     remove(place)?;
     fs::create_dir(&scratch).map_err(disk("make", &scratch))?;

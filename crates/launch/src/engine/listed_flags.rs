@@ -11,12 +11,12 @@ use super::identity::{Answers, ask, remembered};
 
 /// Flags without which a text is no help of a llama-server.
 const SURE: [&str; 2] = ["--model", "--ctx-size"];
-/// Length of a flag; a help with longer words is none.
+/// Length of a flag; a help with longer words is no help.
 const LONGEST: usize = 64;
 /// Flags of a help at most. llama-server has some 300.
 const MOST: usize = 4096;
 
-/// Whether a llama-server lists this flag; `None` where its help cannot be read, or is none.
+/// Whether a llama-server lists this flag; `None` without a readable help.
 pub fn lists_flag(program: &Path, flag: &str) -> Option<bool> {
     static KNOWN: Answers<Option<Arc<BTreeSet<String>>>> = Mutex::new(Vec::new());
     let ask = |path: &Path| {

@@ -40,7 +40,8 @@ pub fn vulkan_cards(program: &Path, environment: &Environment) -> Result<Vec<Str
     })
 }
 
-/// Vulkan's numbers of the cards with these product names; `None` where they cannot be told from others.
+/// Vulkan's numbers of the cards with these product names; `None` where they cannot be distinguished from
+/// others.
 pub fn vulkan_numbers(cards: &[String], given: &[&str]) -> Option<Vec<usize>> {
     let of = |name: &str| {
         let same = cards.iter().enumerate().filter(|(_, card)| *card == name);

@@ -82,8 +82,8 @@ fn rotates(keys: &ArchKeys<'_, '_>, traits: &Traits) -> Result<bool, ModelError>
     })
 }
 
-/// A number by which graphs multiply; 0 is none (`llama-graph.cpp: build_inp_embd, build_moe_ffn,
-/// models/granite.cpp @ b10605`).
+/// A factor of graphs; 0 means no factor
+/// (`llama-graph.cpp: build_inp_embd, build_moe_ffn, models/granite.cpp @ b10605`).
 fn factor(keys: &ArchKeys<'_, '_>, key: &str) -> Option<f64> {
     match keys.value(key) {
         Some(GgufValue::Float(factor)) if factor != 0.0 => Some(factor),

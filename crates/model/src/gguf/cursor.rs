@@ -210,7 +210,7 @@ impl<'a> Cursor<'a> {
         let offset = self.offset();
         let needed = offset.saturating_add(length);
         let place = || place.to_string();
-        // Three causes, told apart for the message: a short file, a hostile header, a short window.
+        // Three causes, distinguished for the message: a short file, a hostile header, a short window.
         if needed > self.file_length {
             GgufError::FileEnds { place: place(), offset, needed, length: self.file_length }
         } else if needed > HEADER_LIMIT.get() {

@@ -84,8 +84,8 @@ impl Excerpt {
         (bare..=padded).contains(&self.file_length)
     }
 
-    /// The offset at which the header probably ends, as far as can be said from what has been read of it, with
-    /// so many percent more of the words that are left.
+    /// The probable end of the header, as an offset, estimated from the part that was read, with so many
+    /// percent more of the remaining words.
     pub fn likely_end(&self, margin: u64) -> u64 {
         let Some(wanted) = &self.wants else { return 0 };
         let words = match &self.passing {
@@ -107,7 +107,7 @@ impl Excerpt {
         let Some(wanted) = self.wants.take() else {
             return;
         };
-        // An empty wish still needs a byte of progress, or the loop of the caller would not end.
+        // An empty request still needs a byte of progress, or the loop of the caller would not end.
         let least = (wanted.end - wanted.start).max(1);
         let is_short = u64::try_from(piece.len()).is_ok_and(|length| length < least);
         match self.passing.take() {
@@ -119,7 +119,7 @@ impl Excerpt {
         }
     }
 
-    /// The header, or why there is none.
+    /// The header, or the reason of its absence.
     pub fn header(&self) -> Result<Header<'_>, GgufError> {
         match &self.failure {
             Some(failure) => Err(failure.clone()),

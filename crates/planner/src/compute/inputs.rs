@@ -62,7 +62,7 @@ impl ModelLayers<'_> {
         slides: bool,
     ) -> CacheInputs {
         let (hyper, cache, tokens) = (&self.model.hyper, self.cache, reserve.tokens);
-        // The layers of one kind share their inputs, so the first of them tells the sizes.
+        // The layers of one kind share their inputs, so the first of them gives the sizes.
         let layer = (0..hyper.layers)
             .find(|&layer| hyper.slides(layer) == slides && hyper.attends(layer))
             .unwrap_or(0);

@@ -187,7 +187,7 @@ impl Splitter<'_> {
         found.map(|(.., copy)| *copy)
     }
 
-    /// The copy of `source` on `place`, made now if there is none yet.
+    /// The copy of `source` on `place`, made now if it is missing.
     fn copy(&mut self, source: Id, place: TensorDevice) -> Id {
         if let Some(copy) = self.copied(source, place) {
             return copy;

@@ -89,7 +89,8 @@ impl EngineSizes<'_> {
         Ok(cost)
     }
 
-    /// Replaces the pool by what the engine holds after a prompt, besides its buffers. cuBLAS requests memory of its own.
+    /// Replaces the pool by the engine's memory after a prompt, besides its buffers. cuBLAS requests memory
+    /// of its own.
     fn grow(&self, terms: &mut Terms, number: usize, card: &Card) {
         let said = self.transcript.card(number);
         let Some(memory) = said.grown else { return };
@@ -152,7 +153,7 @@ impl EngineSizes<'_> {
     }
 }
 
-/// The engine's numbers of the cards. It numbers only cards; host memory among the request's cards is none of them.
+/// The engine's numbers of the cards. It numbers only cards, so it never names host memory.
 fn places(cards: &[Card]) -> impl Iterator<Item = BufferPlace> {
     let mut numbers = 0..;
     cards.iter().map(move |card| match card.kind {

@@ -110,7 +110,7 @@ pub struct Transcript {
     pub copies_dropped: bool,
     /// The interface that the engine uses cards by, where the stand-in for it was asked.
     pub runtime: Option<CardInterface>,
-    /// What the stand-in saw, which is in no line of the log.
+    /// Requests that the stand-in saw, which are in no line of the log.
     pub seen: SeenMemory,
     /// A CUDA runtime inside of the engine, for which nothing can stand in.
     pub(super) static_runtime: bool,

@@ -137,7 +137,7 @@ impl RequestChange {
     }
 }
 
-/// The wish with changes applied in order.
+/// The parameters with changes applied in order.
 pub(crate) fn changed(wish: &ModelParams, changes: &[RequestChange]) -> ModelParams {
     let mut wish = wish.clone();
     for change in changes {

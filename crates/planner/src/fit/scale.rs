@@ -86,7 +86,7 @@ impl FitScale {
         })
     }
 
-    /// The part of the scale that takes no more memory than what was asked for.
+    /// The part of the scale that takes no more memory than the request.
     pub(crate) fn up_to_asked(mut self) -> Self {
         let asked = self.from.map_or(self.asked, |all| all.saturating_sub(self.asked)) / self.unit;
         self.range = *self.range.start()..=asked.min(*self.range.end());

@@ -37,7 +37,7 @@ pub enum ProductKind {
     Bf16,
     /// Quantised, and the engine has a kernel for its tiles.
     Tiles,
-    /// Quantised, and there is none.
+    /// Quantised, and no such kernel exists.
     Blocks,
 }
 

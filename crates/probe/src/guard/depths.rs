@@ -29,7 +29,7 @@ pub const LONGEST_SLOTS: usize = 16 << 20;
 pub struct DepthReporter {
     streams: usize,
     positions: u32,
-    /// What the slots held at the last answer.
+    /// Content of the slots at the last answer.
     before: Vec<u32>,
     reports: u32,
 }

@@ -60,7 +60,8 @@ pub fn ask_for_idle(folder: &Path, pid: u32, card: usize, number: u32) -> io::Re
     put(&path(folder, pid), offset, &number.to_ne_bytes())
 }
 
-/// Tells the process how many positions each stream of its cache is about to use. `number` grows with each report.
+/// Reports to the process how many positions each stream of its cache is about to use. `number` grows with
+/// each report.
 pub fn report_depths(folder: &Path, pid: u32, depths: &[u32], number: u32) -> io::Result<()> {
     let depths = depths.get(..depths.len().min(DEPTHS)).unwrap_or(depths);
     let bytes: Vec<u8> = depths.iter().flat_map(|depth| depth.to_ne_bytes()).collect();

@@ -199,7 +199,7 @@ impl CardRecord {
         self.peak += Bytes::new(card.peak);
         self.reserved += Bytes::new(card.reserved_peak);
         self.spilled += Bytes::new(card.spilled_peak);
-        // The driver makes the context by itself, so it is no part of what the program asked for.
+        // The driver makes the context by itself, so the program did not request it.
         self.asked += Bytes::new(card.peak.saturating_add(card.spilled_peak).saturating_sub(card.context));
         self.allocations += card.allocations;
         self.processes += 1;

@@ -16,7 +16,7 @@ use crate::visible::keep_visible;
 use crate::{Holder, Machine, Reading, unified};
 use plimsoll_launch::plimsoll_process::reading;
 
-/// An open NVML library, or the reason why there is none.
+/// An open NVML library, or the reason of its absence.
 #[derive(Debug)]
 pub(super) struct NvmlSource {
     library: Result<Nvml, String>,

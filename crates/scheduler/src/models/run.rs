@@ -136,8 +136,8 @@ pub(crate) enum Drain {
     Leave,
 }
 
-// DECISION: the cause is kept from the decision on. A stop may come minutes later, and by then a new time to live or a new
-// wish to load the model would make another cause look like it.
+// DECISION: the cause is kept from the decision on. A stop may come minutes later, and by then a new time to
+// live or a new order to load the model would make another cause look like it.
 /// Cause for which a run leaves for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PartingCause {
@@ -250,7 +250,7 @@ impl RunState {
         (self.overtime, self.draining) = (Some((last, self.in_flight)), None);
     }
 
-    /// Lets it go for good, unless it was told to stop already. The first cause stands.
+    /// Lets it go for good, unless it was ordered to stop already. The first cause stands.
     pub(crate) fn part(&mut self, cause: PartingCause) {
         if !matches!(self.phase, RunPhase::Stopping { .. }) {
             self.draining = Some(Drain::Leave);
@@ -312,7 +312,7 @@ impl RunState {
         }
     }
 
-    /// True if the run is ending or was told to end, and this cannot be reversed.
+    /// True if the run is ending or was ordered to end, and this cannot be reversed.
     pub(crate) fn leaves(&self) -> bool {
         matches!(self.phase, RunPhase::Stopping { .. })
             || self.draining == Some(Drain::Leave)

@@ -122,7 +122,7 @@ impl RoomSearch {
     }
 }
 
-/// What stands between a waiting model and its memory, as the last search found it.
+/// Obstacles between a waiting model and its memory, as the last search found them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum RoomObstacle {
     /// Unknown before the cards are read.
@@ -288,7 +288,7 @@ impl ModelSlot {
         }
     }
 
-    /// What it waits for; `None` if it waits for no memory.
+    /// Cause of its wait; `None` if it waits for no memory.
     pub(crate) fn obstacle(&self) -> Option<&RoomObstacle> {
         let deeper = self.depth_wait.as_ref().map(|wait| &wait.obstacle);
         deeper.or_else(|| self.room().map(|room| &room.obstacle))
@@ -368,13 +368,14 @@ impl ModelSlot {
         self.run.as_mut()?.occupancy.as_mut().ok()
     }
 
-    /// The end of an idle run's time to live. A run is in use while a request waits for its depth or for what it lent.
+    /// The end of an idle run's time to live. A run is in use while a request waits for its depth or for
+    /// memory that it lent.
     pub(crate) fn idle_end(&self) -> Option<Moment> {
         let run = self.run.as_ref().filter(|_| self.line.is_empty())?;
         Some(run.idle_since()? + self.time_to_live()?)
     }
 
-    /// Time since which a loaded run has had no request, even one that was told to stop since.
+    /// Time since which a loaded run has had no request, even one that was ordered to stop since.
     pub(crate) fn unused_since(&self) -> Option<Moment> {
         let run = self.run.as_ref().filter(|run| run.in_flight() == 0)?;
         // The model may have been used last before this run was loaded.

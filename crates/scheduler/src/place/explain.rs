@@ -136,7 +136,7 @@ pub(super) fn apart_pinned(query: &PlacementQuery, ledger: &Ledger, tenants: &[C
 /// The settings that keep models apart.
 pub(crate) const RULES: &str = "`groups` or `together` in the configuration";
 
-/// What lets a pinned model leave.
+/// Way to release a pinned model.
 fn unpin(tenants: &[CardTenant], run: RunId, name: &str) -> String {
     match tenants.iter().any(|tenant| tenant.run == run && tenant.is_pinned_by_file) {
         true => format!("remove `pin` of {name} from the configuration and reload"),
@@ -217,7 +217,7 @@ fn beside_pinned(account: &Account, tenants: &[CardTenant]) -> Bytes {
     account.capacity().saturating_sub(pinned.map(|claim| claim.bytes).sum())
 }
 
-/// The share of a card beside what other processes, yields and pinned models hold.
+/// The share of a card beside the memory of other processes, yields and pinned models.
 fn on_card(account: &Account, tenants: &[CardTenant], need: Bytes, alone: bool) -> Reason {
     let pinned = || account.claims().iter().filter(|claim| stays(tenants, claim.run));
     // Only pinned claims are listed: all others could be stopped, so they are not the reason.
@@ -235,7 +235,7 @@ fn on_empty_card(account: &Account, need: Bytes, alone: bool) -> Reason {
     lacking(account, need, alone, account.limit(), withheld(account))
 }
 
-/// What settings withhold from models, with its size.
+/// Memory that settings withhold from models, with its size.
 fn withheld(account: &Account) -> Vec<(Bytes, Reason)> {
     let total = account.card().total;
     // A budget of the whole card explains nothing.
@@ -313,7 +313,7 @@ fn hints(query: &PlacementQuery, ledger: &Ledger, tenants: &[CardTenant], crowde
         let free = beside_pinned(account, tenants).saturating_sub(beyond);
         Card { free, ..account.card().clone() }
     };
-    // Hints are computed for the memory that the cards could give, not for what is free now.
+    // Hints are computed for the memory that the cards could give, not for the memory that is free now.
     let cards: Vec<Card> = usable().map(at_best).collect();
     let mut of_model = query.demand.hints(&cards);
     // The demand takes what a card lacks for memory of other programs; here it is known who holds it.

@@ -41,7 +41,7 @@ pub struct Account {
     claims: Vec<LedgerClaim>,
 }
 
-/// Memory of a card that an operator keeps free for other processes. What they take counts as part of it.
+/// Memory of a card that an operator keeps free for other processes. Their memory counts as part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeptFree {
     pub bytes: Bytes,

@@ -195,7 +195,7 @@ pub fn place(
             PlacementVerdict::Never(never) if !never.crowded_out => PlacementVerdict::Never(never),
             _ => PlacementVerdict::Never(Box::new(explain::apart_pinned(query, ledger, tenants))),
         },
-        // What fits on no card fits on none after an unpin either.
+        // A demand that fits on no card fits on none after an unpin either.
         (Some(_), PlacementVerdict::Never(never)) if !never.crowded_out => PlacementVerdict::Never(never),
         (Some(most), _) => {
             PlacementVerdict::Never(Box::new(explain::no_run_left(query, ledger, tenants, most)))
@@ -333,7 +333,7 @@ impl<'a> Placer<'a> {
             let bytes = match alone {
                 true => account.capacity(),
                 // A card that the engine does not use gets no learned memory either, or it would be claimed
-                // for nothing. What was learned on cards says nothing of the host beside them.
+                // for nothing. Measurements on cards say nothing of the host beside them.
                 false if bytes.is_zero() || !cards.iter().any(|(of_set, _)| of_set.id == card) => bytes,
                 false => bytes + self.query.learned.total(),
             };
@@ -461,7 +461,7 @@ impl<'a> Placer<'a> {
         let emptied =
             |set: &Vec<usize>| self.placement(set, Account::limit).is_ok_and(|placement| roomy(&placement));
         let crowded_out = sets.iter().any(emptied);
-        // What fits on no empty card is explained by empty cards.
+        // If even empty cards cannot hold it, the explanation uses empty cards.
         let room = |account: &Account| if crowded_out { self.at_best(account) } else { account.limit() };
         let asked: Vec<_> = sets.iter().map(|set| (set, self.placement(set, room))).collect();
         explain::never(self.query, self.ledger, self.tenants, crowded_out, &asked)

@@ -85,7 +85,8 @@ impl Scheduler {
         let Some(slot) = self.models.get_mut(id) else {
             return;
         };
-        // A load that is under way for a request gets a wish of its own: the request may leave before it is ready.
+        // A load that is under way for a request gets an order of its own: the request may leave before it is
+        // ready.
         let stays = slot.run.as_ref().is_some_and(|run| run.takes_requests());
         if !stays && !slot.removed {
             slot.load_wanted.get_or_insert(now);
@@ -143,7 +144,7 @@ impl Scheduler {
         self.closing = Some(closing);
         self.arm(closing.cut_off);
         for id in self.models.ids() {
-            // One that was told to stop before may have had more time than the shutdown has.
+            // One that was ordered to stop before may have had more time than the shutdown has.
             if let Some(run) = self.models.get_mut(id).and_then(|slot| slot.run.as_mut())
                 && let RunPhase::Stopping { until } = &mut run.phase
             {

@@ -207,7 +207,8 @@ impl Scheduler {
             PlacementVerdict::Never(never) => never.crowded_out,
         };
         if could_help && self.models.running().any(|(_, _, run)| run.is_loading() && run.measures_free) {
-            // What neighbours free now would lead its engine astray; the search goes on when it is ready.
+            // Memory that neighbours free now would mislead its engine; the search continues when it is
+            // ready.
             return self.settings.asks;
         }
         let asks = self.settings.asks && could_help;
@@ -343,9 +344,10 @@ impl Scheduler {
         drains
     }
 
-    // DECISION: a pin spares a run from the moment that it is set, as long as the run was only chosen, and even if it drains.
-    // The search that follows may have to wait for a reading or for its turn, and the drain could end meanwhile. A run that
-    // was told to stop ends all the same, and so does one that leaves for its own model's sake; the pin is the next run's.
+    // DECISION: a pin spares a run from the moment that it is set, as long as the run was only chosen, and
+    // even if it drains. The search that follows may have to wait for a reading or for its turn, and the
+    // drain could end meanwhile. A run that was ordered to stop ends all the same, and so does one that
+    // leaves for its own model's sake; the pin is the next run's.
     /// Calls off the choice of a pinned model's run as a victim.
     pub(super) fn spare_pinned(&mut self, id: ModelId) {
         let Some(slot) = self.models.get_mut(id).filter(|slot| slot.is_pinned()) else {
@@ -372,7 +374,7 @@ impl Scheduler {
             let Some(run) = self.models.get_mut(id).and_then(|slot| slot.run_mut(run_id)) else {
                 continue;
             };
-            // A run that was told to stop cannot be kept; only one that still finishes requests can.
+            // A run that was ordered to stop cannot be kept; only one that still finishes requests can.
             let drains = run.draining == Some(Drain::Evict) && RunState::is_ready(run);
             if drains && !needed.contains(&run_id) {
                 (run.draining, run.swap_sum) = (None, None);

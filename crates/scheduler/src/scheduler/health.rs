@@ -75,7 +75,7 @@ impl Scheduler {
         let Some((model, slot)) = self.living_mut(run_id) else { return };
         let Some(run) = slot.run_mut(run_id) else { return };
         run.end_probe(now);
-        // A process that was told to stop fails in any case.
+        // A process that was ordered to stop fails in any case.
         if outcome == ProbeOutcome::Fails && run.is_ready() {
             self.suspect(model, run_id);
         } else if let Some(due) = run.probe_due() {

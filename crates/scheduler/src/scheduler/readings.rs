@@ -17,7 +17,7 @@ impl Scheduler {
         };
         let name = Arc::clone(&slot.name);
         let ready = slot.run.as_ref().is_some_and(RunState::is_ready);
-        // What it gave up for its sleep is needed again with its next request.
+        // The memory that it released for its sleep is needed again with its next request.
         let awake = slot.run.as_ref().is_some_and(|run| run.sleep == RunSleep::Awake);
         let ledger = &mut self.placements.ledger;
         ledger.measure(run_id, &name, used);
@@ -40,7 +40,7 @@ impl Scheduler {
         if let Ok(occupancy) = &mut run.occupancy {
             occupancy.measured(used);
         }
-        // What is learned is added on each card, and the host beside cards grows by caches of its own.
+        // A measurement is added on each card, and the host beside cards grows by caches of its own.
         let ledger = &self.placements.ledger;
         let is_own = |card: &CardId| !ledger.is_beside(card, &run.placement);
         let on_cards = || used.iter().filter(|(card, _)| is_own(card));

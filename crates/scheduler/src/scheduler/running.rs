@@ -46,7 +46,7 @@ impl Scheduler {
         run.shows_work(now);
         let measured = run.measures_free;
         let load_time = now.since(run.started);
-        // The wish is fulfilled; from now on only requests keep the model.
+        // The order is fulfilled; from now on only requests keep the model.
         slot.load_wanted = None;
         slot.record.loaded();
         self.models.set_load_time(id, load_time);

@@ -96,7 +96,7 @@ impl Scheduler {
         };
         let reason = Reason::new("yields", reason).fact("card", card.as_str()).fact("need", excess);
         let mut lack = excess.saturating_sub(self.coming_back(account));
-        // What other programs take without an operator's word costs no client its answer.
+        // Other programs' memory costs no client its answer without an operator's order.
         let ranks = [LeaveRank::Idle, LeaveRank::Loading, LeaveRank::Busy];
         for rank in ranks.into_iter().take(if kept.is_some() { 3 } else { 1 }) {
             if lack.is_zero() {
@@ -127,7 +127,7 @@ impl Scheduler {
         }
     }
 
-    /// Claims of runs that end or are told to.
+    /// Claims of runs that end or are ordered to.
     fn coming_back(&self, account: &Account) -> Bytes {
         let ends = |run: &RunState| run.leaves() || run.draining.is_some();
         let here = self.models.running().filter(|(_, _, run)| ends(run)).map(|(_, _, run)| run.id);

@@ -113,7 +113,7 @@ impl StateRef<'_> {
         tenants.order_by_key(|tenant| (tenant.standing, tenant.last_used));
         let leaves = tenants.partition_point(|tenant| tenant.standing == CardStanding::Leaving);
         let mut gone: Vec<RunId> = tenants.drain(..leaves).map(|tenant| tenant.run).collect();
-        // What leaving runs free need not be freed by others.
+        // Memory that leaving runs free need not be freed by others.
         let mut lacking = lacking.to_vec();
         for run in &gone {
             let freed = lacking.iter_mut().zip(frees(*run));

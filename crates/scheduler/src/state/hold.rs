@@ -18,7 +18,7 @@ impl StateRef<'_> {
         let RunPhase::Ready { idle_since, .. } = run.phase else {
             return None;
         };
-        // DECISION: the hold bounds one pause. What an agent gets in all is bounded by its turn.
+        // DECISION: the hold bounds one pause. The turn bounds an agent's holds in all.
         let series = slot.pauses.expected_until();
         // Clients that use several models are worth a short wait: each swap then answers more of them. None is
         // left to wait for if all wait for models that are not loaded.

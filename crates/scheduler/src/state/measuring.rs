@@ -27,8 +27,8 @@ impl StateRef<'_> {
         running.filter(|(_, _, run)| share_a_card(&run.placement, placement)).map(|(id, _, run)| (id, run.id))
     }
 
-    /// What keeps a load from beginning there now: a start that measures, or, for a model that measures itself, memory
-    /// that is about to change.
+    /// Reason to delay a load there: a start that measures, or, for a model that measures itself, memory that
+    /// is about to change.
     pub(crate) fn in_motion(
         self,
         id: ModelId,

@@ -15,7 +15,7 @@ use crate::place::{Ledger, PlacementVerdict, Reservations};
 use crate::time::ModelId;
 
 impl StateRef<'_> {
-    /// What the search found in the way of a load.
+    /// Obstacle that the search found for a load.
     pub(crate) fn obstacle(self, id: ModelId, found: &RoomVerdict, reserved: &Reservations) -> RoomObstacle {
         let held = |runs| RoomObstacle::Held { kept: Vec::new(), runs };
         match (&found.verdict, &found.after_yields) {
@@ -57,7 +57,7 @@ impl StateRef<'_> {
         RoomObstacle::Held { kept: cards.filter(|card| ends(card) && on(card)).cloned().collect(), runs }
     }
 
-    /// What keeps a running model from `extra`; `runs` are those that would make room together.
+    /// Obstacle between a running model and `extra`; `runs` are those that would make room together.
     pub(crate) fn obstacle_to_depth(
         self,
         id: ModelId,

@@ -8,7 +8,7 @@ use crate::models::ModelSlot;
 use crate::place::CardStanding;
 use crate::time::{ModelId, Moment};
 
-/// What may happen to a model next.
+/// Possible next events of a model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ModelOutlook {
     /// Readiness of its run to stop for another model.
@@ -36,7 +36,7 @@ pub struct WaitView {
     pub reason: Reason,
     /// Start of the longest wait.
     pub since: Moment,
-    /// The last deadline; None while an operator wishes the load, too, because that has none.
+    /// The last deadline; None while an operator orders the load, too, because that has none.
     pub until: Option<Moment>,
     /// Models that stop for it.
     pub stops: Vec<String>,

@@ -62,7 +62,7 @@ impl StateRef<'_> {
         all.into_iter().map(|(_, run, share)| (run, share)).collect()
     }
 
-    /// The ledger as it would be without any slack; `None` if there is none.
+    /// The ledger as it would be without any slack; `None` if it has none.
     pub(crate) fn without_slack(self) -> Option<Ledger> {
         let slack = self.all_slack(None);
         let mut ledger = (!slack.is_empty()).then(|| self.ledger.clone())?;

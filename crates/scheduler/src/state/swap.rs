@@ -43,7 +43,7 @@ pub(crate) struct Contention {
     pub(crate) runs: Vec<RunFacts>,
 }
 
-/// What the swap of a run costs, whichever model asks for its memory.
+/// Cost of the swap of a run, whichever model asks for its memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunFacts {
     model: ModelId,
@@ -190,7 +190,7 @@ impl StateRef<'_> {
     /// The case of a model that asks for memory, or would ask now.
     pub(crate) fn swap_case(self, contention: &Contention, asking: ModelId) -> SwapCase<'_> {
         let slot = self.model(asking);
-        // A suspect alone in its line is none of those that wait: it is tried last.
+        // A suspect alone in its line does not count as waiting: it is tried last.
         let is_among = |slot: &&ModelSlot| {
             slot.line.waits(1).next().is_some() || slot.left.is_some() || slot.load_wanted.is_some()
         };

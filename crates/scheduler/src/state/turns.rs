@@ -50,7 +50,7 @@ impl QueueTurn {
         let size = self.size.filter(|_| !by_age);
         (
             self.goal == TurnGoal::Preload,
-            // What left for one model is not given to another, whatever its priority.
+            // Memory that was freed for one model is not given to another, whatever its priority.
             !self.begun,
             // Overdue models have no size here and therefore come first.
             size.is_some(),
@@ -88,7 +88,7 @@ impl StateRef<'_> {
         }
     }
 
-    /// True for a run that was told to leave.
+    /// True for a run that was ordered to leave.
     fn is_leaving(self, run: RunId) -> bool {
         let live = self.model_of(run).and_then(|(_, slot)| slot.run.as_ref()).filter(|live| live.id == run);
         live.is_none_or(|live| live.draining.is_some() || live.leaves())

@@ -47,7 +47,7 @@ impl StateRef<'_> {
 
     /// The cause in a word and in a sentence, which the obstacle of a wait for `room` completes.
     pub(crate) fn wait_cause(self, slot: &ModelSlot) -> (&'static str, &'static str) {
-        // The state tells an operator which wait was too long.
+        // The state shows an operator which wait was too long.
         match (slot.state(), slot.seeking()) {
             (ModelState::Queued, RequestedState::Room(_)) => ("room", "the model still waits for"),
             (ModelState::Queued, _) => ("check", "the model's files and its engine are still being checked"),
@@ -78,7 +78,7 @@ impl StateRef<'_> {
     }
 
     // A line of the log shows the first cause alone, so that this names all of them.
-    /// What a model waits for, in words.
+    /// Cause of a model's wait, in words.
     fn awaited(self, id: ModelId, slot: &ModelSlot, obstacle: &RoomObstacle) -> String {
         match obstacle {
             RoomObstacle::Unread => {

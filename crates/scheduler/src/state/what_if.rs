@@ -26,7 +26,7 @@ pub struct WhatIf {
 pub struct WhatIfKeptFree {
     /// The names of the models that would stop; busy ones finish their requests first.
     pub stops: Vec<String>,
-    /// What pinned models would still hold of it.
+    /// Memory of it that pinned models would still hold.
     pub lacks: Bytes,
 }
 

@@ -58,7 +58,7 @@ fn limit(wanted: &Card, present: &[Card], before: &[CardLimit]) -> CardLimit {
     CardLimit { budget: Some(budget), reserve: Bytes::ZERO, card }
 }
 
-/// Warns of described cards that are none of the machine's. Only a check may plan for another machine.
+/// Warns of described cards that the machine does not have. Only a check may plan for another machine.
 pub(super) fn warn_of_absent(described: &[Card], machine: &Machine) {
     for wanted in absent(described, machine) {
         tracing::warn!("{}", unmatched(wanted, &machine.cards));
@@ -82,7 +82,7 @@ fn absent<'a>(described: &'a [Card], machine: &'a Machine) -> impl Iterator<Item
     cuda.filter(move |card| !is_there(card))
 }
 
-/// Warning about a described card that is none of the machine's: engines will not find it.
+/// Warning about a described card that the machine does not have: engines will not find it.
 fn unmatched(wanted: &Card, present: &[Card]) -> String {
     let named: Vec<&str> =
         present.iter().filter(|card| card.kind == CardKind::Cuda).map(|card| card.name.as_str()).collect();

@@ -29,8 +29,8 @@ pub struct ConfigCheck {
 }
 
 impl ConfigCheck {
-    /// Reads the cards and surveys every model, and waits for what engines say of their memory; starts no engine on
-    /// a card and opens no port.
+    /// Reads the cards, surveys every model, and waits for the engines' reports of their memory. It starts no
+    /// engine on a card and opens no port.
     pub fn of(setup: Setup) -> DaemonFuture<Result<Self, DaemonError>> {
         Box::pin(Self::read(setup))
     }

@@ -36,7 +36,7 @@ pub(super) struct ServiceManager {
 }
 
 impl ServiceManager {
-    /// Reads the variables that a manager sets; one that cannot be used is told and ignored.
+    /// Reads the variables that a manager sets; one that cannot be used is logged and ignored.
     pub(super) fn of_environment() -> Self {
         Self::read(|name| std::env::var_os(name))
     }

@@ -27,7 +27,7 @@ pub(super) fn tell(serve: &ServeSettings, roster: &Configuration) {
     }
 }
 
-/// The token of the hub, which an engine needs for what it downloads by itself.
+/// The token of the hub, which an engine needs for its own downloads.
 const HUB_TOKEN: &str = "HF_TOKEN";
 
 /// True for a model that its engine downloads, and whose own variables name no token.

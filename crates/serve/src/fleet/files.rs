@@ -28,7 +28,7 @@ use self::stamp::FileStamp;
 use super::pace::Pace;
 use super::{FleetError, FleetMember};
 
-/// Bytes of files a second, each way, if the configuration says nothing: a tenth of what a fast network carries.
+/// Bytes of files a second, each way, if the configuration says nothing: a tenth of a fast network.
 const BANDWIDTH: Bytes = Bytes::mib(100);
 /// Less would be no copy.
 const LEAST_BANDWIDTH: Bytes = Bytes::kib(64);
@@ -40,7 +40,7 @@ const MOST_GIVEN: usize = 16;
 const AGAIN: Duration = Duration::from_secs(30);
 const MOST_DOUBLINGS: u32 = 7;
 
-/// The files of a model, as a host tells of its own.
+/// The files of a model, as a host reports its own.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct FileList {
     schema: u32,
@@ -83,7 +83,7 @@ struct Lack {
 }
 
 impl SharedFiles {
-    /// What the settings share; `None` for nothing.
+    /// Shared files by the settings; `None` for nothing.
     pub(super) fn of(serve: &ServeSettings) -> Result<Option<Self>, FleetError> {
         if !serve.fleet_share_files {
             return Ok(None);
@@ -154,7 +154,8 @@ impl SharedFiles {
 }
 
 impl FleetMember {
-    /// Tells what this host lacks and copies, if that has changed; models that the configuration leaves out are forgotten.
+    /// Reports what this host lacks and copies, if that has changed; models that the configuration leaves out
+    /// are forgotten.
     pub(super) fn tell_copies(&self, is_present: impl Fn(&str) -> bool) {
         let Some(files) = &self.files else { return };
         files.lacking.borrow_mut().retain(|model, _| is_present(model));

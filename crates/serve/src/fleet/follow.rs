@@ -167,7 +167,7 @@ impl FleetMember {
         Ok(latest.revision > known || latest.records != self.node.borrow().view.count())
     }
 
-    /// Takes changes, and tells them on.
+    /// Takes changes, and passes them on.
     async fn take(&self, changes: Vec<StoreChange>, seen: &mut StoreHeader) {
         let last = changes.iter().map(|change| change.revision).max().unwrap_or_default();
         seen.revision = seen.revision.max(last);

@@ -20,12 +20,13 @@ use super::news_share::NewsShare;
 use super::tell::Telling;
 use crate::route::{EngineBody, HOP, NEWS, Rope, StreamSource, Upstream, to_engine};
 
-/// A host that tells nothing for so long is no source: it tells of the store at least once in that time.
+/// A host that is silent for so long is no source: it reports on the store at least once in that time.
 const SILENT: Duration = Duration::from_secs(12);
 /// Time for a connection, and for all records.
 const CONNECT: Duration = Duration::from_secs(2);
 const WHOLE: Duration = Duration::from_secs(30);
-/// Time between two looks at the revoked certificates, and time before one where another host tells of a revocation.
+/// Time between two looks at the revoked certificates, and time before one where another host reports a
+/// revocation.
 const REVOCATIONS: Duration = Duration::from_secs(60);
 const TOLD_REVOCATIONS: Duration = Duration::from_secs(2);
 /// Longest time for which one host is followed: a lie that nothing contradicts ends with it.
@@ -77,7 +78,7 @@ impl FleetMember {
         let mut lines = HostNews::open(&self.peer(name, address)).await?;
         let all = timeout(WHOLE, self.all_of(&mut lines, &mut share));
         let (header, depth, records) = all.await.map_err(|_| NewsError::Silent)??;
-        // Only the store itself tells that it was restored, and what another host may have seen of it.
+        // Only the store itself shows that it was restored, and what another host may have seen of it.
         let now = self.store.header().await?;
         if is_restored(&now, seen, applied) {
             self.store_went_back();
@@ -157,7 +158,7 @@ impl FleetMember {
         told.into_iter().filter_map(|told| told.change(self.store.keys())).collect()
     }
 
-    /// All records that a host tells first.
+    /// All records at the beginning of a host's news.
     async fn all_of(
         &self,
         lines: &mut HostNews,

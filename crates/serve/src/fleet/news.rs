@@ -25,7 +25,7 @@ impl FleetMember {
         self.submit(FleetEvent::Offers { digest: offers::digest(&list), list });
     }
 
-    /// Tells of new offers together, without the models that a new configuration leaves out.
+    /// Reports new offers together, without the models that a new configuration leaves out.
     pub(super) fn revise_offers(&self, runtime: &Runtime) {
         let mut offers = self.offers.borrow_mut();
         let before = offers.models.len();
@@ -64,7 +64,7 @@ impl FleetMember {
         })
     }
 
-    /// Tells which models several hosts may serve, if that has changed.
+    /// Reports which models several hosts may serve, if that has changed.
     fn tell_replicas(&self, runtime: &Runtime) {
         let entries = runtime.models().into_iter().map(|model| runtime.entry(model));
         let several = entries.filter_map(|entry| {
@@ -78,7 +78,7 @@ impl FleetMember {
         }
     }
 
-    /// Tells the node of a model's run.
+    /// Reports to the node a model's run.
     pub(super) fn tell_run(&self, runtime: &Runtime, model: ModelId, state: ModelState, idle: bool) {
         let name = runtime.entry(model).name.clone();
         let need = self.offers.borrow().models.get(&name).map(|offer| offer.need).unwrap_or_default();

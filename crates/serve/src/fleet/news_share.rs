@@ -1,8 +1,8 @@
 //! Share of news that one host may send: by the number of the store's records at first, and by the time later.
 //!
-//! DECISION: the store says how many records there are, and their bytes follow from that with room to spare. What a host
-//! sends beyond it is a lie or a fault, whatever it says. Changes are read at a pace, so that no host takes the thread
-//! on which this one serves and renews its lease.
+//! DECISION: the store says how many records there are, and their bytes follow from that with room to spare.
+//! More data than the share is a lie or a fault of the host. Changes are read at a pace, so that no host
+//! takes the thread on which this one serves and renews its lease.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ const CHANGES: usize = 8 << 20;
 const PACE: Bytes = Bytes::mib(1);
 /// Longer than any line waits for those before it.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
-/// What the shortest line costs: its work is not in its bytes.
+/// Cost of the shortest line: its work is not in its bytes.
 const LEAST: usize = 512;
 
 pub(super) struct NewsShare {

@@ -14,7 +14,7 @@ use crate::route::ModelService;
 const LEASE: Duration = Duration::from_secs(10);
 const RENEW: Duration = Duration::from_secs(3);
 const AGAIN: Duration = Duration::from_millis(500);
-/// Longest time between two looks at what is idle.
+/// Longest time between two checks for idle models.
 const TICK: Duration = Duration::from_secs(1);
 /// Time for leaving the store at the end.
 const LEAVE: Duration = Duration::from_secs(2);
@@ -51,7 +51,8 @@ impl FleetMember {
                         self.submit(FleetEvent::StoreAnswers);
                     }
                 }
-                // It may have been renewed, and the next attempt tells. News of another host go on without the store.
+                // It may have been renewed, and the next attempt shows it. News of another host go on without
+                // the store.
                 Err(error) if self.is_following.get() => {
                     self.submit(FleetEvent::StoreSilent { cause: error.to_string() });
                 }
@@ -60,7 +61,7 @@ impl FleetMember {
         }
     }
 
-    /// Carries out a transaction. What goes with a lease goes with the one that this host has now.
+    /// Carries out a transaction. Records with a lease belong to the lease that this host has now.
     pub(super) async fn transact(&self, transaction: &Transaction) -> TransactionOutcome {
         let lease = self.lease.get();
         if !transaction.may_go_with(lease) {
@@ -99,7 +100,7 @@ impl FleetMember {
         }
     }
 
-    /// Tells the store that this host is gone.
+    /// Reports to the store that this host is gone.
     pub(crate) async fn leave(&self) {
         let lease = self.lease.replace(0);
         // Without an answer the lease ends by itself.

@@ -13,9 +13,9 @@ use super::FleetMember;
 use crate::route::{FeedListener, HttpProblem};
 use crate::task::spawn_local;
 
-/// Hosts that one host tells: sixteen are meant to ask, and more where others are gone.
+/// Readers of one host's news: sixteen are meant to ask, and more where others are gone.
 const MOST_LISTENERS: usize = 64;
-/// Time for which all records are kept as they are told, for hosts that begin together.
+/// Time for which all records are kept in the form of news, for hosts that begin together.
 const KEPT: Duration = Duration::from_secs(5);
 /// A host that is refused asks another one.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -31,7 +31,7 @@ impl FleetMember {
         }
     }
 
-    /// Tells that the store has answered a moment ago.
+    /// Reports that the store has answered a moment ago.
     pub(super) fn tell_beat(&self, revision: u64) {
         if let Some((_, depth)) = self.told.from.get() {
             self.told.publish(&NewsLine::Beat { revision, depth });
@@ -73,7 +73,7 @@ impl FleetMember {
     }
 }
 
-/// Takes part in the news of one source; dropping it ends what is told on.
+/// Takes part in the news of one source; dropping it ends the forwarding.
 pub(super) struct Telling(pub(super) Rc<FleetMember>);
 
 impl Drop for Telling {

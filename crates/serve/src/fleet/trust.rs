@@ -147,7 +147,7 @@ impl FleetMember {
         self.peer_port
     }
 
-    /// What another host asks for; `None` for a request of a client.
+    /// Request of another host; `None` for a request of a client.
     pub(crate) fn hop(&self, headers: &HeaderMap) -> Option<Result<HostRequest, HttpProblem>> {
         headers.get(HOP)?;
         if self.peer_port.is_some() {
@@ -158,7 +158,7 @@ impl FleetMember {
         Some(self.check(headers, None))
     }
 
-    /// Takes revocations that the store tells.
+    /// Takes revocations of the store.
     pub(super) async fn hear_revocations(&self) {
         self.take_revocations();
         if self.is_out() {

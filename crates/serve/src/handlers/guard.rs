@@ -43,7 +43,7 @@ const DEEPER: u64 = 256;
 pub(super) struct GuardHandler {
     /// Settings of models that have none of their own.
     usual: GuardSettings,
-    /// The library and the folder of the pages, or the reason why there are none.
+    /// The library and the folder of the pages, or the reason of their absence.
     means: Result<(PathBuf, OwnedFolder), String>,
     warned: Cell<bool>,
     children: Cell<u64>,

@@ -44,7 +44,7 @@ pub(crate) struct AccessKey {
     pub(super) usage: Rc<KeyUsage>,
 }
 
-/// What the requests of a key have used. A reload keeps it.
+/// Use of a key's allowances by its requests. A reload keeps it.
 #[derive(Debug, Default)]
 pub(super) struct KeyUsage {
     requests_left: Cell<Option<Allowance>>,

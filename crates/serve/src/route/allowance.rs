@@ -86,7 +86,7 @@ mod tests {
                     allowance.spend(1, now);
                     taken.push(now);
                 } else {
-                    // The time that was told suffices.
+                    // The stated time suffices.
                     let mut later = allowance;
                     prop_assert_eq!(later.wait(now + wait), Duration::ZERO);
                 }

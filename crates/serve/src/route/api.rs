@@ -31,7 +31,7 @@ pub(crate) enum Action {
 /// Endpoints that this server answers itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Own {
-    /// What Ollama answers there, by which its clients find it.
+    /// Ollama's answer there, by which its clients find it.
     Root,
     Index,
     /// A file of the web page.

@@ -212,7 +212,7 @@ impl ApiKeys {
 /// Differences between the keys of two configurations.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct KeyChanges {
-    /// What happened to each key with a name.
+    /// Change of each named key.
     pub(crate) named: Vec<(&'static str, String)>,
     /// Keys without names differ.
     pub(crate) plain: bool,
@@ -222,7 +222,7 @@ pub(crate) struct KeyChanges {
 #[derive(Debug, Default)]
 pub(crate) struct WrongKeys {
     count: Cell<u64>,
-    /// Time of the last log line, and the count that it told.
+    /// Time of the last log line, and its count.
     told: Cell<Option<(Instant, u64)>>,
 }
 

@@ -27,14 +27,14 @@ pub(crate) struct BodyBudget(Rc<BodyTotals>);
 #[derive(Debug, Default)]
 struct BodyTotals {
     held: Cell<u64>,
-    /// The part of it held by bodies that were told to end and have not ended yet.
+    /// The part of it held by bodies that were ordered to end and have not ended yet.
     dropped: Cell<u64>,
     /// Bytes of bodies that ended since `take_released` asked last.
     released: Cell<u64>,
     all: RefCell<Vec<Weak<HeldBody>>>,
 }
 
-/// What a body is held for. One that is complete is kept for the answer to its request.
+/// Purpose for which a body is kept. One that is complete is kept for the answer to its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BodyState {
     Arriving,
@@ -102,7 +102,7 @@ impl BodyShare {
         }
     }
 
-    /// Counts so many bytes in place of those that were counted, and makes room for them; an error if there is none.
+    /// Counts so many bytes in place of the former count, and makes room for them; an error without room.
     pub(super) fn resize(&self, bytes: usize, limits: &Limits) -> Result<(), HttpProblem> {
         self.count(u64::try_from(bytes).unwrap_or(u64::MAX));
         self.budget.make_room_for(&self.body, limits)
@@ -177,7 +177,7 @@ impl BodyBudget {
         BodyShare { budget: self.clone(), body }
     }
 
-    /// Bytes of all bodies, and of those that were told to end.
+    /// Bytes of all bodies, and of those that were ordered to end.
     #[cfg(test)]
     pub(super) fn held(&self) -> (u64, u64) {
         (self.0.held.get(), self.0.dropped.get())
@@ -190,8 +190,8 @@ impl BodyBudget {
         (self.0.held.get() <= self.limit_of(&share.body, limits).0).then_some(share)
     }
 
-    /// What all may hold before this body's client is refused more, and what the client holds. The latter is counted
-    /// only where it matters.
+    /// The limit of all bodies for this client, and the client's own sum. The latter is counted only where it
+    /// matters.
     fn limit_of(&self, body: &HeldBody, limits: &Limits) -> (u64, u64) {
         let shared = limits.bodies.get();
         if self.0.held.get() <= shared {
@@ -225,7 +225,7 @@ impl BodyBudget {
         }
     }
 
-    /// Drops the slowest body of this client that is at least so old; false if there is none.
+    /// Drops the slowest body of this client that has at least this age; false without such a body.
     pub(super) fn drop_slowest_of(&self, client: ClientId, age: Duration) -> bool {
         self.drop_slowest(age, |other, _| other == client)
     }

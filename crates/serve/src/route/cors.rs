@@ -12,7 +12,7 @@ const LOCALHOST: &str = "localhost";
 const ENGINES: &str = ".engine.localhost";
 /// Header with which browsers report the origin of a request without `Origin`, for example of an image.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-/// How the answer will be used: `navigate` for what the user opens.
+/// How the answer will be used: `navigate` for a page that the user opens.
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 /// As what: `document`, `iframe`, `serviceworker` and others.
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");

@@ -15,7 +15,7 @@ use tokio::time::{Sleep, sleep};
 use super::rope::Rope;
 use super::wire_state::WireState;
 
-/// What is sent to an engine after the head.
+/// Data for an engine after the head.
 pub(crate) struct EngineBody {
     content: BodyContent,
     /// The connection that it leaves on.

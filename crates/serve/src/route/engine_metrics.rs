@@ -76,7 +76,7 @@ impl EngineMetrics {
         }
     }
 
-    /// Adds a sample; `None` for what is none.
+    /// Adds a sample; `None` for any other line.
     fn sample(
         &mut self,
         model: Option<&str>,

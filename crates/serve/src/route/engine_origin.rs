@@ -16,7 +16,7 @@ use super::problem::HttpProblem;
 use super::reply::Reply;
 use super::server::HttpServer;
 
-/// What stands for a model's name in the host of its origin: letters, digits and hyphens, as a host may have them.
+/// A model's name in the host of its origin: letters, digits and hyphens, as hosts allow.
 fn label_of(name: &str) -> String {
     let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' };
     name.chars().map(plain).collect()

@@ -1,6 +1,6 @@
 //! Broadcast of events and log lines from one writer to many listeners.
 //!
-//! A listener that reads too slowly loses entries and is told how many.
+//! A listener that reads too slowly loses entries and learns how many.
 
 use std::future::{Future, pending};
 use std::pin::Pin;
@@ -67,7 +67,7 @@ impl Ending {
         }))
     }
 
-    /// What `piece` gives, or the end of the feed.
+    /// Item of `piece`, or the end of the feed.
     pub(crate) fn or(
         &mut self,
         context: &mut Context<'_>,

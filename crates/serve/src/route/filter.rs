@@ -44,7 +44,7 @@ impl<H: ModelService> HttpServer<H> {
         }
         let rope = received.rope.clone();
         let done = off_thread(length, move || filtered(&rope.copy(0..length), &filters, &name)).await?;
-        // What is no JSON object is the engine's to refuse.
+        // The engine refuses a body that is no JSON object.
         let Some(FilteredBody { body, model }) = done else { return Ok(named) };
         received.replace(Rope::from(Bytes::from(body)), &self.settings.limits)?;
         Ok(named.zip(model).map(|((key, written), place)| (ModelKey { place, ..key }, written)))

@@ -29,7 +29,7 @@ use super::stream::Relay;
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(5);
 /// A client may not make the server write more often than this.
 const LEAST: Duration = Duration::from_secs(1);
-/// An engine's answer that is no stream of events; of a longer one only the status is told.
+/// An engine's answer that is no stream of events; of a longer one only the status is passed on.
 const LONGEST_ANSWER: usize = 64 * 1024;
 
 /// The time between two comments for a request with these headers; `None` if its client wants the status instead.
@@ -66,7 +66,7 @@ pub(crate) async fn unless_waiting<T>(
     .await
 }
 
-/// The answer of the engine, or the event that tells why there is none.
+/// The answer of the engine, or the event with the reason of its absence.
 type Outcome<P> = Pin<Box<dyn Future<Output = Result<Relay<P>, Bytes>>>>;
 
 /// Body of a stream that waits.

@@ -8,7 +8,7 @@ use plimsoll_fleet::SeatToken;
 
 use super::problem::HttpProblem;
 
-/// What another host asks for.
+/// Request of another host.
 #[derive(Debug)]
 pub(crate) enum HostRequest {
     /// The answer to a client's request, with the token of the model's seat.

@@ -174,7 +174,7 @@ pub(crate) async fn serve<H: ModelService>(
     }
     drop(listeners);
     let _ = drain.send(true);
-    // What is still running then is ended with the runtime.
+    // Connections that are still open then end with the runtime.
     let _ = tokio::time::timeout(limits.drain_time, server.places.at_most(0)).await;
 }
 

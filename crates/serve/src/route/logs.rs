@@ -29,7 +29,7 @@ pub(crate) type LogStream = FeedListener<Arc<LogLine>>;
 
 pub(crate) fn stream(log: &Log, with_history: bool) -> LogStream {
     let history = with_history.then(|| tail(log)).filter(|history| !history.is_empty());
-    // A slow reader is told of the gap and goes on: a log with a hole is better than none.
+    // A slow reader gets a note of the gap and goes on: a log with a hole is better than none.
     let missed = |count| Some(Bytes::from(format!("[plimsoll] {} omitted\n", counted(count, "line"))));
     FeedListener::new(history, log.subscribe(), |line| text(&[line]), missed)
 }

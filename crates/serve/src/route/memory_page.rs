@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use super::exposition::{Exposition, MetricKind};
 
-/// The uses of a model's memory, and the planned terms that belong to each. The rest of what was measured is `other`.
+/// The uses of a model's memory, and the planned terms that belong to each. The rest of the measured memory
+/// is `other`.
 const USES: [(&str, &[&str]); 3] =
     [("model", &["weights"]), ("context", &["kv"]), ("compute", &["compute", "pool"])];
 const OTHER: &str = "other";

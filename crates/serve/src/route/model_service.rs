@@ -82,7 +82,7 @@ pub(crate) trait ModelService: 'static {
     /// Connections to the model's engine, to ask it what needs no admission; `None` if it is not loaded.
     fn upstream(&self, model: ModelId) -> Option<Rc<Upstream>>;
 
-    /// What another host of the fleet asks for; `None` for a request of a client.
+    /// Request of another host of the fleet; `None` for a request of a client.
     fn hop(&self, _headers: &HeaderMap) -> Option<Result<HostRequest, HttpProblem>> {
         None
     }
@@ -97,7 +97,7 @@ pub(crate) trait ModelService: 'static {
         Box::pin(async { Err(no_files()) })
     }
 
-    /// Begins to copy the files of a model, as another host of the fleet wishes.
+    /// Begins to copy the files of a model, as another host of the fleet requests.
     fn copy_files(&self, _: &Parts) -> Result<FileAnswer, HttpProblem> {
         Err(no_files())
     }
@@ -182,7 +182,7 @@ pub(crate) trait ModelService: 'static {
     fn what_if(&self, model: ModelId, flags: Vec<String>)
     -> impl Future<Output = Result<Value, WhatIfError>>;
 
-    /// What would leave if so much of a card were kept free, as JSON.
+    /// Models that would leave if so much of a card were kept free, as JSON.
     fn what_if_kept_free(&self, card: Option<&str>, size: Bytes) -> Result<Value, HttpProblem>;
 
     /// The status document of displays, with the snapshot at its root.

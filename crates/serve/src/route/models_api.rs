@@ -141,7 +141,7 @@ impl<H: ModelService> HttpServer<H> {
         let order = DownloadOrder::read(&order, !self.is_operator(head))?;
         self.permitted_name(head, &order.name)?;
         let memory = self.service.download(&order).await?;
-        // Afterwards, because a name that is none may hold anything.
+        // Afterwards, because an invalid name may contain anything.
         self.audit(head, "download", &order.name);
         Ok(reply::json(&json!({ "success": true, "model": order.name, "memory": memory })))
     }

@@ -60,11 +60,12 @@ pub(super) const VERSION: &str = "0.14.0";
 const LATEST: &str = ":latest";
 /// Longest answer that is translated as a whole: embeddings of a thousand texts.
 const MOST_ANSWER: usize = 64 * 1024 * 1024;
-/// A body up to this size is translated within a millisecond, and so is an answer. A longer refusal of an engine is none.
+/// A body up to this size is translated within a millisecond, and so is an answer. A longer refusal of an
+/// engine is ignored.
 const SMALL: usize = 256 * 1024;
 /// Translations of larger bodies and answers at once, because each holds a copy.
 static LARGE_BODIES: Semaphore = Semaphore::const_new(2);
-/// A model that is to leave within this time is as good as unloaded, which the log tells.
+/// A model that is to leave within this time is as good as unloaded, which the log says.
 const SOON: Duration = Duration::from_secs(60);
 /// Differing contexts that the log names.
 const MOST_REPORTED: usize = 256;
@@ -249,8 +250,8 @@ impl<H: ModelService> HttpServer<H> {
         AfterAnswer::new(move || service.keep(model, time))
     }
 
-    /// DECISION: `num_ctx` is not followed: the context is part of the claim, and one client's wish would reload the
-    /// model of all others. The log names each differing one once.
+    /// DECISION: `num_ctx` is not followed: the context is part of the claim, and one client's option would
+    /// reload the model of all others. The log names each differing one once.
     fn report_context(&self, task: &OllamaTask) {
         let Some(wanted) = task.context else { return };
         let listing = self.service.listing(task.model);

@@ -95,7 +95,7 @@ impl RequestPrompt<'_> {
         if size > MOST_COUNTED {
             return None;
         }
-        // What a count holds is outside the bound on all bodies, so few large ones run at once.
+        // A count's memory is outside the bound on all bodies, so few large ones run at once.
         let _place = match size > SMALL {
             true => Some(LARGE_COUNTS.acquire().await.ok()?),
             false => None,

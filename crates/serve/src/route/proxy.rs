@@ -139,7 +139,7 @@ impl ProxyRequest {
         RequestPrompt { method: &self.head.method, path: self.target.path(), body: &self.received.rope }
     }
 
-    /// What the client gets of the engine's answer.
+    /// The client's view of the engine's answer.
     pub(super) async fn answered<P: Pass>(
         &self,
         answer: UpstreamAnswer,

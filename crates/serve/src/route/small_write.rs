@@ -4,7 +4,7 @@
 
 use std::io::IoSlice;
 
-/// The longest message that is joined: a copy of more takes longer than what it saves.
+/// The longest message that is joined: copying a longer one takes more time than it saves.
 const LONGEST: usize = 1024;
 
 /// Calls `write` with the bytes of all pieces; `None` where there is one piece, or more than [`LONGEST`] bytes.

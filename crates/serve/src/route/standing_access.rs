@@ -11,7 +11,7 @@ use super::auth::{ApiKeys, KeyNumber};
 /// The longest sleep until a key expires; then it is looked at again.
 const GLANCE: Duration = Duration::from_secs(3600);
 
-/// What a client was let in for.
+/// Right with which a client was admitted.
 #[derive(Clone, Debug)]
 pub(crate) struct AccessTerms {
     /// `None` where no key was required.

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use memchr::memmem::rfind;
 use memchr::memrchr_iter;
 
-/// Number of bytes kept from the end of an answer. Both counts are within them, except if the engine was told
-/// to repeat the prompt afterwards.
+/// Number of bytes kept from the end of an answer. Both counts are within them, except if the engine was
+/// ordered to repeat the prompt afterwards.
 const LONGEST: usize = 4096;
 /// Limit on a plausible token count.
 const DEEPEST: u64 = 1 << 32;
@@ -27,7 +27,7 @@ const BESIDE: usize = 160;
 pub(crate) struct AnswerTokens {
     /// Of the prompt and of the answer together.
     pub(crate) total: u64,
-    /// Of the answer, if it is told.
+    /// Of the answer, if it is reported.
     pub(crate) made: Option<u64>,
 }
 

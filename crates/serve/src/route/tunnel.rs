@@ -20,7 +20,7 @@ const PIECE: usize = 16 * 1024;
 /// Upgraded connection to an engine. The model is busy until the tunnel is dropped.
 pub(crate) struct Tunnel {
     engine: LimitedStream,
-    /// What the engine sent behind its answer.
+    /// Bytes that the engine sent behind its answer.
     early: Bytes,
     /// The use of the client's key.
     key_use: RefCell<Option<Box<KeyUse>>>,

@@ -86,7 +86,8 @@ impl Upstream {
         self
     }
 
-    /// Connections are those of TLS to this host of the fleet; `distrusted` is told what answers in its place.
+    /// Connections are those of TLS to this host of the fleet; `distrusted` gets the server that answers in
+    /// its place.
     pub(crate) fn of_host(
         mut self,
         tls: PeerTls,
@@ -273,7 +274,7 @@ pub(crate) struct Wire {
 impl Wire {
     /// Moves bytes; call it whenever data expected on this connection has not arrived.
     pub(crate) fn drive(&mut self, context: &mut Context<'_>) {
-        // What went wrong is reported to the task that waits for the answer or its body.
+        // The error is reported to the task that waits for the answer or its body.
         if self.open && Pin::new(&mut self.connection).poll(context).is_ready() {
             self.open = false;
         }

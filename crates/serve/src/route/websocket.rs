@@ -1,7 +1,7 @@
 //! Handshake of a websocket (RFC 6455), the only protocol to which a connection changes.
 //!
-//! DECISION: every other `Upgrade` is ignored, as a server may (RFC 9110, section 7.8). What an engine speaks after `h2c`
-//! are requests again, which nobody would check.
+//! DECISION: every other `Upgrade` is ignored, as a server may (RFC 9110, section 7.8). After `h2c` an engine
+//! would get requests again, which nobody would check.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -20,7 +20,7 @@ const WEBSOCKET: &str = "websocket";
 const VERSION: &str = "13";
 /// Bytes of a key.
 const KEY: usize = 16;
-/// What the accepting side adds to the key.
+/// Suffix that the accepting side adds to the key.
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// True for a request that asks for a websocket in every word that it has to.
@@ -28,7 +28,7 @@ pub(crate) fn is_asked(head: &Parts) -> bool {
     let headers = &head.headers;
     let names_upgrade = || connection_tokens(headers).any(|token| token.eq_ignore_ascii_case("upgrade"));
     let has_key = || text(headers, &SEC_WEBSOCKET_KEY).and_then(|key| STANDARD.decode(key).ok());
-    // With another method the body could not be told from the new protocol.
+    // With another method the body could not be distinguished from the new protocol.
     head.method == Method::GET
         && head.version == Version::HTTP_11
         && is_named(headers)

@@ -47,7 +47,7 @@ pub(crate) fn flags(asked: Option<&str>) -> Result<Vec<String>, HttpProblem> {
     Ok(flags)
 }
 
-/// The size of `?yield=8GiB`, which asks for what would leave instead of what a load would take.
+/// The size of `?yield=8GiB`, for a yield instead of a load.
 pub(crate) fn kept_free(asked: Option<&str>) -> Result<Option<Bytes>, HttpProblem> {
     let size = query::parameter(asked, "yield").map(|text| text.parse());
     size.transpose().map_err(|_| bad("`yield` must be a size such as 8GiB".to_owned()))

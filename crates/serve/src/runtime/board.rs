@@ -47,7 +47,7 @@ const APART: Duration = Duration::from_millis(100);
 
 type PlannedTerms = Vec<(CardId, Vec<(&'static str, Bytes)>)>;
 
-/// What a status display needs beyond the scheduler's snapshot.
+/// Data of a status display beyond the scheduler's snapshot.
 #[derive(Debug, Default)]
 pub(super) struct Board {
     changed: Notify,

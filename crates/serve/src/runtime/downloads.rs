@@ -69,7 +69,7 @@ struct RunningDownload {
     files: Mutex<BTreeMap<String, (u64, u64)>>,
     /// Bytes of all files.
     total: OnceLock<u64>,
-    /// What the model will take, in words.
+    /// Planned memory of the model, in words.
     memory: OnceLock<String>,
 }
 

@@ -24,8 +24,8 @@ impl<E> EventQueue<E> {
             return;
         }
         let _ended = Drained(&self.is_drained);
-        // Events are large, so one that need not wait is not copied into the queue. What a handler that panicked has left
-        // comes before it.
+        // Events are large, so one that need not wait is not copied into the queue. Events of a handler that
+        // panicked come before it.
         while let Some(left) = self.next() {
             handle(left);
         }

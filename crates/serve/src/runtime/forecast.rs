@@ -34,11 +34,11 @@ use crate::task::spawn_blocking;
 pub struct Forecast {
     pub name: String,
     pub text: String,
-    /// What the need consists of, a line for each card, where a plan knows it.
+    /// Terms of the need, a line for each card, where a plan knows them.
     pub parts: Vec<String>,
-    /// What its flags lead to, and was hardly meant.
+    /// Probably unintended consequences of its flags.
     pub warnings: Vec<Reason>,
-    /// What explains a part of it.
+    /// Explanation of a part of it.
     pub note: Option<String>,
     /// The reason why it cannot run now: its files, its engine, or its need on these cards.
     pub refused: Option<Reason>,
@@ -132,7 +132,7 @@ impl Runtime {
         let engine = self.settings.engine.clone();
         let limits = self.settings.scheduler.cards.clone();
         let (asking, known) = (self.asking(Patience::Kept), self.needs.known());
-        // What running engines hold is not free, and their own.
+        // Memory of running engines is not free, and is their own.
         let host = if self.runs().is_empty() { this_host() } else { this_host().map(HostRoom::emptied) };
         // Headers come from disk; on the one thread that serves, the reads would stop every stream.
         let looked = spawn_blocking(move || {

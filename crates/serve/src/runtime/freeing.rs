@@ -61,7 +61,7 @@ impl Runtime {
         self.state.borrow().scheduler.is_asleep(run)
     }
 
-    /// What a run was last measured to take.
+    /// Last measured memory of a run.
     fn measured_of(&self, run: &EngineRun) -> Bytes {
         let view = self.state.borrow().scheduler.view(run.model, self.now());
         let view = view.filter(|view| view.run == Some(run.id));
@@ -89,7 +89,7 @@ async fn free(run: &Rc<EngineRun>, freeing: &Freeing) -> bool {
     agreed
 }
 
-/// True if all lists of jobs are empty. What cannot be read is a busy engine.
+/// True if all lists of jobs are empty. An unreadable answer means a busy engine.
 fn is_at_rest(body: &[u8]) -> bool {
     let jobs: Value = serde_json::from_slice(body).unwrap_or_default();
     let lists = jobs.as_object().map(|jobs| jobs.values().collect::<Vec<_>>()).unwrap_or_default();
@@ -116,7 +116,7 @@ impl EngineRun {
         self.needs_wake.get() || self.waking.try_lock().is_err()
     }
 
-    /// Wakes an engine that was asked to sleep. Its next answer tells what went wrong, if anything did.
+    /// Wakes an engine that was asked to sleep. Its next answer shows any failure.
     pub(super) async fn wake(&self) {
         let Some(path) = self.entry.freeing().and_then(|freeing| freeing.wake) else { return };
         // One request wakes it, and those behind it wait for that.

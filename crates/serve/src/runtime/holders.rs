@@ -13,7 +13,7 @@ use super::memory::group_of;
 const MOST_NAMED: usize = 5;
 
 impl Runtime {
-    /// Names them in what a request or an order is refused for.
+    /// Names them in the refusal of a request or an order.
     pub(super) fn name_holders_in(&self, effect: &mut SchedulerEffect) {
         match effect {
             SchedulerEffect::Refuse { refusal, .. } => self.name_holders(&mut refusal.reason),

@@ -70,7 +70,7 @@ enum FindError {
     NoAnswer(#[from] NoAnswer),
 }
 
-/// What an engine gets of its own.
+/// An engine's own resources.
 struct Privacy {
     program: Option<PathBuf>,
     folder: Option<PrivateFolder>,

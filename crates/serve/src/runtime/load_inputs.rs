@@ -1,5 +1,5 @@
-//! What a load depends on: the model's section, its program and its files. A load that failed for good is not tried again
-//! before one of them changes.
+//! Inputs of a load: the model's section, its program and its files. A load that failed for good is not tried
+//! again before one of them changes.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

@@ -20,7 +20,7 @@ use crate::task::{spawn_blocking, spawn_local};
 const PERIOD: Duration = Duration::from_secs(1);
 /// The same where idle models leave for other processes: one that grows must not have used up what is left to it.
 const SHORT_PERIOD: Duration = Duration::from_millis(200);
-/// Time from the end of a load to a reading, unless the engine is told to stop before.
+/// Time from the end of a load to a reading, unless the engine is ordered to stop before.
 const AFTER_LOAD: Duration = Duration::from_millis(10);
 /// Share of a run's memory that must be free again: drivers keep a little, and other processes allocate in
 /// the meantime.
@@ -61,7 +61,7 @@ impl Runtime {
         }
     }
 
-    /// Replaces the last reading, for what is counted from it. The scheduler gets the next one of [`watch`].
+    /// Replaces the last reading, the base of later counts. The scheduler gets the next one of [`watch`].
     pub(super) fn read_after_load(&self, run: &Rc<EngineRun>) {
         // Memory of the host comes back with the process, and nothing is counted.
         let mut given =
@@ -94,7 +94,7 @@ impl Runtime {
         self.take_reading(reading, taken);
     }
 
-    /// Keeps what an engine takes whose need nothing tells but its run, and tells what is beyond its card.
+    /// Saves the measured need of an engine without a plan, and logs a need beyond its card.
     fn keep_need(&self, run: RunId) {
         let Some(run) = self.run(run) else { return };
         self.log_beyond(&run);

@@ -126,7 +126,7 @@ impl Runtime {
         }
     }
 
-    /// Tells once that a run takes more of a card than models may use of it.
+    /// Logs once that a run takes more of a card than models may use of it.
     pub(super) fn log_beyond(&self, run: &super::run::EngineRun) {
         let beyond = {
             let state = self.state.borrow();
@@ -182,7 +182,7 @@ pub(crate) fn label(cards: &[&Card], id: &CardId) -> String {
     let Some(card) = cards.iter().find(|card| card.id == *id) else {
         return id.to_string();
     };
-    // Eight equal cards are told apart by their identifier only.
+    // Eight equal cards are distinguished by their identifier only.
     let namesakes = cards.iter().filter(|other| other.name == card.name).count();
     match namesakes {
         1 => card.name.clone(),

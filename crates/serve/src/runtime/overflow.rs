@@ -12,7 +12,7 @@ use super::Runtime;
 use super::run::EngineRun;
 use crate::task::spawn_blocking;
 
-/// Tokens beyond the depth at full speed for which a time is told.
+/// Tokens beyond the depth at full speed for which a time is given.
 const TOKENS: u64 = 1000;
 /// Name of a plan's term for the cache.
 const CACHE: &str = "kv";

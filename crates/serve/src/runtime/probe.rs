@@ -45,7 +45,7 @@ fn kind(run: &EngineRun) -> Option<ProbeKind> {
     answered.or_else(promised)
 }
 
-/// What came of one request.
+/// Outcome of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ProbeAnswer {
     Good,
@@ -65,7 +65,7 @@ pub(super) async fn probe(runtime: Rc<Runtime>, run_id: RunId) {
     runtime.submit(SchedulerEvent::Probed { run: run_id, outcome });
 }
 
-/// What shows that the engine answers nothing, if no client is sent a byte of a good answer meanwhile.
+/// Proof that the engine answers nothing, unless a client gets a byte of a good answer meanwhile.
 async fn fault(run: &EngineRun) -> Option<&'static str> {
     let before = run.progress.get();
     // It has ended, which the scheduler learns from its process.

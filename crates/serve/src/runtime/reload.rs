@@ -15,7 +15,7 @@ use crate::task::{spawn_blocking, spawn_local};
 /// Time for which a reload waits for the forecasts of the changed models; a disk may hang.
 const FORECASTS_WITHIN: Duration = Duration::from_secs(5);
 
-/// What a reload changed, in words, and the forecasts that are being made.
+/// Changes of a reload, in words, and the forecasts in progress.
 struct Applied {
     /// Names of the models that were added, removed or changed.
     models: Vec<String>,
@@ -112,7 +112,7 @@ fn named(models: &[String]) -> String {
     }
 }
 
-/// What stops or troubles a changed model.
+/// Obstacles and troubles of a changed model.
 async fn troubles(forecasts: Option<JoinHandle<Vec<String>>>) -> Vec<String> {
     let Some(forecasts) = forecasts else { return Vec::new() };
     match timeout(FORECASTS_WITHIN, forecasts).await {
@@ -125,7 +125,7 @@ async fn troubles(forecasts: Option<JoinHandle<Vec<String>>>) -> Vec<String> {
     }
 }
 
-/// The word for what was done to a key.
+/// The word for the change of a key.
 fn done(act: &str) -> &'static str {
     match act {
         "add" => "added",

@@ -64,7 +64,7 @@ pub(super) struct RequestRecord {
     runtime: Rc<Runtime>,
     id: u64,
     open: Rc<OpenRequest>,
-    /// Cause of its wait, as last seen, and whether a line told one.
+    /// Cause of its wait, as last seen, and whether a line named one.
     cause: Option<&'static str>,
     told: bool,
     status: Option<StatusCode>,
@@ -103,7 +103,7 @@ impl RequestRecord {
             tokens: None,
             first: None,
             ended: None,
-            // A client may leave at any time; every other end is told.
+            // A client may leave at any time; every other end is logged.
             outcome: RequestOutcome::Abandoned,
         }
     }
@@ -117,11 +117,11 @@ impl RequestRecord {
         tracing::enabled!(Level::INFO)
     }
 
-    /// Logs the cause of the wait, unless it was told before.
+    /// Logs the cause of the wait, unless it was logged before.
     pub(super) fn waits(&mut self) {
         let state = self.runtime.state.borrow();
         let OpenRequest { model, arrived, .. } = *self.open;
-        // Asked again and again for every request that waits, so the reason is made only where it is told.
+        // Asked again and again for every request that waits, so the reason is made only where it is logged.
         let cause = state.scheduler.wait_cause(model);
         if cause == self.cause && self.told {
             return;

@@ -1,7 +1,7 @@
 //! Table of the requests that have not ended, each with the way to tell its client.
 //!
-//! A request is in the table from its arrival to its end. What the scheduler says of it is told in order, and nothing
-//! takes the client's place in the table but the end of its wait.
+//! A request is in the table from its arrival to its end. The scheduler's words about it are reported in
+//! order. Only the end of its wait takes the client's place in the table.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use super::Runtime;
 use super::run::EngineRun;
 use crate::task::spawn_local;
 
-/// What the scheduler says of a request.
+/// The scheduler's report on a request.
 pub(super) enum AdmissionAnswer {
     Go(Rc<EngineRun>),
     Refused(Box<RequestRefusal>),
@@ -48,14 +48,14 @@ impl RequestTable {
         RequestId(self.next.replace(self.next.get() + 1))
     }
 
-    /// Takes a request whose client waits for what the scheduler says; also one that comes back from its engine.
+    /// Takes a request whose client waits for the scheduler; also one that comes back from its engine.
     fn wait(&self, request: RequestId) -> mpsc::UnboundedReceiver<AdmissionAnswer> {
         let (sender, answers) = mpsc::unbounded_channel();
         self.open.borrow_mut().insert(request, OpenRequest::Waiting(sender));
         answers
     }
 
-    /// Tells a client what the scheduler says of its request. A refusal ends it.
+    /// Sends the scheduler's report to the request's client. A refusal ends it.
     pub(super) fn tell(&self, request: RequestId, answer: AdmissionAnswer) -> Result<(), UnknownRequest> {
         let mut open = self.open.borrow_mut();
         let state = open.get_mut(&request).ok_or(UnknownRequest(request))?;
@@ -105,7 +105,7 @@ impl Runtime {
         });
     }
 
-    /// Tells a client what the scheduler says of its request.
+    /// Sends the scheduler's report to the request's client.
     pub(super) fn answer(&self, request: RequestId, answer: AdmissionAnswer) {
         self.report_stray(self.requests.tell(request, answer));
     }

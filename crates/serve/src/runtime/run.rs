@@ -79,7 +79,7 @@ pub(crate) struct EngineRun {
     pub(super) needs_wake: Cell<bool>,
     /// Held while it is woken.
     pub(super) waking: tokio::sync::Mutex<()>,
-    /// It was told to stop.
+    /// It was ordered to stop.
     pub(super) told: Notify,
     orders: mpsc::UnboundedSender<Stopping>,
     inbox: RefCell<Option<mpsc::UnboundedReceiver<Stopping>>>,
@@ -409,8 +409,8 @@ impl Starter<'_> {
         if self.run.entry.launch.options().is_some() {
             spawn_local(report_slots(Rc::clone(self.runtime), Rc::clone(self.run)));
         }
-        // The last reading may lie within the load. What has to be free again after this run is counted from one that
-        // does not: from less used memory than there was, more would be awaited than can come back.
+        // The last reading may lie within the load. Memory to be freed after this run is counted from a
+        // reading without it. From a lower reading, more would be awaited than can come back.
         self.runtime.read_after_load(self.run);
         self.runtime.publish(self.run.model, ModelState::Ready, &json!({ "info": about }));
         for extension in &self.runtime.extensions {

@@ -171,8 +171,8 @@ impl ModelService for Runtime {
     }
 
     fn load(&self, model: ModelId) {
-        // A wish of its own gets a word of its own, even where the model fails as it did before.
-        // The operator may have mended what is not seen of files and flags.
+        // An order of its own gets an answer of its own, even where the model fails as it did before. The
+        // operator may have mended what is not seen of files and flags.
         self.statuses.with(model, |status| (status.told, status.lasting) = (None, None));
         self.submit(SchedulerEvent::LoadWanted { model });
     }

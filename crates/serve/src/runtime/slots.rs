@@ -61,7 +61,7 @@ pub(super) struct WarmSlots {
     prompts: RefCell<HashMap<ModelId, VecDeque<PromptPrefixes>>>,
     costs: RefCell<HashMap<String, SlotCosts>>,
     next: Cell<u64>,
-    /// Models of which was told why their slots are not saved.
+    /// Models with a log line on why their slots are not saved.
     told: RefCell<HashSet<ModelId>>,
 }
 
@@ -70,7 +70,7 @@ pub(super) struct WarmSlots {
 pub(super) struct RunSlots {
     key: String,
     folder: PathBuf,
-    /// What each slot was restored from.
+    /// Source from which each slot was restored.
     restored: RefCell<HashMap<u32, SavedSlot>>,
 }
 
@@ -154,7 +154,7 @@ impl WarmSlots {
         learn(self.costs.borrow_mut().entry(key.to_owned()).or_default());
     }
 
-    /// The folder for a run; `None` where its slots cannot be saved, which is told once for each model.
+    /// The folder for a run; `None` where its slots cannot be saved, which is reported once for each model.
     pub(super) async fn of_run(
         &self,
         model: ModelId,
@@ -372,7 +372,7 @@ async fn adopt(runtime: Rc<Runtime>, name: String, of_run: Rc<RunSlots>, written
     for (path, saved, before) in written {
         let adopted = warm.blocking(move |store| {
             let adopted = store.adopt(&path, saved);
-            // What the slot was restored from is a part of what it holds now.
+            // The source of the slot is a part of its content now.
             if let (Ok(slot), Some(before)) = (&adopted, &before)
                 && !store.is_same(slot, before)
             {

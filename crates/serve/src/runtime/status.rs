@@ -36,7 +36,7 @@ pub(crate) struct ModelStatus {
     pub(super) demand: Option<Arc<dyn MemoryModel>>,
     /// Tokens and times of the answers.
     pub(super) answers: AnswerTally,
-    /// What the last survey looked at, and the failure that no further load mends as long as it stays the same.
+    /// Inputs of the last survey, and the failure that no further load mends while they stay the same.
     pub(super) looked_at: Option<Arc<LoadInputs>>,
     pub(super) lasting: Option<(Arc<LoadInputs>, Reason)>,
     /// Its engine had to be killed when it was stopped last.

@@ -106,7 +106,7 @@ impl Runtime {
 /// The program of a model, as it would be started.
 #[derive(Debug, Default)]
 pub(super) struct FoundProgram {
-    /// What [`engine_command`] gives.
+    /// Result of [`engine_command`].
     engine: Vec<String>,
     /// The first word of the command line.
     word: String,

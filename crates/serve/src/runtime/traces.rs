@@ -65,8 +65,8 @@ impl Traces {
     }
 }
 
-/// Sends the requests in documents until the sender is gone. A document that is refused is lost; the first one in a row
-/// is told.
+/// Sends the requests in documents until the sender is gone. A document that is refused is lost; the first
+/// one in a row is logged.
 fn export<E: std::fmt::Display>(
     requests: &Receiver<TracedRequest>,
     mut post: impl FnMut(&str) -> Result<(), E>,

@@ -1,9 +1,9 @@
 //! Signs of work of an engine that sends nothing: its slots, its counters, and the processor time of its processes.
 //!
-//! DECISION: an engine may compute for minutes before the first byte of an answer, and then a request of our own waits too.
-//! So silence counts only with a look at its work, some seconds apart. What the engine says of its tokens comes first.
-//! Only where it says nothing, its processor time decides. An engine that spins without an end is not found, because a long
-//! prompt looks the same.
+//! DECISION: an engine may compute for minutes before the first byte of an answer, and then a request of our
+//! own waits too. So silence counts only with a look at its work, some seconds apart. The engine's own count
+//! of tokens comes first. Only where it says nothing, its processor time decides. An engine that spins
+//! without an end is not found, because a long prompt looks the same.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const ANSWER_WITHIN: Duration = Duration::from_millis(1500);
 /// A list of slots shows the parameters of each last request.
 const LONGEST: usize = 16 << 20;
 
-/// What an engine had done at one time.
+/// Work of an engine up to one time.
 #[derive(Debug, Default)]
 pub(super) struct WorkSample {
     slots: Option<Vec<SlotWork>>,

@@ -3,7 +3,7 @@
 use plimsoll_base::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// The first line. What a later version adds is ignored by this one, and what is missing is empty.
+/// The first line. Fields of a later version are ignored, and missing ones are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct About {

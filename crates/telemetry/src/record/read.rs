@@ -137,7 +137,7 @@ impl<'a> Reader<'a> {
     fn read(&mut self) -> Option<Entry> {
         loop {
             self.line.clear();
-            // An error is the end of what was written, too: the bytes before it are in the line.
+            // An error ends the record, too: the bytes before it are in the line.
             let _ = (&mut self.lines).take(MOST_LINE).read_until(b'\n', &mut self.line);
             if !self.line.ends_with(b"\n") {
                 return None;
@@ -161,7 +161,7 @@ impl<'a> Reader<'a> {
     }
 
     fn change(&mut self, changes: &mut Vec<(usize, Option<i64>)>) {
-        // A number beyond the declared figures is none.
+        // A number beyond the declared figures is ignored.
         changes.retain(|(number, _)| *number < self.values.len());
         for (number, difference) in changes {
             let before = self.values[*number].unwrap_or_default();

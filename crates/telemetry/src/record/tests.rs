@@ -119,7 +119,7 @@ fn a_summary_says_who_grew_what_moved_and_how_it_ended() {
 #[test]
 fn a_day_at_two_samples_a_second_stays_under_twenty_megabytes_on_any_machine() {
     const DAY: u64 = 24 * 3600 * 2;
-    // A fiftieth of a day, with what the beginning may cost taken off.
+    // A fiftieth of a day, less the cost of the beginning.
     let samples = DAY / 50;
     let mut bytes = Vec::new();
     let mut encoder = Encoder::begin(&about(), &mut bytes);

@@ -16,8 +16,8 @@ fn exactly(heads: usize, of: usize) -> f64 {
     chosen * 0.5_f64.powi(i32::try_from(of).unwrap_or(i32::MAX))
 }
 
-/// The interval that the median of what `sorted` was drawn from misses with at most the probability `miss`:
-/// two of the values themselves, whatever their distribution. The whole range where there are too few.
+/// The interval that misses the median of the distribution of `sorted` with at most the probability `miss`:
+/// two of the values themselves, for any distribution. The whole range where there are too few.
 pub(super) fn interval(sorted: &[f64], miss: f64) -> Option<(f64, f64)> {
     let of = sorted.len();
     // From the inside out: the narrowest interval that is still wide enough.

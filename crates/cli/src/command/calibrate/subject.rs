@@ -24,7 +24,7 @@ pub(super) fn write(path: &Path) -> Result<(), ErrorReport> {
         // Flash attention has a kernel for heads of 128 in every build; the default's 32 would not load one.
         head_length: 128,
         matrix: types::Q8_0,
-        // cuBLAS multiplies F16 matrices, so its workspace is part of what is measured.
+        // cuBLAS multiplies F16 matrices, so its workspace is part of the measurement.
         spared: types::F16,
         ..TinyModel::default()
     };

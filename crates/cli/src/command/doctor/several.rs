@@ -153,7 +153,7 @@ mod tests {
         let likely = shows(Cause::KvCacheTooLarge, 0.5);
         assert_eq!(of(words.clone(), &[likely.clone(), words.clone()]).diagnosis.cause, likely.cause);
         assert_eq!(of(words.clone(), &[shows(Cause::PoolGrowth, 0.3)]).diagnosis.cause, Cause::NotOom);
-        // What all lines prove together stays.
+        // Proof by all lines together stays.
         let joined = shows(Cause::ForeignProcess, 0.9);
         let verdict = of(joined, &[shows(Cause::ModelTooLarge, 0.95), shows(Cause::Other, 0.0)]);
         assert_eq!((verdict.diagnosis.cause, verdict.alone.len()), (Cause::ForeignProcess, 1));

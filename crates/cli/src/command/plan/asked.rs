@@ -141,7 +141,8 @@ pub(super) fn described(specs: &[CardSpec]) -> Vec<Card> {
     for card in specs.iter().flat_map(|spec| &spec.cards) {
         let same = cards
             .iter()
-            // A UUID tells cards apart already; only cards without one, or with the same one, need a number.
+            // A UUID distinguishes cards already; only cards without one, or with the same one, need a
+            // number.
             .filter(|other| other.name == card.name && other.uuid == card.uuid)
             .count();
         let id = if same == 0 { card.id.clone() } else { CardId::new(&format!("{}#{}", card.id, same + 1)) };

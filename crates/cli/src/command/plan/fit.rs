@@ -81,7 +81,7 @@ pub(super) fn run(
     let pasted = Pasted::choose(&fit, directions.is_named, &holds);
     // A direction that does not apply to the model changes nothing: the request stands as it is.
     let stands = fit.fits && !fit.answers.iter().any(|answer| answer.applicable);
-    // What is printed names the model as it was given.
+    // The printed flags name the model as the user did.
     let argv = match &pasted {
         Some(pasted) => Some(edited(given, &pasted.changes)?.to_argv()),
         None => stands.then(|| given.to_argv()),
@@ -124,7 +124,7 @@ fn show(
     }
     let mut stderr = terminal::stderr();
     write!(stderr, "{}", screen::fit(fit, screen::Paper::of_stdout()))?;
-    // Where there are several answers, the reader is told which of them stdout has.
+    // Where there are several answers, the reader learns which of them stdout has.
     if let Some(said) = said {
         writeln!(stderr, "{said}")?;
     }

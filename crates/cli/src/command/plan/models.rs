@@ -83,8 +83,8 @@ fn elsewhere(name: &str) -> Option<String> {
     }
 }
 
-/// The flags with the files of what was downloaded. Nothing is fetched: the callers' programs run already, or
-/// will fetch the model themselves.
+/// The flags with the downloaded files. Nothing is fetched: the callers' programs run already, or will fetch
+/// the model themselves.
 fn downloaded(wish: &ModelParams, dialect: Dialect) -> Result<ModelParams, ErrorReport> {
     if !remote::names_some(wish) {
         return Ok(wish.clone());

@@ -17,8 +17,8 @@ pub(super) struct Pasted {
 impl Pasted {
     // DECISION: where the request fits, its answers are printed together as far as they hold together. Where it does not fit, each
     // answer is a way of its own to make it fit, and the first one of the hints loses the least.
-    /// Chooses among the answers with a change. `holds` tells whether several changes fit together; `is_named` is false
-    /// for `all`, of which answers that change nothing are left out.
+    /// Chooses among the answers with a change. `holds` shows whether several changes fit together;
+    /// `is_named` is false for `all`, of which answers that change nothing are left out.
     pub(super) fn choose(
         fit: &Fit,
         is_named: bool,

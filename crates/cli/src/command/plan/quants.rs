@@ -15,7 +15,7 @@ use super::remote::hub;
 use crate::report::{ErrorReport, print_as, status};
 use crate::screen;
 
-/// One quantisation with its plan, or the reason why there is none.
+/// One quantisation with its plan, or with the reason of its absence.
 struct PlannedQuant {
     quantisation: Quantisation,
     plan: Result<Plan, ErrorReport>,
@@ -74,7 +74,7 @@ impl PlannedQuant {
         self.plan.as_ref().is_ok_and(|plan| plan.fits)
     }
 
-    /// What fits comes first, the largest in front; then what does not, the smallest in front.
+    /// Fitting quantisations come first, the largest in front; then the others, the smallest in front.
     fn rank(&self) -> (u8, u64) {
         let size = self.quantisation.size.unwrap_or(0);
         match &self.plan {

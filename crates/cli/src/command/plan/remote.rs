@@ -133,7 +133,7 @@ impl RemoteFiles {
         Ok(kept.into_iter().chain(files.settings().iter().cloned()).collect())
     }
 
-    /// The plan with the origins of what was fetched for it.
+    /// The plan with the origins of its fetched headers.
     pub(super) fn with(&self, plan: &Plan) -> Result<Value, ErrorReport> {
         let mut value = serde_json::to_value(plan)?;
         if !self.origins.is_empty() {

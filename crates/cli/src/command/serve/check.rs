@@ -157,7 +157,7 @@ fn nameless(text: &str, name: &str) -> String {
     }
 }
 
-/// What stands before the path of a file.
+/// Label before the path of a file.
 const OPENS: &str = "cannot open /";
 
 impl ModelGroup<'_> {

@@ -4,7 +4,7 @@ use plimsoll_lab::load::{LoadFailure, Target};
 
 use crate::report::ErrorReport;
 
-/// What a server's refusal of a key is answered with.
+/// Hint for a key that a server refuses.
 pub(in crate::command) const KEY_HINT: &str =
     "\nhint: pass a key with --api-key, or in the variable PLIMSOLL_API_KEY";
 

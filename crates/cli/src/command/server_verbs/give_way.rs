@@ -50,7 +50,7 @@ pub(crate) fn give_way(arguments: &Yield) -> Result<ExitCode, ErrorReport> {
     let Yield { size, card, time, end, server, .. } = arguments;
     let yields = match size {
         Some(size) => {
-            // Rounded up, because a yield of no second is none.
+            // Rounded up, because a yield of zero seconds would not yield.
             let seconds = time.map(|time| u64::try_from(time.as_millis().div_ceil(1000)).unwrap_or(u64::MAX));
             let order = json!({ "size": size, "card": card, "for": seconds });
             server.document(Method::POST, "/api/yield", &order)

@@ -28,14 +28,14 @@ pub(crate) fn load(arguments: &Load) -> Result<ExitCode, ServerVerbError> {
     let model = &own_name(server, &arguments.model);
     let order = || server.ask_json(Method::POST, "/models/load", &json!({ "model": model }));
     let (mut answer, ordered) = (order(), Instant::now());
-    // One that was told to leave is gone in a moment, unless it still answers.
+    // One that was ordered to leave is gone in a moment, unless it still answers.
     while answer.as_ref().is_err_and(|error| error.has_code("model_leaves"))
         && ordered.elapsed() < DECIDED_WITHIN
     {
         thread::sleep(BETWEEN_LOOKS);
         answer = order();
     }
-    // What was wished is so already, or is under way.
+    // Already in the requested state, or moving to it.
     let was_loaded = answer.as_ref().is_err_and(|error| error.has_code("model_running"));
     if !was_loaded {
         answer?;

@@ -38,7 +38,7 @@ pub(crate) struct Top {
     server: ServerAddress,
 }
 
-/// What changes the screen.
+/// Event that changes the screen.
 enum News {
     Status(Value),
     Machine(Box<(Machine, Reading)>),
@@ -190,7 +190,7 @@ async fn snapshots(server: &ServerAddress, news: &UnboundedSender<News>) -> Resu
                 return Ok(());
             }
         }
-        // A server that never ends an event is none of ours.
+        // Our servers end each event, so this is another program.
         if text.len() > LONGEST_ANSWER {
             return Err(ServerVerbError::Endless { url: server.url.to_string() });
         }

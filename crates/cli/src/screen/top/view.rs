@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::screen::status::{ago, claimed, elsewhere, last_used, measured, requests, size, state};
 
-/// What the screen shows at one moment.
+/// Content of the screen at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct TopView {
     pub(super) heading: String,
@@ -235,7 +235,7 @@ fn model_row(model: &Value, now: Option<f64>) -> TopRow {
     }
 }
 
-/// Text without characters that move the cursor or turn the direction of what follows.
+/// Text without characters that move the cursor or change the direction of text.
 pub(super) fn plain(text: &str) -> String {
     let turns = |letter: char| matches!(letter, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let shown = |letter: char| if letter.is_control() || turns(letter) { ' ' } else { letter };

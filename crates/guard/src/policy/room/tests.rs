@@ -55,8 +55,8 @@ fn host_memory_that_is_short_is_made_up_for_by_the_card() {
     assert_eq!(room.head(GIB, GRANULE), 468 * MIB, "both together do not have it");
 }
 
-/// What the model m8 asked of an H200 with `-c 8192`, budgets 5, 12 and 25 % below its whole need of 1914
-/// MiB.
+/// Requests of the model m8 on an H200 with `-c 8192`, under budgets 5, 12 and 25 % below its whole need of
+/// 1914 MiB.
 #[test]
 fn a_model_a_little_too_large_overflows_by_its_weights() {
     let (context, asks) = (518, [1006, 256, 116, 18].map(|ask| ask * MIB));
@@ -150,7 +150,7 @@ proptest! {
         let (sum, first): (u64, u64) = (all.iter().sum(), weights.iter().sum());
         let budget = sum * part / 100;
         let small = (32 * MIB).min(budget / 64);
-        // The plan is wrong by what is left for small requests, at most.
+        // The plan errs at most by the reserve for small requests.
         let wrong = i64::try_from(small / 20).unwrap() * error;
         let need = sum.saturating_add_signed(wrong);
         let mut card = TestCard::new(budget, 16 * GIB, need);

@@ -73,7 +73,7 @@ impl Exchange {
                 if !self.swap(spare, *pair) {
                     return false;
                 }
-                // What was copied and is not exchanged stays as it was.
+                // Memory that was copied but not exchanged stays as it was.
                 if clock::now() >= late {
                     return left == 0;
                 }

@@ -19,7 +19,7 @@ pub(super) struct GranulePlace {
     pub(super) at: DevicePointer,
 }
 
-/// What came of an exchange.
+/// Outcome of an exchange.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Swap {
     /// The one granule has left the card.

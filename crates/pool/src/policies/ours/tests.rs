@@ -23,7 +23,7 @@ fn take(policy: &mut Ours, device: &mut Simulated, size: u64, stream: Stream) ->
     block
 }
 
-/// What the simulation holds against the policy, and whether all its events were forgotten after a full trim.
+/// Difference between simulation and policy, and whether all events were forgotten after a full trim.
 fn judge(policy: &mut Ours, device: &mut Simulated) {
     assert_eq!(device.violations(), &[]);
     assert_eq!(policy.reserved(), device.reserved());

@@ -30,7 +30,7 @@ use crate::task::{spawn_blocking, spawn_local};
 const PATIENCE: Duration = Duration::from_secs(10);
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// What another host asks about the files of a model.
+/// Questions of another host about the files of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum FileQuestion {
     List(FileDigest),

@@ -11,14 +11,14 @@ use super::ask::WantedPart;
 use super::place::{self, FilePlace};
 use crate::fleet::offers;
 
-/// What the writing thread tells.
+/// Reports of the writing thread.
 pub(super) enum CopyNews {
     Part(WantedPart, oneshot::Sender<Result<Vec<u8>, HostFault>>),
     /// A file of this size is there.
     Whole(u64),
 }
 
-/// The files of this host with what the other host says of each. It has to have as many of each kind.
+/// The files of this host with the other host's description of each. It has to have as many of each kind.
 pub(super) fn matched(
     own: Vec<(FilePlace, PathBuf)>,
     list: &FileList,
@@ -80,7 +80,7 @@ pub(super) fn write(
             copy.run(part, CopyCalls { fetch: &mut fetch, accept: &accept, goes_on: &|_| !ask.is_closed() })
         };
         let mut copied = run();
-        // What had come before may have been of another host, whose fault is not this one's.
+        // Earlier bytes may have come from another host, whose fault is not this one's.
         if had_begun && matches!(&copied, Err(error) if matches!(error.failure, HubFailure::WrongFile(_))) {
             copied = run();
         }
@@ -94,7 +94,7 @@ pub(super) fn write(
 }
 
 fn tell_whole(ask: &mpsc::Sender<CopyNews>, copy: &FileCopy) {
-    // An error means that the task has ended, and the next question tells.
+    // An error means that the task has ended, and the next question shows it.
     let _ = ask.blocking_send(CopyNews::Whole(copy.size()));
 }
 

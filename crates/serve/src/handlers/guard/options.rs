@@ -22,7 +22,7 @@ pub(super) fn settings_of(run: &EngineRun, usual: &GuardSettings) -> GuardSettin
     GuardSettings { mode, spill, budget: None, need: None, keep: None, on_oom: None, ..settings }
 }
 
-/// What guard allows a run on a card where it has this claim.
+/// Guard's limits for a run on a card with this claim.
 pub(super) fn budget_on(
     settings: &GuardSettings,
     run: &EngineRun,

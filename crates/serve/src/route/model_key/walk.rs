@@ -98,7 +98,7 @@ impl KeyWalk {
                 _ => Some(JsonPosition::Over),
             }),
             JsonPosition::BeforeKey => self.before_key(text),
-            // Whatever stands before the colon besides white space is malformed, which the engine reports.
+            // Anything but white space before the colon is malformed, which the engine reports.
             JsonPosition::AfterKey => {
                 self.skip_to(text, |byte| (byte == b':').then_some(JsonPosition::BeforeValue))
             }

@@ -242,8 +242,8 @@ impl PartialAnswer {
         let prompt_time = milliseconds(timings.prompt_ms);
         let read = timings.prompt_n.map(|fresh| fresh.saturating_add(timings.cache_n.unwrap_or(0)));
         let answer_time = milliseconds(timings.predicted_ms);
-        // The time before the first byte is the wait for the model, and the prompt's where it is told; of an answer in one
-        // piece also the time of its tokens.
+        // The time before the first byte is the wait for the model, and the prompt's where it is reported; of
+        // an answer in one piece also the time of its tokens.
         let before = times.first_byte.min(times.total.saturating_sub(answer_time.unwrap_or_default()));
         let load = before.saturating_sub(prompt_time.unwrap_or_default());
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);

@@ -107,7 +107,7 @@ impl<H: ModelService> HttpServer<H> {
         self.permitted_name(head, &model.name)?;
         let name = model.name.clone();
         self.service.derive(model).await?;
-        // Afterwards, because a name that is none may hold anything.
+        // Afterwards, because an invalid name may contain anything.
         self.audit(head, act, &name);
         Ok(())
     }

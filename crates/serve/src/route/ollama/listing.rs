@@ -121,7 +121,7 @@ fn show(model: &ModelListing) -> Value {
     })
 }
 
-/// What a derived model has of its own.
+/// Own settings of a derived model.
 fn show_derived(shown: &mut Value, of: &str, derived: &DerivedFilters) {
     let system = derived.system.as_deref().unwrap_or_default();
     let lines: Vec<String> = derived.default.iter().map(|(name, value)| format!("{name} {value}")).collect();

@@ -54,7 +54,7 @@ impl<P: Pass> OllamaStream<P> {
         while let Some(relay) = &mut self.relay {
             match ready!(Pin::new(relay).poll_frame(context)) {
                 Some(Ok(frame)) => self.lines.feed(&frame.into_data().unwrap_or_default(), &mut lines),
-                // The connection to the client ends well: its last line tells of the failure.
+                // The connection to the client ends well: its last line reports the failure.
                 Some(Err(BrokenAnswer { .. })) => {
                     self.lines.fail(&AnswerError::EndedEarly, &mut lines);
                     self.relay = None;

@@ -15,10 +15,10 @@ pub(crate) struct CertainText {
 // DECISION: of a chat only the last message, if that is the user's. Templates leave parts of earlier messages out, such as
 // the thoughts of an assistant; the user's last words are what the prompt is for.
 impl RequestPrompt<'_> {
-    /// The text that is tokenized whole; `None` where the body tells none.
+    /// The text that is tokenized whole; `None` where the body has none.
     pub(crate) async fn certain_text(&self) -> Option<CertainText> {
         let works = use_of(self.method, self.path);
-        // The text around a gap is cut to what the context holds.
+        // The text around a gap is cut to the size of the context.
         let is_read =
             matches!(works, CacheUse::Completes | CacheUse::Chats) && !self.path.ends_with("/infill");
         let body = is_read.then(|| self.body.clone())?;

@@ -12,7 +12,7 @@ use crate::route::Rope;
 const SHORTEST: usize = 64;
 /// Prefixes at most: the longest has 16 KiB.
 const MOST: usize = 9;
-/// The keys that hold a prompt. What stands before them (the model, the temperature) may differ.
+/// The keys that hold a prompt. Fields before them (the model, the temperature) may differ.
 const KEYS: [&[u8]; 3] = [b"\"messages\"", b"\"prompt\"", b"\"input\""];
 /// Bytes of a body in which such a key is searched for.
 const SEARCHED: usize = 64 * 1024;

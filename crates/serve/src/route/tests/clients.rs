@@ -83,7 +83,7 @@ fn a_page_of_another_origin_is_refused_and_an_allowed_one_is_granted() {
             let foreign = ask(&stage, &from(origin)).await;
             assert!(foreign.starts_with("HTTP/1.1 403 "), "{foreign}");
             assert!(!foreign.contains("Access-Control-Allow-Origin"), "{foreign}");
-            // What changes nothing is not read either.
+            // Requests that change nothing are not read either.
             let read = from(origin).replace("POST /tokenize", "GET /v1/models");
             assert!(ask(&stage, &read).await.starts_with("HTTP/1.1 403 "), "{origin}");
         }

@@ -20,7 +20,7 @@ fn beating() -> HttpSettings {
     HttpSettings { heartbeat: Some(EVERY), ..HttpSettings::default() }
 }
 
-/// A client whose request waits and that has seen a comment, with what it has read.
+/// A client whose request waits and that has seen a comment, with all bytes that it has read.
 async fn waiting(stage: &Stage, path: &str, body: &str) -> (TcpStream, String) {
     stage.service.is_full.send_replace(true);
     let mut client = stage.client().await;

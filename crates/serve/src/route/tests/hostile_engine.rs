@@ -65,7 +65,7 @@ async fn engine(listener: &TcpListener, answer: &RefCell<Vec<u8>>) {
     }
 }
 
-/// What a client makes of an answer, by the framing that its head names.
+/// A client's reading of an answer, by the framing that its head names.
 struct Read {
     head: String,
     /// The body came whole, and the connection can carry another request.

@@ -96,7 +96,7 @@ fn an_engine_that_sends_interim_responses_without_end_is_given_up() {
                     taken += interim.len();
                     tokio::task::yield_now().await;
                 }
-                // What the buffers of the two sockets hold comes on top.
+                // The buffers of the two sockets come on top.
                 assert!(taken < 32 << 20, "{taken} bytes");
             }
         };

@@ -416,7 +416,7 @@ impl Stage {
     }
 }
 
-/// What no play may exceed.
+/// Bounds of every play.
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// Runs `play` on a stage with the default settings; nothing may take longer than ten seconds.

@@ -18,7 +18,7 @@ const MOMENT: Duration = Duration::from_millis(200);
 
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Mark {
-    /// Grows with each change of a mark, so that a reader can be told only what is new.
+    /// Grows with each change of a mark, so that a reader can get the news alone.
     pub(super) number: u64,
     pub(super) at: Moment,
     /// `load`, `ready`, `stop`, `gone`, `failed` or `refused`.
@@ -103,7 +103,7 @@ impl Marks {
         self.failures.borrow().iter().cloned().collect()
     }
 
-    /// True if a failure of the last minute is the cause of this one, and is told already.
+    /// True if a failure of the last minute is the cause of this one, and is reported already.
     pub(super) fn caused(&self, now: Moment, reason: &Reason) -> bool {
         let failures = self.failures.borrow();
         let is_cause = |mark: &Mark| {

@@ -17,7 +17,7 @@ use crate::task::spawn_blocking;
 const LEAST_CONTEXT: &str = "1024";
 
 impl Runtime {
-    /// What the model will take, in words; `None` if that cannot be told before its download.
+    /// Planned memory of the model, in words; `None` if it is unknown before its download.
     pub(super) async fn foresee_download(
         &self,
         order: &DownloadOrder,

@@ -20,7 +20,7 @@ pub(crate) fn this_host() -> Option<HostRoom> {
 }
 
 impl Forecast {
-    /// Warns where the host has too little memory for what the model takes beside its cards, as `plan` does.
+    /// Warns where the host has too little memory for the model's part beside its cards, as `plan` does.
     pub(super) fn on_host(mut self, entry: &ConfiguredModel, cards: &[Card], host: Option<HostRoom>) -> Self {
         let need = |demand: &Arc<dyn MemoryModel>| demand.beside_cards(&asked(entry, cards, &**demand));
         let need = self.demand.as_ref().and_then(need);
@@ -32,8 +32,8 @@ impl Forecast {
         self
     }
 
-    /// Tells of flags that the figure leaves out: nothing where the engine lists them in its help, and no start where the
-    /// engine does not.
+    /// Reports flags that the figure leaves out: nothing where the engine lists them in its help, and no
+    /// start where the engine does not.
     pub(crate) fn judge_flags(
         &mut self,
         entry: &ConfiguredModel,
@@ -80,7 +80,7 @@ fn is_known(entry: &ConfiguredModel, engine: Option<&[String]>, argument: &str) 
 pub(crate) struct FlagsLeftOut(Vec<(LeftOutFlag, String)>);
 
 impl FlagsLeftOut {
-    /// Takes the warnings of these flags out of those of the file, so that each is told once.
+    /// Takes the warnings of these flags out of those of the file, so that each is reported once.
     pub(crate) fn take(entry: &ConfiguredModel, warnings: &mut Vec<Warning>) -> Self {
         let placed = |flag: LeftOutFlag| {
             let text = flag.ignored();

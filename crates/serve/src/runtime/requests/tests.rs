@@ -44,7 +44,7 @@ impl MemoryModel for Growing {
     }
 }
 
-/// What a client of a request knows of it.
+/// A client's knowledge of its request.
 enum Seen {
     Waits,
     Measures(RunId),
@@ -63,7 +63,7 @@ enum Step {
         model: u32,
         patience: u64,
     },
-    /// A client hears what it was told.
+    /// A client gets its report.
     Hear(usize),
     /// A depth was measured; the engine may have counted nothing.
     Measured(usize, Option<u64>),
@@ -105,7 +105,7 @@ struct Desk {
     now: Moment,
     clients: BTreeMap<u64, Client>,
     runs: IdMap<RunId, Rc<EngineRun>>,
-    /// What tasks will report.
+    /// Future reports of tasks.
     reports: VecDeque<SchedulerEvent>,
     came: u64,
     ended: u64,
@@ -179,7 +179,7 @@ impl Desk {
         told.expect("every client of a request that lives can be told");
     }
 
-    /// What a task reports later, for effects that start one.
+    /// Later report of a task, for effects that start one.
     fn promise(&mut self, effect: SchedulerEffect) {
         let report = match effect {
             SchedulerEffect::Survey { model } => {

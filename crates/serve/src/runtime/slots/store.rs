@@ -20,7 +20,7 @@ use crate::route::PromptPrefixes;
 
 /// Format version of a description.
 const VERSION: u32 = 1;
-/// Ending of what the engine wrote, and of its description.
+/// Ending of the engine's file, and of its description.
 const STATE: &str = "slot";
 const ABOUT: &str = "json";
 /// A longer description was not written by this program.
@@ -157,7 +157,7 @@ impl SlotStore {
         let (state, description) = self.paths(&slot.stem());
         fs::rename(written, &state)?;
         let new = description.with_extension("new");
-        // What lies in the way is no file of ours that is still in use.
+        // A file in the way is none of ours that is still in use.
         let _ = fs::remove_file(&new);
         let mut out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
         out.write_all(&about)?;

@@ -23,7 +23,7 @@ use tokio::sync::mpsc;
 const MEMORY: Bytes = Bytes::gib(1);
 /// Answers and failures that are remembered; beyond that all are forgotten, and the files are read again.
 const REMEMBERED: usize = 4096;
-/// Priority of asked engines (nice(2)): a tenth of what an engine that computes gets on the same core, so that a
+/// Priority of asked engines (nice(2)): a tenth of a computing engine's share on the same core, so that a
 /// busy machine does not starve them.
 const NICE: i32 = 10;
 /// Time for an answer, at that priority.

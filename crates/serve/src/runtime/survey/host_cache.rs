@@ -16,8 +16,8 @@ const WITHOUT: [&str; 2] = ["--embedding", "--rerank"];
 
 /// The host's memory among the cards, unless the user described a part of it.
 ///
-/// DECISION: a described host is a budget for plans, as given. What engines take beside their plans is counted in
-/// the memory of the real host, where the kernel would end a process for it.
+/// DECISION: a described host is a budget for plans, as given. Engines' memory beyond their plans counts on
+/// the real host, where the kernel would end a process for it.
 pub(super) fn host(cards: &[Card]) -> Option<&Card> {
     cards.iter().find(|card| card.kind == CardKind::Host && card.id.as_str() == HOST_CARD)
 }

@@ -26,7 +26,7 @@ use super::questions::ModelQuestions;
 const LEAST_DEPTH: u64 = 1024;
 /// Times that a context is lowered, if the engine turns out to take more than planned.
 const LOWERINGS: u32 = 3;
-/// What a budget keeps for small requests and exchanges, beyond what a plan says to be in host memory.
+/// Part of a budget for small requests and exchanges, beyond the plan's share in host memory.
 const BESIDE_CACHE: Bytes = Bytes::mib(64);
 /// A set of cards is too small beyond doubt where a plan exceeds it by this part.
 const DOUBT: (u64, u64) = (1, 20);
@@ -213,7 +213,7 @@ impl PlannedModel {
             let context = match self.correction(&cards) {
                 None => plan.largest_context,
                 Some(by) => {
-                    // What the engine takes beyond the plan is not there for a context.
+                    // Memory that the engine takes beyond the plan is not available for a context.
                     let less = |(card, by): (&Card, &i64)| Card {
                         free: card.free.shifted(by.saturating_neg().min(0)),
                         ..card.clone()

@@ -24,7 +24,7 @@ const GGML: &str = "GGML_";
 #[derive(Clone, Debug)]
 pub(crate) struct Asking {
     pub(crate) answers: ExactAnswers,
-    /// What engines inherit of the daemon's environment.
+    /// Variables that engines inherit from the daemon.
     pub(crate) inherited: Vec<(OsString, OsString)>,
     pub(crate) patience: Patience,
 }

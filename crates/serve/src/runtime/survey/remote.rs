@@ -32,7 +32,7 @@ pub(super) struct RemoteModels {
     pub(super) projector: Option<Model>,
 }
 
-/// What a fetch depends on.
+/// Inputs of a fetch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct RemoteKey {
     sources: [Option<RemoteSource>; 3],
@@ -47,12 +47,12 @@ struct Fetched {
     models: HashMap<RemoteKey, Arc<RemoteModels>>,
     /// The end of the rest after a server that could not be reached.
     rest: Option<Instant>,
-    /// Models whose headers could not be fetched, with the time at which that was told.
+    /// Models whose headers could not be fetched, with the time of the log line.
     told: HashMap<String, Instant>,
 }
 
 impl Fetched {
-    /// True if a failure of the model was not told a moment ago.
+    /// True if a failure of the model was not logged a moment ago.
     fn is_news(&mut self, model: &str, now: Instant) -> bool {
         let is_news = self.told.get(model).is_none_or(|at| now.saturating_duration_since(*at) >= REST);
         if is_news {

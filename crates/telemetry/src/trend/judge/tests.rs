@@ -140,7 +140,7 @@ fn growth_that_may_be_chance_is_neither_a_leak_nor_flat() {
     let few = judge(&looks(24), &TrendTest::default());
     assert_eq!(few.growth, TrendGrowth::Open, "{few:?}");
     assert_eq!(judge(&looks(400), &TrendTest::default()).growth, TrendGrowth::Leak);
-    // What is as small as this is flat, sure or not.
+    // A figure as small as this is flat, sure or not.
     let negligible = TrendTest { negligible: 2000.0, ..TrendTest::default() };
     assert_eq!(judge(&looks(24), &negligible).growth, TrendGrowth::Flat);
 }

@@ -54,7 +54,7 @@ impl CalibrationRun<'_> {
 }
 
 impl Counted {
-    /// The sum over the processes that allocated on the card; `None` if there is none.
+    /// The sum over the processes that allocated on the card; `None` without such a process.
     fn of<'a>(cards: impl Iterator<Item = &'a CardSnapshot>) -> Option<Self> {
         cards
             .filter(|card| card.allocations > 0)

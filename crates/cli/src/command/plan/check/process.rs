@@ -180,7 +180,7 @@ impl Started {
         let machine = plimsoll_probe::look();
         let mut cards = plimsoll_probe::visible(machine.cards, visible.map(|(_, value)| value.as_str()));
         for card in &mut cards {
-            // What is measured of a card is of the card alone.
+            // A card's measurement covers the card alone.
             card.shares_host = false;
             let own = held(card, reading, family).unwrap_or_default();
             // The process holds its memory already; without this it would not fit beside itself.

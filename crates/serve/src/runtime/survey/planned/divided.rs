@@ -69,7 +69,7 @@ impl PlannedModel {
         (least < peak).then_some(least)
     }
 
-    /// What of the cache is in host memory with these shares.
+    /// The cache's part in host memory with these shares.
     pub(super) fn overflow_of(&self, shares: &[(CardId, Bytes)], cards: &[Card]) -> Vec<CacheOverflow> {
         // As the engine will see its cards, and as guard counts.
         let guarded =
