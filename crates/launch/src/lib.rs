@@ -30,8 +30,5 @@ pub use engine_work::EngineWork;
 pub use environment::{Environment, child_environment, inherited};
 pub use http_client::{HttpClient, HttpClientError, collect_body};
 pub use isolation::{Visible, renumber};
-// For `probe`, until it is split as well.
-#[doc(hidden)]
-pub use plimsoll_process;
 pub use post_mortem::post_mortem;
 pub use spawn::{ChildSpec, LaunchError, Launcher, Readiness, StopWay, find_program};

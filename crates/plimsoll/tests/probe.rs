@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use plimsoll_base::{Bytes, CardId, CardKind};
-use plimsoll_probe::{Sampler, look};
+use plimsoll_cards::{Sampler, look};
 
 use crate::built::built;
 

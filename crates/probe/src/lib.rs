@@ -1,8 +1,4 @@
-//! Readings of a machine's GPUs (through NVML), memory, processes and files.
-//!
-//! No CUDA context is opened, so a reading takes no GPU memory. The daemon reads the cards through a helper
-//! process (`plimsoll look`), because `nvmlInit` loads libcuda (seen with driver 580.159.04).
-// The foreign calls are in `nvml-wrapper` and `rustix`.
+//! Guard's pages, files of models and measurements that are kept.
 #![forbid(unsafe_code)]
 
 pub mod bus;
@@ -10,74 +6,9 @@ pub mod contexts;
 pub mod folder;
 pub mod guard;
 pub mod headers;
-mod host;
 pub mod library;
-mod lookout;
 pub mod own_file;
 mod processor;
-mod sampler;
-mod sources;
-pub mod sysroot;
-mod unified;
 mod user_folder;
-mod visible;
 
-use plimsoll_base::{Bytes, Card, CardId};
-use serde::{Deserialize, Serialize};
-
-pub use host::{HOST_CARD, HostMemory};
-pub use lookout::answer_questions;
 pub use processor::processor;
-pub use sampler::{Sampler, StartSamplerError};
-
-/// State of a machine at one moment.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Machine {
-    /// In the order of the PCI bus, as an engine counts them under `CUDA_DEVICE_ORDER=PCI_BUS_ID`; only those
-    /// that the daemon itself may see.
-    pub cards: Vec<Card>,
-    /// The host's memory as a card, for engines that compute on the CPU.
-    pub host: Option<Card>,
-    /// True if the cards share the host's memory (Jetson, GB10): a byte on a card is a byte less for the
-    /// host.
-    pub unified: bool,
-    /// Version of NVIDIA's driver, if known.
-    pub driver: Option<String>,
-    /// Readings that failed, and their reasons, for people.
-    pub notes: Vec<String>,
-}
-
-/// Free memory of each card now, and the processes that hold the rest.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reading {
-    pub free: Vec<(CardId, Bytes)>,
-    pub holders: Vec<Holder>,
-}
-
-/// A process that holds memory of a card.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Holder {
-    pub card: CardId,
-    /// Process number as the driver reports it, which may differ inside a container.
-    pub pid: u32,
-    /// `None` if the driver does not report it.
-    pub used: Option<Bytes>,
-    /// From `/proc/PID/comm`, where that can be read.
-    pub name: Option<String>,
-}
-
-/// Looks once. Takes milliseconds, and on the first call of a process the time to load the driver's library.
-pub fn look() -> Machine {
-    // Closed again at once: a library that stays loaded keeps its descriptors on the driver's devices.
-    sources::CardSources::open().machine()
-}
-
-/// Reads once the free memory of each card and the holders of the rest.
-pub fn read() -> Reading {
-    sources::CardSources::open().reading()
-}
-
-/// The cards that a process with this `CUDA_VISIBLE_DEVICES` sees.
-pub fn visible(cards: Vec<Card>, value: Option<&str>) -> Vec<Card> {
-    visible::keep_visible(cards, value)
-}

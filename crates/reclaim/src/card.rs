@@ -61,7 +61,7 @@ pub fn reclaim_on(wish: &CardRequest) -> CardOutcome {
 }
 
 fn free(card: &CardId) -> Option<Bytes> {
-    let reading = plimsoll_probe::read();
+    let reading = plimsoll_cards::read();
     let found = reading.free.into_iter().find(|(id, _)| id == card);
     found.map(|(_, free)| free)
 }

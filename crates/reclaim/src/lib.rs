@@ -15,11 +15,11 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use plimsoll_base::Bytes;
+use plimsoll_cards::sysroot::Sysroot;
 use plimsoll_host::{
     Allowance, AllowanceGate, Baseline, FutileSteps, HostSnapshot, PlannedStep, Privileges, ReclaimGoal,
     ReclaimPlan, ReclaimStep, StepVerdict, allowance, course,
 };
-use plimsoll_probe::sysroot::Sysroot;
 
 pub use self::cache::advise;
 pub use cache::{FileCache, OpenModelError, files_of};

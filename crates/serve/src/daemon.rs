@@ -18,11 +18,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use plimsoll_base::{Card, counted};
+use plimsoll_cards::{Machine, Sampler, StartSamplerError};
 use plimsoll_config::{ReclaimBeforeLoad, ServeSettings};
 use plimsoll_hub::Address;
 use plimsoll_launch::{LaunchError, Launcher, inherited};
 use plimsoll_log::{LogFile, LogOutput};
-use plimsoll_probe::{Machine, Sampler, StartSamplerError};
 use plimsoll_process::confinement::{EngineUser, EngineUserError};
 use plimsoll_scheduler::SchedulerSnapshot;
 use tokio::net::TcpListener;

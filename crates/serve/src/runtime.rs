@@ -51,12 +51,12 @@ use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
 use plimsoll_base::{Bytes, Card, CardId, IdMap};
+use plimsoll_cards::{Reading, Sampler};
 use plimsoll_config::{Configuration, ConfiguredModel, ServeSettings};
 use plimsoll_hub::Address;
 use plimsoll_launch::Launcher;
 use plimsoll_log::{Log, LogFile};
 use plimsoll_probe::folder::OwnedFolder;
-use plimsoll_probe::{Reading, Sampler};
 use plimsoll_process::confinement::EngineUser;
 use plimsoll_scheduler::place::Ledger;
 use plimsoll_scheduler::{

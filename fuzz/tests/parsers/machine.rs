@@ -3,9 +3,9 @@
 use std::str::FromStr;
 
 use plimsoll_base::Bytes;
+use plimsoll_cards::{Machine, Reading};
 use plimsoll_fuzz::mutants;
 use plimsoll_host::{BuddyInfo, MemInfo, PageTypeInfo, Release, TegraStats, ZoneInfo, cgroup};
-use plimsoll_probe::{Machine, Reading};
 
 const MEMINFO: &[u8] = b"MemTotal:        7802664 kB\nMemFree:         3168256 kB\nMemAvailable:    5570560 kB\nActive(file): 614400 kB\nCmaFree: 204800 kB\n";
 const BUDDYINFO: &[u8] = b"Node 0, zone      DMA      0      0      1      1      3 \nNode 0, zone   Normal    12     8      6      4      3      2     94 \n";

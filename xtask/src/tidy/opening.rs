@@ -15,12 +15,12 @@ const OF_KERNEL: &[&str] = &["\"/proc", "\"/sys", "\"/dev/tty\""];
 
 /// Files whose paths are fixed elsewhere: the kernel's, the system's, or of a build.
 const FIXED: &[&str] = &[
+    "crates/cards/src/sysroot.rs",
     // A log may be a pipe, which its reader waits for.
     "crates/cli/src/command/doctor/log.rs",
     "crates/cli/src/command/serve/reach.rs",
     "crates/lab/src/watch/machine.rs",
     "crates/probe/src/contexts.rs",
-    "crates/probe/src/sysroot.rs",
     "crates/process/src/cgroup.rs",
     "crates/process/src/kernel_text.rs",
     "crates/reclaim/src/levers/huge_pages.rs",

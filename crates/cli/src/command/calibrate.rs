@@ -12,11 +12,12 @@ use std::process::ExitCode;
 
 use clap::Args;
 use plimsoll_base::Card;
+use plimsoll_cards::{Machine, Sampler};
 use plimsoll_launch::engine;
 use plimsoll_launch::engine::EngineProgram;
 use plimsoll_planner::MeasuredContext;
 use plimsoll_probe::guard::unreachable;
-use plimsoll_probe::{Machine, Sampler, contexts, library};
+use plimsoll_probe::{contexts, library};
 use serde::Serialize;
 use tokio::task::LocalSet;
 

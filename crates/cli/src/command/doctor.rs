@@ -15,8 +15,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 use plimsoll_base::Reason;
+use plimsoll_cards::sysroot::Sysroot;
 use plimsoll_doctor::{Cause, Diagnosis, LineSource, LogReader, SubCause, diagnose};
-use plimsoll_probe::sysroot::Sysroot;
 use serde_json::Value;
 
 use self::several::{LogAlone, LogVerdict};

@@ -11,7 +11,7 @@ pub(crate) struct Arguments {}
 pub(crate) fn run(_: &Arguments) -> ExitCode {
     // A new session keeps the terminal's signals away: this process ends with its stdin.
     let _ = setsid();
-    match plimsoll_probe::answer_questions(
+    match plimsoll_cards::answer_questions(
         std::io::stdin().lock(),
         crate::terminal::unchanged_stdout().lock(),
     ) {

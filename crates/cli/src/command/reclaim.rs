@@ -11,10 +11,10 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use plimsoll_base::{Bytes, Order};
+use plimsoll_cards::sysroot::Sysroot;
 use plimsoll_config::{Launch, reserve_size};
 use plimsoll_flags::ProgramKind;
 use plimsoll_host::{AllowanceGate, ReclaimGoal, StepVerdict};
-use plimsoll_probe::sysroot::Sysroot;
 use plimsoll_reclaim::{
     NeighbourSelection, ReclaimOutcome, ReclaimRequest, RootSteps, files_of, reclaim, unit,
 };

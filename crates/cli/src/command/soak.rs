@@ -9,10 +9,10 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use plimsoll_cards::Sampler;
 use plimsoll_lab::load::{
     Figures, LoadTarget, Round, SoakLimit, SoakResults, SoakSettings, WordLength, soak,
 };
-use plimsoll_probe::Sampler;
 use plimsoll_process::reading::MeasuredProcess;
 use tokio::task::LocalSet;
 

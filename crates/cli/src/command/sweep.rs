@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use clap::Args;
 use plimsoll_base::Bytes;
+use plimsoll_cards::Sampler;
 use plimsoll_lab::load::{Figures, LoadFailure, LoadTarget, Sweep, SweepDepth, sweep, warm_up};
 use plimsoll_planner::{CardPlan, EngineBuild, EngineKind};
-use plimsoll_probe::Sampler;
 use tokio::task::LocalSet;
 
 use super::plan::check::again;

@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use plimsoll_base::masked;
+use plimsoll_cards::Sampler;
 use plimsoll_doctor::Exit;
 use plimsoll_lab::watch::{Collector, Recording, WatchTarget, about};
 use plimsoll_launch::Environment;
-use plimsoll_probe::Sampler;
 use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_probe::guard::{PAGES, Preload, preload};
 use plimsoll_probe::library::GUARD;

@@ -11,7 +11,7 @@ mod view;
 
 use std::cmp::Ordering;
 
-use plimsoll_probe::{Machine, Reading};
+use plimsoll_cards::{Machine, Reading};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
 //! Measurements of a load test: memory of the server and the cards between rounds of requests.
 
 use plimsoll_base::{Bytes, Card, CardKind};
-use plimsoll_probe::{Reading, Sampler};
+use plimsoll_cards::{Reading, Sampler};
 use plimsoll_process::reading::{MeasuredProcess, ProcessGauge};
 
 use super::server::LoadTarget;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use plimsoll_base::{Card, CardKind};
-use plimsoll_probe::{Reading, Sampler};
+use plimsoll_cards::{Reading, Sampler};
 use plimsoll_process::reading;
 use plimsoll_telemetry::record::{Figure, Group, Look, Pace, Source, Unit};
 

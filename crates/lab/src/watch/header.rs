@@ -12,7 +12,7 @@ pub fn about(cards: &[Card], every_ms: u64) -> About {
         let text = fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
         text.trim_end().to_owned()
     };
-    let memory = plimsoll_probe::HostMemory::read().map(|memory| memory.total);
+    let memory = plimsoll_cards::HostMemory::read().map(|memory| memory.total);
     About {
         schema: About::SCHEMA.to_owned(),
         plimsoll: env!("CARGO_PKG_VERSION").to_owned(),

@@ -4,7 +4,7 @@
 //! from the host's memory.
 
 use plimsoll_base::{Bytes, Card, CardId, CardKind};
-use plimsoll_probe::Machine;
+use plimsoll_cards::Machine;
 use plimsoll_scheduler::CardLimit;
 
 /// Reserve on a card of this machine, for memory that a display server or a driver takes between two

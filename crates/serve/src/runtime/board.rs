@@ -17,8 +17,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use plimsoll_base::{Bytes, Card, CardId, CardKind, Hint, Order, Placement, Reason};
+use plimsoll_cards::{HOST_CARD, HostMemory, Reading};
 use plimsoll_doctor::EngineVerdict;
-use plimsoll_probe::{HOST_CARD, HostMemory, Reading};
 use plimsoll_process::resident;
 use plimsoll_scheduler::{
     CardView, End, ModelId, ModelState, RequestRefusal, RequestRefusalKind, RunId, SchedulerEffect,

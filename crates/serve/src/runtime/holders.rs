@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use plimsoll_base::{Fact, Order, Reason};
-use plimsoll_probe::Holder;
+use plimsoll_cards::Holder;
 use plimsoll_scheduler::SchedulerEffect;
 
 use super::Runtime;

@@ -1,7 +1,7 @@
 //! Limit on an engine's host memory, at which the kernel kills this engine instead of another program.
 
 use plimsoll_base::{Bytes, Placement, RunId, Share};
-use plimsoll_probe::HOST_CARD;
+use plimsoll_cards::HOST_CARD;
 
 use super::{Runtime, RuntimeSettings};
 

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use plimsoll_base::{Bytes, CardId, CardKind, Share};
-use plimsoll_probe::{HOST_CARD, Holder, Reading};
+use plimsoll_cards::{HOST_CARD, Holder, Reading};
 use plimsoll_process::{resident, resident_less_cache};
 use plimsoll_scheduler::{ModelId, ModelState, Moment, RunId, SchedulerEvent};
 use rustix::process::{Pid, getpgid};

@@ -4,7 +4,8 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use plimsoll_base::{BusRate, Bytes, CacheOverflow, Card, CardId, Placement};
-use plimsoll_probe::{HOST_CARD, bus};
+use plimsoll_cards::HOST_CARD;
+use plimsoll_probe::bus;
 use plimsoll_scheduler::ModelId;
 use serde_json::{Value, json};
 

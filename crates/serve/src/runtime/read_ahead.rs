@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use plimsoll_cards::HostMemory;
 use plimsoll_config::ConfiguredModel;
-use plimsoll_probe::HostMemory;
 use plimsoll_reclaim::read_ahead;
 use plimsoll_scheduler::{ModelId, ModelState};
 

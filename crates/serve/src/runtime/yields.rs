@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use plimsoll_base::{Bytes, Card, CardId, CardKind};
-use plimsoll_probe::Reading;
+use plimsoll_cards::Reading;
 use plimsoll_process::reading;
 use plimsoll_scheduler::SchedulerEvent;
 

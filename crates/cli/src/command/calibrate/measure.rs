@@ -13,6 +13,7 @@ use std::time::Duration;
 use bytes::Bytes as Body;
 use http::Method;
 use plimsoll_base::{Bytes, Card, indented};
+use plimsoll_cards::Sampler;
 use plimsoll_lab::load::{Client, LoadFailure, Target};
 use plimsoll_launch::engine::EngineProgram;
 use plimsoll_launch::{
@@ -21,7 +22,6 @@ use plimsoll_launch::{
 };
 use plimsoll_log::Log;
 use plimsoll_planner::EngineBuild;
-use plimsoll_probe::Sampler;
 use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_probe::guard::{PAGES, Preload, preload};
 use plimsoll_process::confinement::Confinement;

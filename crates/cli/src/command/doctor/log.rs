@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use plimsoll_cards::sysroot::Sysroot;
 use plimsoll_doctor::{LineSource, LogReader, diagnose};
-use plimsoll_probe::sysroot::Sysroot;
 
 use super::several::LogAlone;
 use super::{Findings, machine};

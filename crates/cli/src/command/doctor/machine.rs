@@ -4,10 +4,10 @@
 //! The evidence comes from the live machine or from captured files.
 
 use plimsoll_base::{Bytes, Reason};
+use plimsoll_cards::Machine;
+use plimsoll_cards::sysroot::Sysroot;
 use plimsoll_doctor::{LineSource, LogReader};
 use plimsoll_host::{HostSnapshot, ProcTree, allowance};
-use plimsoll_probe::Machine;
-use plimsoll_probe::sysroot::Sysroot;
 
 use super::Findings;
 
@@ -20,7 +20,7 @@ pub(super) fn look(tree: &Sysroot) -> Findings {
     let mut reader = LogReader::new();
     let mut seen = Vec::new();
     if tree.is_live() {
-        let machine = plimsoll_probe::look();
+        let machine = plimsoll_cards::look();
         seen.extend(cards(&machine));
         seen.extend(holders(&machine, None, &mut reader));
     }
@@ -76,7 +76,7 @@ fn cards(machine: &Machine) -> Vec<Reason> {
 /// card.
 pub(super) fn holders(machine: &Machine, examined: Option<u32>, reader: &mut LogReader) -> Vec<Reason> {
     let mut seen = Vec::new();
-    for holder in plimsoll_probe::read().holders {
+    for holder in plimsoll_cards::read().holders {
         let number = machine.cards.iter().position(|card| card.id == holder.card);
         let number = number.and_then(|number| u64::try_from(number).ok()).unwrap_or_default();
         let name = holder.name.as_deref().unwrap_or("a process");

@@ -31,7 +31,7 @@ fn plan(command: &[OsString]) -> Option<Plan> {
         words.iter().map(|word| word.to_str().map(str::to_owned)).collect::<Option<_>>()?;
     // The newest formulas: starting the program again only for its version is not worth the wait.
     let engine = EngineBuild { kind: EngineKind::LlamaCpp, build: None };
-    made(&words, engine, ProgramKind::from_name(name)?, &plimsoll_probe::look().cards).ok()
+    made(&words, engine, ProgramKind::from_name(name)?, &plimsoll_cards::look().cards).ok()
 }
 
 fn sums(plan: &Plan) -> Vec<Reason> {

@@ -60,7 +60,7 @@ impl Room {
             });
         }
         // NVML needs no CUDA context, so planning takes no memory of the card.
-        let machine = plimsoll_probe::look();
+        let machine = plimsoll_cards::look();
         let seen = machine.host.as_ref().map(|host| PlannedHost {
             room: HostRoom { total: host.total, free: host.free },
             is_shared: machine.unified,

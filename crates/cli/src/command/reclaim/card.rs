@@ -21,7 +21,7 @@ pub(super) fn run(arguments: &Arguments, card: &str) -> Result<ExitCode, ErrorRe
 }
 
 fn wish(arguments: &Arguments, name: &str) -> Result<CardRequest, ErrorReport> {
-    let machine = plimsoll_probe::look();
+    let machine = plimsoll_cards::look();
     let uuid = find(name, &machine.cards)?;
     let mut cards = machine.cards.into_iter();
     let card = cards.find(|card| card.uuid.as_ref() == Some(&uuid));

@@ -258,8 +258,8 @@ fn signed(difference: i128) -> String {
 mod tests {
     use std::path::Path;
 
+    use plimsoll_cards::sysroot::Sysroot;
     use plimsoll_host::ReclaimGoal;
-    use plimsoll_probe::sysroot::Sysroot;
     use plimsoll_reclaim::{NeighbourSelection, judge};
 
     use super::*;

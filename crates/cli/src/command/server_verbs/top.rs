@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use http::Method;
 use http_body_util::BodyExt;
-use plimsoll_probe::{Machine, Reading, Sampler};
+use plimsoll_cards::{Machine, Reading, Sampler};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{Event, KeyEvent, read};
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! Tests of the screens of `plimsoll top`, drawn on a buffer in memory.
 
 use plimsoll_base::{Bytes, Card};
-use plimsoll_probe::{Holder, Machine, Reading};
+use plimsoll_cards::{Holder, Machine, Reading};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};

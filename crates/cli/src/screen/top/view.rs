@@ -1,7 +1,7 @@
 //! View model of `plimsoll top`: cards and rows, from a server's snapshot or from a reading of the machine.
 
 use plimsoll_base::{Bytes, Card};
-use plimsoll_probe::{Machine, Reading};
+use plimsoll_cards::{Machine, Reading};
 use serde_json::Value;
 
 use crate::screen::status::{ago, claimed, elsewhere, last_used, measured, requests, size, state};

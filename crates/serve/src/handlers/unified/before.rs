@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_base::{Advice, Bytes, End, Fact, Hint, Order, Reason, Stage};
+use plimsoll_cards::sysroot::Sysroot;
 use plimsoll_config::{ConfiguredModel, ReclaimBeforeLoad};
 use plimsoll_host::{Allowance, AllowanceGate, HostSnapshot, ReclaimGoal, StepVerdict, allowance};
-use plimsoll_probe::sysroot::Sysroot;
 use plimsoll_reclaim::{
     NeighbourSelection, ReclaimError, ReclaimOutcome, ReclaimRequest, RootSteps, TakenStep, reclaim,
 };

@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use plimsoll_base::{Card, MemoryModel, Reason};
+use plimsoll_cards::HostMemory;
 use plimsoll_config::{ConfiguredModel, Launch, LeftOutFlag, flags_left_out, own_llama_server};
 use plimsoll_flags::Warning;
 use plimsoll_launch::{engine, find_program};
 use plimsoll_planner::HostRoom;
-use plimsoll_probe::HostMemory;
 
 use super::{Forecast, asked};
 use crate::runtime::operator_log::in_a_line;

@@ -1,9 +1,9 @@
 //! Host memory of llama-server's cache of idle prompts (`--cache-ram`): its claim, and a limit if the flags set none.
 
 use plimsoll_base::{Bytes, Card, CardKind, PromptCache};
+use plimsoll_cards::HOST_CARD;
 use plimsoll_flags::Options;
 use plimsoll_launch::Environment;
-use plimsoll_probe::HOST_CARD;
 
 /// llama-server's own limit (`common.h: cache_ram_mib @ b11063`).
 const USUAL: Bytes = Bytes::gib(8);

@@ -4,7 +4,7 @@
 //! The engine is idle at that moment.
 
 use plimsoll_base::Bytes;
-use plimsoll_probe::Reading;
+use plimsoll_cards::Reading;
 use plimsoll_probe::guard::read_pages;
 use plimsoll_wire::options::Uuid;
 use plimsoll_wire::page::CardSnapshot;

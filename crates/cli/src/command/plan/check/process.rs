@@ -4,10 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use plimsoll_base::{Bytes, Card, CardKind};
+use plimsoll_cards::Reading;
 use plimsoll_flags::table::FlagClass;
 use plimsoll_flags::{FlagOrigin, FlagValue as SettingValue, ModelParams, Options, Parallel, ProgramKind};
 use plimsoll_planner::{CardPlan, EngineBuild, Plan};
-use plimsoll_probe::Reading;
 use serde_json::Value;
 
 use super::super::exact::ExactQuery;
@@ -23,7 +23,7 @@ pub(super) fn checked(arguments: &Arguments, pid: u32) -> Result<Checked, ErrorR
     let program = started.program().unwrap_or_else(|| arguments.program());
     let options = started.reachable(&options);
     let wish = options.wish(program)?;
-    let reading = plimsoll_probe::read();
+    let reading = plimsoll_cards::read();
     let family = plimsoll_process::reading::tree(pid);
     let cards = arguments.described_or(|| started.cards(&reading, &family))?;
     let plan = match &arguments.exact {
@@ -47,7 +47,7 @@ pub(in crate::command) fn again(pid: u32, engine: EngineBuild) -> Result<Plan, E
     let started = Started::read(pid)?;
     let options = started.reachable(&started.options()?);
     let program = started.program().unwrap_or(ProgramKind::LlamaServer);
-    let cards = started.cards(&plimsoll_probe::read(), &plimsoll_process::reading::tree(pid));
+    let cards = started.cards(&plimsoll_cards::read(), &plimsoll_process::reading::tree(pid));
     wished(&options.wish(program)?, engine, program, &cards)
 }
 
@@ -69,7 +69,7 @@ fn rows(arguments: &Arguments, plan: &Plan, cards: &[Card], reading: &Reading, f
 
 /// Memory of a card that a process and its children hold; `None` if the driver names none of them.
 pub(in crate::command) fn held(card: &Card, reading: &Reading, family: &[u32]) -> Option<Bytes> {
-    let ours = |holder: &&plimsoll_probe::Holder| holder.card == card.id && family.contains(&holder.pid);
+    let ours = |holder: &&plimsoll_cards::Holder| holder.card == card.id && family.contains(&holder.pid);
     let used: Vec<Bytes> = reading.holders.iter().filter(ours).filter_map(|holder| holder.used).collect();
     (!used.is_empty()).then(|| used.into_iter().sum())
 }
@@ -177,8 +177,8 @@ impl Started {
     fn cards(&self, reading: &Reading, family: &[u32]) -> Vec<Card> {
         let visible =
             self.variables.iter().find(|(name, _)| name == plimsoll_wire::env::CUDA_VISIBLE_DEVICES);
-        let machine = plimsoll_probe::look();
-        let mut cards = plimsoll_probe::visible(machine.cards, visible.map(|(_, value)| value.as_str()));
+        let machine = plimsoll_cards::look();
+        let mut cards = plimsoll_cards::visible(machine.cards, visible.map(|(_, value)| value.as_str()));
         for card in &mut cards {
             // A card's measurement covers the card alone.
             card.shares_host = false;

@@ -14,7 +14,7 @@ use plimsoll_wire::env as names;
 use super::CardSource;
 use crate::visible::keep_visible;
 use crate::{Holder, Machine, Reading, unified};
-use plimsoll_launch::plimsoll_process::reading;
+use plimsoll_process::reading;
 
 /// An open NVML library, or the reason of its absence.
 #[derive(Debug)]

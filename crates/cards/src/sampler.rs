@@ -8,7 +8,7 @@ use std::time::Duration;
 use std::{io, thread};
 
 use plimsoll_base::{Bytes, CardId};
-use plimsoll_launch::plimsoll_process::PLIMSOLL;
+use plimsoll_process::PLIMSOLL;
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
