@@ -4,15 +4,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HOST};
+use http::Response;
+use http::header::CONTENT_TYPE;
 use http::{Request, StatusCode};
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
+use plimsoll_http::{HttpClient, HttpClientError, collect_body};
 use serde_json::Value;
-use tokio::net::TcpStream;
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::message::Answer;
@@ -44,17 +42,11 @@ pub(crate) struct Gateway {
     first: AtomicUsize,
 }
 
-/// The task that moves the bytes of a connection; dropping it closes the connection.
+/// The connection of an answer; dropping it closes the connection.
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) member: String,
-    task: JoinHandle<()>,
-}
-
-impl Drop for Stream {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+    _client: HttpClient,
 }
 
 impl Gateway {
@@ -93,11 +85,11 @@ impl Gateway {
     }
 
     async fn ask_next(&self, path: &str, body: &Value) -> Result<Answer, StoreError> {
-        let (stream, body) = self.open_next(path, body).await?;
+        let (stream, answer) = self.open_next(path, body).await?;
         let member = &stream.member;
-        let whole = timeout(ANSWER, Limited::new(body, LONGEST).collect()).await;
+        let whole = timeout(ANSWER, collect_body(answer, LONGEST)).await;
         let whole = whole.map_err(|_| silent(member, "the answer does not end"))?;
-        let whole = whole.map_err(|error| silent(member, &error.to_string()))?.to_bytes();
+        let whole = whole.map_err(|error| failed(member, error))?;
         let unreadable = |error: serde_json::Error| StoreError::Unreadable {
             member: member.clone(),
             why: error.to_string(),
@@ -106,7 +98,11 @@ impl Gateway {
     }
 
     /// Opens a stream of answers at the first member that begins one.
-    pub(crate) async fn open(&self, path: &str, body: &Value) -> Result<(Stream, Incoming), StoreError> {
+    pub(crate) async fn open(
+        &self,
+        path: &str,
+        body: &Value,
+    ) -> Result<(Stream, Response<Incoming>), StoreError> {
         let mut last = None;
         for _ in 0..self.members.len() {
             match self.open_next(path, body).await {
@@ -118,35 +114,35 @@ impl Gateway {
         Err(last.unwrap_or_else(|| silent("the store", "it has no member")))
     }
 
-    async fn open_next(&self, path: &str, body: &Value) -> Result<(Stream, Incoming), StoreError> {
+    async fn open_next(&self, path: &str, body: &Value) -> Result<(Stream, Response<Incoming>), StoreError> {
         let turn = self.first.load(Ordering::Relaxed) % self.members.len().max(1);
         let member = self.members.get(turn).cloned().unwrap_or_default();
-        let failed = |error| StoreError::Connect { member: member.clone(), error };
-        let connected = timeout(CONNECT, TcpStream::connect(&member)).await;
-        let socket = connected.map_err(|_| failed(std::io::ErrorKind::TimedOut.into()))?.map_err(failed)?;
-        socket.set_nodelay(true).map_err(failed)?;
-        let handshake = http1::handshake(TokioIo::new(socket)).await;
-        let (mut sender, connection) = handshake.map_err(|error| silent(&member, &error.to_string()))?;
-        let task = tokio::spawn(async move { drop(connection.await) });
-        let stream = Stream { member, task };
         let request = Request::post(path)
-            .header(HOST, &stream.member)
             .header(CONTENT_TYPE, "application/json")
             // Without it a member that is cut off from the others lets a watch wait for ever.
             .header("Grpc-Metadata-hasleader", "true")
             .body(Full::new(Bytes::from(body.to_string())));
-        let request = request.map_err(|error| silent(&stream.member, &error.to_string()))?;
-        let answer = timeout(ANSWER, sender.send_request(request)).await;
-        let answer = answer.map_err(|_| silent(&stream.member, "no answer in time"))?;
-        let answer = answer.map_err(|error| silent(&stream.member, &error.to_string()))?;
-        let (head, body) = answer.into_parts();
-        if head.status == StatusCode::OK {
-            return Ok((stream, body));
+        let request = request.map_err(|error| silent(&member, &error.to_string()))?;
+        let mut client = HttpClient::at(&member).connect_within(CONNECT);
+        let answer = timeout(CONNECT + ANSWER, client.send(request)).await;
+        let answer = answer.map_err(|_| silent(&member, "no answer in time"))?;
+        let answer = answer.map_err(|error| failed(&member, error))?;
+        let status = answer.status();
+        if status == StatusCode::OK {
+            return Ok((Stream { member, _client: client }, answer));
         }
-        let message = timeout(ANSWER, Limited::new(body, 4096).collect()).await.ok();
-        let message = message.and_then(Result::ok).map(|body| body.to_bytes()).unwrap_or_default();
+        let message = timeout(ANSWER, collect_body(answer, 4096)).await.ok();
+        let message = message.and_then(Result::ok).unwrap_or_default();
         let message = String::from_utf8_lossy(&message).trim().to_owned();
-        Err(StoreError::Refused { member: stream.member.clone(), status: head.status, message })
+        Err(StoreError::Refused { member, status, message })
+    }
+}
+
+fn failed(member: &str, error: HttpClientError) -> StoreError {
+    match error {
+        HttpClientError::Connect { error, .. } => StoreError::Connect { member: member.to_owned(), error },
+        error @ HttpClientError::Body { .. } => silent(member, &error.to_string()),
+        HttpClientError::Exchange(error) => silent(member, &error.to_string()),
     }
 }
 

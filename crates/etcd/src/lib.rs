@@ -178,8 +178,8 @@ impl Etcd {
         let prefix = self.keys.prefix().as_bytes();
         let create = json!({ "create_request": { "key": base64(prefix),
             "range_end": base64(&end_of_prefix(prefix)), "start_revision": revision.to_string() } });
-        let (stream, body) = self.gateway.open("/v3/watch", &create).await?;
-        Ok(StoreWatch::new(stream, body, self.keys.clone()))
+        let (stream, answer) = self.gateway.open("/v3/watch", &create).await?;
+        Ok(StoreWatch::new(stream, answer.into_body(), self.keys.clone()))
     }
 
     fn key(&self, key: &FleetKey) -> String {

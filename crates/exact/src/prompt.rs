@@ -13,7 +13,8 @@ use http::{Request, StatusCode};
 use http_body_util::Full;
 use plimsoll_base::Card;
 use plimsoll_flags::Options;
-use plimsoll_launch::{EngineAddress, HttpClient, HttpClientError, collect_body};
+use plimsoll_http::{HttpClient, HttpClientError, collect_body};
+use plimsoll_launch::EngineAddress;
 use plimsoll_planner::exact::Transcript;
 use rustix::process::getuid;
 use serde_json::Value;
@@ -84,7 +85,7 @@ impl Prompt {
 
     async fn exchange(&self) -> Result<(), PromptError> {
         let address = EngineAddress::Socket { path: self.socket.clone(), user: getuid().as_raw() };
-        let mut client = HttpClient::of_engine(address);
+        let mut client = address.client();
         // The socket is bound before the model is loaded, and may not be there yet.
         let ready = |answer| matches!(answer, Ok((StatusCode::OK, _)));
         while !ready(send(&mut client, Request::get("/health").body(Full::default())?).await) {

@@ -3,14 +3,16 @@
 //! An engine that supports it gets a socket, to which no other user can connect. Other engines get a port.
 
 use std::fmt;
+use std::future::Future;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::time::Duration;
 
+use plimsoll_http::{BoxTransport, Connector, HttpClient};
 use rustix::fs::{FileType, Mode, OFlags, chmod, fstat, open};
 use rustix::net::sockopt;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 
 use plimsoll_process::port_owner::PortOwner;
@@ -36,13 +38,11 @@ pub enum EngineAddress {
     Remote(String),
 }
 
-/// A connection to an engine.
-pub type EngineStream = Box<dyn EngineIo>;
-
-/// Reading and writing, on either kind of socket, or through a layer above one.
-pub trait EngineIo: AsyncRead + AsyncWrite + Send + Unpin + fmt::Debug {}
-
-impl<T: AsyncRead + AsyncWrite + Send + Unpin + fmt::Debug> EngineIo for T {}
+impl Connector for EngineAddress {
+    fn connect(&self) -> Pin<Box<dyn Future<Output = io::Result<BoxTransport>> + Send + '_>> {
+        Box::pin(self.open(None))
+    }
+}
 
 impl EngineAddress {
     /// A socket called `engine.sock` in `folder`; `None` where the path would be too long for the kernel.
@@ -52,9 +52,19 @@ impl EngineAddress {
         (path.as_os_str().len() <= LONGEST_PATH).then_some(Self::Socket { path, user })
     }
 
+    /// A client of the engine, which may listen on a Unix socket.
+    pub fn client(self) -> HttpClient {
+        let client = match &self {
+            Self::Port(port) => HttpClient::new(Ipv4Addr::LOCALHOST.to_string(), *port),
+            Self::Remote(address) => HttpClient::at(address),
+            Self::Socket { .. } => HttpClient::new(Ipv4Addr::LOCALHOST.to_string(), 80),
+        };
+        client.over(self)
+    }
+
     /// Connects, and refuses a listener of another user than the engine's. A process of `group` may listen on
     /// a port whatever its user.
-    pub async fn connect(&self, group: Option<u32>) -> io::Result<EngineStream> {
+    pub async fn open(&self, group: Option<u32>) -> io::Result<BoxTransport> {
         match self {
             Self::Port(port) => {
                 let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).await?;
@@ -215,11 +225,11 @@ mod tests {
     async fn a_listener_of_another_user_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let (address, path) = socket_in(folder.path());
-        assert!(!address.is_bound() && address.connect(None).await.is_err());
+        assert!(!address.is_bound() && address.open(None).await.is_err());
         let _listener = UnixListener::bind(&path).unwrap();
-        assert!(address.is_bound() && address.connect(None).await.is_ok());
+        assert!(address.is_bound() && address.open(None).await.is_ok());
         let another = EngineAddress::Socket { path, user: getuid().as_raw() + 1 };
-        let refused = another.connect(None).await.unwrap_err();
+        let refused = another.open(None).await.unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
     }
 

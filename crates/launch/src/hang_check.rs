@@ -18,8 +18,8 @@ use tokio::time::{sleep, timeout};
 use super::address::EngineAddress;
 use super::engine_work::{reach_of, server_of, ticks};
 use super::health::{self, answer_of};
-use super::http_client::collect_body;
 use super::spawn::{ChildSpec, Readiness};
+use plimsoll_http::collect_body;
 use plimsoll_process::descendants;
 
 /// An abort that ends the process does so in this time; the check starts afterwards.

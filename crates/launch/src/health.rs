@@ -12,7 +12,6 @@ use hyper::body::Incoming;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::address::EngineAddress;
-use super::http_client::HttpClient;
 use super::spawn::Readiness;
 use plimsoll_process::port_holder::{self, ListenerKind};
 use plimsoll_process::port_owner::listens_on;
@@ -134,7 +133,7 @@ pub(super) async fn answer_of(
         request = request.header(AUTHORIZATION, format!("Bearer {key}"));
     }
     let request = request.body(Full::default()).ok()?;
-    let mut client = HttpClient::of_engine(address.clone());
+    let mut client = address.clone().client();
     client.send(request).await.ok()
 }
 

@@ -11,7 +11,6 @@ mod engine_work;
 mod environment;
 mod hang_check;
 mod health;
-mod http_client;
 mod isolation;
 mod post_mortem;
 mod process;
@@ -22,13 +21,12 @@ mod spawn;
 #[cfg(test)]
 mod tests;
 
-pub use address::{EngineAddress, EngineIo, EngineStream, free_port};
+pub use address::{EngineAddress, free_port};
 pub use argv::random_key;
 pub use child::{Child, ChildEnded, ChildEvent};
 pub use end::EndCause;
 pub use engine_work::EngineWork;
 pub use environment::{Environment, child_environment, inherited};
-pub use http_client::{HttpClient, HttpClientError, collect_body};
 pub use isolation::{Visible, renumber};
 pub use post_mortem::post_mortem;
 pub use spawn::{ChildSpec, LaunchError, Launcher, Readiness, StopWay, find_program};

@@ -10,7 +10,8 @@ use plimsoll_wire::control::{EARLY_READY, EARLY_SLEEP, STATE_PREFIX};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixListener;
 
-use super::{EngineAddress, HttpClient, collect_body, control, engine};
+use super::{EngineAddress, control, engine};
+use plimsoll_http::collect_body;
 
 /// Longest body that the client is asked to take.
 const MOST: usize = 1000;
@@ -93,7 +94,7 @@ fn million_answers_to_a_client_of_engines() {
             }
         };
         let client = async {
-            let mut client = HttpClient::of_engine(address.clone());
+            let mut client = address.clone().client();
             // The second request meets whatever the first left in the connection.
             for _ in 0..2 {
                 let request = Request::get("/health").body(Full::default()).unwrap();

@@ -20,7 +20,7 @@ use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use plimsoll_base::one_line;
-use plimsoll_launch::{HttpClient, HttpClientError, collect_body};
+use plimsoll_http::{HttpClient, HttpClientError, collect_body};
 use serde_json::{Value, json};
 
 use crate::report::ErrorReport;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, header};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use plimsoll_launch::{HttpClient, HttpClientError, collect_body};
+use plimsoll_http::{HttpClient, HttpClientError, collect_body};
 use serde_json::Value;
 use tokio::time::timeout;
 

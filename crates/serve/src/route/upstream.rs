@@ -16,8 +16,9 @@ use http::{HeaderName, HeaderValue, Method, Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, Connection, SendRequest};
 use hyper_util::rt::TokioIo;
+use plimsoll_http::BoxTransport;
 use plimsoll_identity::{DistrustedHost, PeerTls};
-use plimsoll_launch::{EngineAddress, EngineStream};
+use plimsoll_launch::EngineAddress;
 use rustix::io::Errno;
 
 use super::engine_body::EngineBody;
@@ -204,9 +205,9 @@ impl Upstream {
 
     /// Opens a connection. A lack of descriptors is no failure of the engine: idle ones are closed, and
     /// others end soon.
-    async fn stream(&self) -> io::Result<EngineStream> {
+    async fn stream(&self) -> io::Result<BoxTransport> {
         loop {
-            match self.address.connect(self.group).await {
+            match self.address.open(self.group).await {
                 Err(error) if matches!(error.raw_os_error(), Some(EMFILE | ENFILE)) => {
                     // Idle connections are the only descriptors that can be freed here without harm.
                     self.idle.borrow_mut().clear();
@@ -218,7 +219,7 @@ impl Upstream {
     }
 
     /// The stream within TLS, where another host is to show that it is the one.
-    async fn secured(&self, stream: EngineStream) -> io::Result<EngineStream> {
+    async fn secured(&self, stream: BoxTransport) -> io::Result<BoxTransport> {
         let Some(host) = &self.host_of_fleet else { return Ok(stream) };
         match host.tls.connect(stream, &host.name).await {
             Ok(stream) => Ok(Box::new(stream)),

@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-use plimsoll_launch::EngineStream;
+use plimsoll_http::BoxTransport;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::small_write::joined;
@@ -94,7 +94,7 @@ impl WireState {
 /// A connection to an engine, read within the limits of its [`WireState`].
 #[derive(Debug)]
 pub(crate) struct LimitedStream {
-    pub(super) stream: EngineStream,
+    pub(super) stream: BoxTransport,
     pub(super) state: WireState,
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use http::{Request, StatusCode, header};
 use http_body_util::Full;
-use plimsoll_launch::{HttpClient, collect_body};
+use plimsoll_http::{HttpClient, collect_body};
 use serde_json::{Value, json};
 
 use crate::report::ErrorReport;

@@ -3,7 +3,8 @@
 use http::{Request, StatusCode};
 use http_body_util::Full;
 use plimsoll_flags::Options;
-use plimsoll_launch::{EngineAddress, HttpClient, collect_body};
+use plimsoll_http::{HttpClient, collect_body};
+use plimsoll_launch::EngineAddress;
 use plimsoll_probe::guard::{LONGEST_SLOTS, SLOTS_WITHIN};
 use tokio::time::timeout;
 
@@ -18,7 +19,7 @@ impl SlotsClient {
     /// For a server that is started with these flags; `None` if they name no port.
     pub(super) fn new(flags: &Options) -> Option<Self> {
         let port = flags.text("--port").map_or(Some(PORT), |port| port.parse().ok())?;
-        Some(Self(HttpClient::of_engine(EngineAddress::Port(port))))
+        Some(Self(EngineAddress::Port(port).client()))
     }
 
     /// The body of the answer of `GET /slots`; `None` without one.

@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::address::{EngineAddress, EngineStream};
+use super::connector::{BoxTransport, Connector};
 
 /// A host that drops packets would otherwise hold a connection attempt for two minutes (tcp_syn_retries).
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
@@ -38,9 +38,10 @@ pub enum HttpClientError {
 /// Client of one server. Dropping it closes the connection.
 #[derive(Debug)]
 pub struct HttpClient {
-    host: String,
-    port: u16,
-    engine: Option<EngineAddress>,
+    /// `HOST:PORT`, an IPv6 address in brackets.
+    authority: String,
+    connector: Option<Box<dyn Connector>>,
+    connect_within: Duration,
     connection: Option<HttpConnection>,
 }
 
@@ -58,21 +59,28 @@ impl Drop for HttpConnection {
 
 impl HttpClient {
     pub fn new(host: impl Into<String>, port: u16) -> Self {
-        Self { host: host.into(), port, engine: None, connection: None }
+        let host = host.into();
+        // An IPv6 address stands in brackets in `Host` (RFC 9110 section 7.2).
+        let is_bare_ipv6 = host.contains(':') && !host.starts_with('[');
+        Self::at(if is_bare_ipv6 { format!("[{host}]:{port}") } else { format!("{host}:{port}") })
     }
 
-    /// A client of an engine of ours, which may listen on a Unix socket.
-    pub fn of_engine(address: EngineAddress) -> Self {
-        let of_remote = |address: &str| {
-            let (host, port) = address.rsplit_once(':')?;
-            Some((host.to_owned(), port.parse().ok()?))
-        };
-        let (host, port) = match &address {
-            EngineAddress::Port(port) => ("127.0.0.1".to_owned(), *port),
-            EngineAddress::Remote(address) => of_remote(address).unwrap_or_else(|| (address.clone(), 80)),
-            EngineAddress::Socket { .. } => ("127.0.0.1".to_owned(), 80),
-        };
-        Self { engine: Some(address), ..Self::new(host, port) }
+    /// A client of the server at `HOST:PORT`.
+    pub fn at(authority: impl Into<String>) -> Self {
+        let connect_within = CONNECT_WITHIN;
+        Self { authority: authority.into(), connector: None, connect_within, connection: None }
+    }
+
+    /// Opens connections by `connector` instead of TCP to the server's address.
+    #[must_use]
+    pub fn over(self, connector: impl Connector + 'static) -> Self {
+        Self { connector: Some(Box::new(connector)), ..self }
+    }
+
+    /// Limits the time of a TCP connection attempt.
+    #[must_use]
+    pub fn connect_within(self, limit: Duration) -> Self {
+        Self { connect_within: limit, ..self }
     }
 
     /// Sends `request`, whose URI is a path, and returns the head of the answer. The body must be read to its
@@ -110,22 +118,16 @@ impl HttpClient {
     }
 
     fn with_host(&self, mut request: Request<Full<Bytes>>) -> Request<Full<Bytes>> {
-        // An IPv6 address stands in brackets in `Host` (RFC 9110 section 7.2).
-        let authority = match self.host.contains(':') {
-            true => format!("[{}]:{}", self.host, self.port),
-            false => format!("{}:{}", self.host, self.port),
-        };
-        if let Ok(authority) = HeaderValue::from_str(&authority) {
+        if let Ok(authority) = HeaderValue::from_str(&self.authority) {
             request.headers_mut().insert(header::HOST, authority);
         }
         request
     }
 
     async fn connect(&self) -> Result<HttpConnection, HttpClientError> {
-        let stream = self.stream().await.map_err(|error| HttpClientError::Connect {
-            server: format!("{}:{}", self.host, self.port),
-            error,
-        })?;
+        let stream = self.stream().await;
+        let stream =
+            stream.map_err(|error| HttpClientError::Connect { server: self.authority.clone(), error })?;
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         let driver = tokio::spawn(async move {
             // An error on the connection also ends the request that waits for it.
@@ -134,12 +136,11 @@ impl HttpClient {
         Ok(HttpConnection { sender, driver })
     }
 
-    async fn stream(&self) -> std::io::Result<EngineStream> {
-        if let Some(engine) = &self.engine {
-            return engine.connect(None).await;
+    async fn stream(&self) -> std::io::Result<BoxTransport> {
+        if let Some(connector) = &self.connector {
+            return connector.connect().await;
         }
-        let connecting = TcpStream::connect((self.host.as_str(), self.port));
-        let connected = timeout(CONNECT_WITHIN, connecting).await;
+        let connected = timeout(self.connect_within, TcpStream::connect(&self.authority)).await;
         let stream = connected.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))?;
         // Nagle's algorithm would hold a short request back until the last answer is acknowledged.
         let _ = stream.set_nodelay(true);
@@ -225,9 +226,16 @@ mod tests {
 
     #[tokio::test]
     async fn nobody_listening_is_an_error_that_names_the_server() {
-        let port = crate::free_port(&[]).unwrap();
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let request = Request::get("/").body(Full::default()).unwrap();
         let error = HttpClient::new("127.0.0.1", port).send(request).await.unwrap_err();
         assert_eq!(error.to_string(), format!("cannot connect to 127.0.0.1:{port}"));
+    }
+
+    #[test]
+    fn an_ipv6_address_stands_in_brackets_once() {
+        for (host, authority) in [("::1", "[::1]:80"), ("[::1]", "[::1]:80"), ("h", "h:80")] {
+            assert_eq!(HttpClient::new(host, 80).authority, authority);
+        }
     }
 }
