@@ -5,7 +5,7 @@ import { readFile, writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 
 const here = new URL("./", import.meta.url);
-const target = new URL("../crates/serve/src/route/page/", here);
+const target = new URL("../crates/route/src/page/", here);
 
 // The licences of the libraries ask that their notices travel with them.
 const PACKAGES = ["preact", "@preact/signals", "@preact/signals-core", "uplot"];
@@ -48,7 +48,7 @@ for (const [name, text] of built) {
   if (process.argv.includes("--check")) {
     const committed = await readFile(file, "utf8").catch(() => "");
     if (committed !== text) {
-      console.error(`crates/serve/src/route/page/${name} is not the build of page/; run: npm run build`);
+      console.error(`crates/route/src/page/${name} is not the build of page/; run: npm run build`);
       differs += 1;
     }
   } else {

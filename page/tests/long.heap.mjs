@@ -9,7 +9,7 @@ const HOURS = 8;
 const RATE = 10;
 const ALL = HOURS * 3600 * RATE;
 const GIB = 2 ** 30;
-const built = (name) => readFileSync(new URL(`../../crates/serve/src/route/page/${name}`, import.meta.url));
+const built = (name) => readFileSync(new URL(`../../crates/route/src/page/${name}`, import.meta.url));
 const FILES = { "/ui": ["index.html", "text/html; charset=utf-8"], "/ui/page.js": ["page.js", "text/javascript"], "/ui/icon.svg": ["icon.svg", "image/svg+xml"] };
 
 const STATES = ["ready", "ready", "loading", "draining", "unloaded"];

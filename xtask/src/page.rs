@@ -43,7 +43,7 @@ pub(crate) fn run_if_changed(root: &Path) -> ExitCode {
 fn watched(root: &Path) -> Vec<PathBuf> {
     let built = built(root);
     let programs = PROGRAMS.iter().map(|name| built.join(name));
-    [root.join("page"), root.join("crates/serve/src/route/page")].into_iter().chain(programs).collect()
+    [root.join("page"), root.join("crates/route/src/page")].into_iter().chain(programs).collect()
 }
 
 /// The folder of the programs, which lie beside this one.

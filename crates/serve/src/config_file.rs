@@ -14,8 +14,8 @@ use plimsoll_hub::{DerivedModel, DownloadedModel};
 
 use crate::config_error::ReadConfigError;
 use crate::key_file::{self, WrittenKey};
-use crate::route::digest_of;
 use crate::runtime::FlagsLeftOut;
+use plimsoll_route::digest_of;
 
 /// Warning of a file with API keys that every user of the machine may read.
 fn open_to_all(path: &Path) -> Option<Warning> {

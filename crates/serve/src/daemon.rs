@@ -33,13 +33,13 @@ use tokio::task::yield_now;
 pub use self::check::ConfigCheck;
 use crate::config_error::ReadConfigError;
 use crate::config_file::Config;
-use crate::event_loop::DaemonFuture;
 use crate::fleet::{FleetError, FleetMember};
+use crate::handlers;
 use crate::handlers::ExtensionSettings;
-use crate::route::{ApiKeys, HEARTBEAT, HttpServer, Limits, Listen, ModelService, Origins};
 use crate::runtime::{ConfigureError, Extension, Runtime, RuntimeSettings};
-use crate::task::spawn_local;
-use crate::{handlers, route};
+use plimsoll_route::{ApiKeys, HEARTBEAT, HttpServer, Limits, Listen, ModelService, Origins};
+use plimsoll_task::DaemonFuture;
+use plimsoll_task::spawn_local;
 use service_manager::ServiceManager;
 
 /// Time that a request waits for its model by default: a large model may take minutes to load.
@@ -179,7 +179,7 @@ impl Daemon {
         let signals = DaemonSignals::listen()?;
         let keys = ApiKeys::new(config.keys.clone());
         // Bound before the models are read: a second daemon fails at once, and not after starting engines.
-        let listeners = route::bind(&listen(&serve), serve.open || !keys.is_empty())?;
+        let listeners = plimsoll_route::bind(&listen(&serve), serve.open || !keys.is_empty())?;
         let addresses: Vec<_> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
         let address = addresses.first().copied().unwrap_or(LISTEN);
         let sampler = sampler(&serve.cards)?;
@@ -204,7 +204,7 @@ impl Daemon {
         let fleet = FleetMember::of(&serve, address, settings.served())?.map(Rc::new);
         let peers = match fleet.as_ref().and_then(|fleet| fleet.peer_port()) {
             // Certificates or the fleet's key are asked for there, so it may be open to other machines.
-            Some(port) => route::bind(&[port], true)?.pop(),
+            Some(port) => plimsoll_route::bind(&[port], true)?.pop(),
             None => None,
         };
         extensions.extend(fleet.iter().map(|fleet| Rc::clone(fleet) as Rc<dyn Extension>));
@@ -216,7 +216,7 @@ impl Daemon {
             let _ = runtime.fleet.set(fleet);
         }
         runtime.configure(config.roster).map_err(ConfigureError::Card)?;
-        let settings = route::HttpSettings {
+        let settings = plimsoll_route::HttpSettings {
             keys,
             models_max: serve.models_max.unwrap_or(0),
             origins: origins(serve.allow_origins),
@@ -305,14 +305,14 @@ impl Daemon {
         let (tell_peers, mut ended) = watch::channel(false);
         let for_peers = asked.fleet.get().cloned().zip(peers).map(|(fleet, listener)| {
             let ended = async move { drop(ended.wait_for(|ended| *ended).await) };
-            route::serve_peers(listener, Rc::clone(&server), fleet, ended)
+            plimsoll_route::serve_peers(listener, Rc::clone(&server), fleet, ended)
         });
         let end = async {
             end.await;
             tell_peers.send_replace(true);
         };
         let serving = async {
-            tokio::join!(route::serve(listeners, server, end), async {
+            tokio::join!(plimsoll_route::serve(listeners, server, end), async {
                 if let Some(for_peers) = for_peers {
                     for_peers.await;
                 }

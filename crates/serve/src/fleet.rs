@@ -37,9 +37,9 @@ pub(crate) use self::pass::ServePass;
 pub use self::start::FleetError;
 use self::told_news::ToldNews;
 use self::trust::{HostTrust, RefusedPeers};
-use crate::route::{HttpProblem, ModelService, RequestPrompt, Rope, RouteOptions, Upstream};
 use crate::runtime::Runtime;
-use crate::task::spawn_local;
+use plimsoll_route::{HttpProblem, ModelService, RequestPrompt, Rope, RouteOptions, Upstream};
+use plimsoll_task::spawn_local;
 
 /// Time after which a refused client may ask again.
 const RETRY: Duration = Duration::from_secs(2);

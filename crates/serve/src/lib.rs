@@ -7,18 +7,15 @@
 mod config_error;
 mod config_file;
 mod daemon;
-mod event_loop;
 mod fleet;
 mod handlers;
 mod key_file;
-mod route;
 mod runtime;
-mod task;
 
 pub use config_error::ReadConfigError;
 pub use config_file::Config;
 pub use daemon::{ConfigCheck, Daemon, DaemonError, DaemonHandle, Setup};
-pub use event_loop::{DaemonFuture, on_one_thread};
 pub use fleet::FleetError;
-pub use route::Listen;
+pub use plimsoll_route::Listen;
+pub use plimsoll_task::{DaemonFuture, on_one_thread};
 pub use runtime::{ConfigureError, Forecast, StandingConflicts, UnknownCard, widest};

@@ -79,8 +79,8 @@ use self::status::ModelStatuses;
 use self::traces::Traces;
 use crate::config_error::ReadConfigError;
 use crate::fleet::FleetMember;
-use crate::route::{self, ApiKeys, Events};
-use crate::task::spawn_local;
+use plimsoll_route::{self, ApiKeys, Events};
+use plimsoll_task::spawn_local;
 
 pub(crate) use admission::RunPass;
 pub(crate) use extension::{BeforeLoad, Extension};
@@ -426,7 +426,8 @@ impl Runtime {
 
     /// Publishes a model's new state, unless clients have the same word for the state before.
     fn report_state(&self, model: ModelId, before: Option<ModelState>, state: ModelState) {
-        let is_new = before.is_none_or(|before| route::status(before) != route::status(state));
+        let is_new =
+            before.is_none_or(|before| plimsoll_route::status(before) != plimsoll_route::status(state));
         // A loaded model is told by its run, which knows what the engine says of it.
         if is_new && state != ModelState::Ready {
             self.publish(model, state, &Value::Null);

@@ -8,9 +8,9 @@ use plimsoll_flags::Warning;
 
 use super::{DaemonError, Setup, cards, listen, sampler, settings};
 use crate::config_file::Config;
-use crate::event_loop::DaemonFuture;
-use crate::route::{self, ApiKeys};
 use crate::runtime::{self, ConfigureError, ExactAnswers, Forecast, Patience, StandingConflicts};
+use plimsoll_route::ApiKeys;
+use plimsoll_task::DaemonFuture;
 
 /// Time that `--check` waits for engines to report their memory, all together.
 const ASK_ENGINES: Duration = Duration::from_secs(120);
@@ -40,7 +40,7 @@ impl ConfigCheck {
             Config::read_with_mistakes(&setup.config).map_err(ConfigureError::Read)?;
         let serve = setup.serve.clone().or(&config.roster.serve);
         let left_out = config.take_flags_left_out();
-        route::permit(&listen(&serve), serve.open || !config.keys.is_empty())?;
+        plimsoll_route::permit(&listen(&serve), serve.open || !config.keys.is_empty())?;
         let sampler = sampler(&serve.cards)?;
         let mut machine = sampler.machine().await.ok_or(DaemonError::NoCard)?;
         // Host memory that is described is that of the machine which is planned for.

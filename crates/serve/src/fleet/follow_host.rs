@@ -18,7 +18,7 @@ use super::FleetMember;
 use super::follow::is_restored;
 use super::news_share::NewsShare;
 use super::tell::Telling;
-use crate::route::{EngineBody, HOP, NEWS, Rope, StreamSource, Upstream, to_engine};
+use plimsoll_route::{EngineBody, HOP, NEWS, Rope, StreamSource, Upstream, to_engine};
 
 /// A host that is silent for so long is no source: it reports on the store at least once in that time.
 const SILENT: Duration = Duration::from_secs(12);

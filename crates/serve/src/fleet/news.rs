@@ -12,9 +12,9 @@ use plimsoll_scheduler::{ModelId, ModelState, SchedulerEffect};
 use serde_json::{Value, json};
 
 use super::{FleetMember, offers};
-use crate::route::{Exposition, MetricKind, ModelService};
 use crate::runtime::{Extension, Runtime};
-use crate::task::spawn_local;
+use plimsoll_route::{Exposition, MetricKind, ModelService};
+use plimsoll_task::spawn_local;
 
 /// Hosts that displays show: a page of more is read by nobody, and each event of the status stream carries them.
 const MOST_SHOWN: usize = 64;

@@ -12,11 +12,11 @@ use plimsoll_fleet::{FleetEvent, SeatToken};
 use plimsoll_scheduler::ModelId;
 
 use super::{FleetMember, PassedOn, ended, wanted};
-use crate::route::{
+use crate::runtime::{RunPass, Runtime};
+use plimsoll_route::{
     AnswerTokens, DECLINED, HOP, HOST, HttpProblem, MODEL, Pass, RequestPrompt, RouteOptions, SEAT,
     StallLimit, Upstream,
 };
-use crate::runtime::{RunPass, Runtime};
 
 /// Hosts that are tried for one request.
 const MOST_TRIES: u32 = 8;

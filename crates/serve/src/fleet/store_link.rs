@@ -8,7 +8,7 @@ use plimsoll_scheduler::ModelState;
 use tokio::time::{sleep, timeout};
 
 use super::FleetMember;
-use crate::route::ModelService;
+use plimsoll_route::ModelService;
 
 /// Time for which the store keeps this host without a word, and the time between two words.
 const LEASE: Duration = Duration::from_secs(10);

@@ -10,8 +10,8 @@ use plimsoll_fleet::{DEEPEST, NewsLine, StoreChange};
 use tokio::time::sleep;
 
 use super::FleetMember;
-use crate::route::{FeedListener, HttpProblem};
-use crate::task::spawn_local;
+use plimsoll_route::{FeedListener, HttpProblem};
+use plimsoll_task::spawn_local;
 
 /// Readers of one host's news: sixteen are meant to ask, and more where others are gone.
 const MOST_LISTENERS: usize = 64;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use plimsoll_etcd::StoreHeader;
 use plimsoll_fleet::NewsLine;
 
-use crate::route::Feed;
+use plimsoll_route::Feed;
 
 /// Where this host has its news from, and who listens to it.
 #[derive(Default)]

@@ -19,8 +19,10 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::{FleetError, FleetMember};
-use crate::route::{COPY, FILES, HOP, HostRequest, HttpProblem, NEWS, PeerGate, SEAT, no_certificate, shows};
-use crate::task::spawn_blocking;
+use plimsoll_route::{
+    COPY, FILES, HOP, HostRequest, HttpProblem, NEWS, PeerGate, SEAT, no_certificate, shows,
+};
+use plimsoll_task::spawn_blocking;
 
 /// Longest time between two looks at the certificate's age, and time between two attempts to renew it, at most.
 const LOOK: Duration = Duration::from_secs(3600);

@@ -34,7 +34,7 @@ use tokio::task::AbortHandle;
 use self::budgets::PendingRequest;
 use self::options::spills;
 use crate::runtime::{EngineRun, Extension, Runtime};
-use crate::task::spawn_local;
+use plimsoll_task::spawn_local;
 
 /// Additional tokens that make a deeper answer worth a sample.
 const DEEPER: u64 = 256;

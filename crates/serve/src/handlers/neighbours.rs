@@ -12,7 +12,7 @@ use plimsoll_wire::options::Uuid;
 
 use super::guard::GuardHandler;
 use crate::runtime::{Extension, Runtime};
-use crate::task::{spawn_blocking, spawn_local};
+use plimsoll_task::{spawn_blocking, spawn_local};
 
 #[derive(Debug)]
 pub(super) struct Neighbours {

@@ -21,7 +21,7 @@ use super::probe_kind::ProbeKind;
 use super::request_log::RequestRecord;
 use super::requests::{AdmissionAnswer, OwnedRequest};
 use super::run::EngineRun;
-use crate::route::{
+use plimsoll_route::{
     AnswerTokens, HttpProblem, Limits, ModelService, Pass, RequestPrompt, RouteOptions, StallLimit, Upstream,
 };
 

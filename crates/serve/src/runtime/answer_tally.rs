@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use plimsoll_scheduler::ModelId;
 
-use crate::route::{AnswerTokens, Exposition, Histogram, MetricKind};
+use plimsoll_route::{AnswerTokens, Exposition, Histogram, MetricKind};
 
 /// Weight of the last answer in the speed.
 const WEIGHT: f64 = 0.3;

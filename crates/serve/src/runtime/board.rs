@@ -35,8 +35,8 @@ use super::overflow::{KnownBus, move_to_host};
 use super::run::EngineRun;
 use super::status::slots;
 use super::{Runtime, in_a_line};
-use crate::route::ModelService;
-use crate::task::spawn_blocking;
+use plimsoll_route::ModelService;
+use plimsoll_task::spawn_blocking;
 
 pub(super) use self::failures::keep;
 pub(super) use self::webhook::Webhook;

@@ -13,7 +13,7 @@ use http::StatusCode;
 use plimsoll_base::{Advice, Hint, IdMap, Reason};
 use plimsoll_scheduler::{ModelId, RequestId};
 
-use crate::route::{HttpProblem, RequestPrompt};
+use plimsoll_route::{HttpProblem, RequestPrompt};
 
 /// Time for which a body is remembered, and refused if it killed twice.
 const REMEMBERED: Duration = Duration::from_secs(600);
@@ -113,7 +113,7 @@ mod tests {
     use http::Method;
 
     use super::*;
-    use crate::route::Rope;
+    use plimsoll_route::Rope;
 
     #[test]
     fn a_body_is_suspect_after_one_engine_and_refused_after_three_to_anybody() {

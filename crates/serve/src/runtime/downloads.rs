@@ -22,8 +22,8 @@ use plimsoll_scheduler::ModelId;
 use serde_json::{Value, json};
 
 use super::Runtime;
-use crate::route::{DownloadOrder, HttpProblem, ModelService};
-use crate::task::{NoAnswer, spawn_blocking, spawn_local};
+use plimsoll_route::{DownloadOrder, HttpProblem, ModelService};
+use plimsoll_task::{NoAnswer, spawn_blocking, spawn_local};
 
 /// Downloads at a time; each has a thread.
 const MOST: usize = 4;

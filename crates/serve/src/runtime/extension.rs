@@ -14,7 +14,7 @@ use plimsoll_scheduler::{ModelId, SchedulerEffect};
 
 use super::Runtime;
 use super::run::EngineRun;
-use crate::route::Exposition;
+use plimsoll_route::Exposition;
 
 /// Work of an extension before a load; dropped if the run is stopped in the meantime.
 pub(crate) type BeforeLoad = Pin<Box<dyn Future<Output = ()>>>;

@@ -11,7 +11,7 @@ use plimsoll_process::{
 
 use super::Runtime;
 use super::launch::Starter;
-use crate::task::spawn_blocking;
+use plimsoll_task::spawn_blocking;
 
 /// A container's port is closed a moment after the container's end.
 const FREES_WITHIN: Duration = Duration::from_secs(2);

@@ -26,8 +26,8 @@ use super::Runtime;
 use super::needs::KnownNeeds;
 use super::operator_log::{in_a_line, label};
 use super::survey::{Asking, FoundProgram, Patience, look_with, profile};
-use crate::route::ModelProfile;
-use crate::task::spawn_blocking;
+use plimsoll_route::ModelProfile;
+use plimsoll_task::spawn_blocking;
 
 /// Forecast for one model: its need, and whether it can run.
 #[derive(Clone, Debug)]

@@ -8,7 +8,7 @@ use plimsoll_scheduler::{Health, RunId, SchedulerEvent};
 
 use super::Runtime;
 use super::run::EngineRun;
-use crate::route::{Limits, Rope};
+use plimsoll_route::{Limits, Rope};
 
 /// A busy llama-server answers its health path from a thread of its own within milliseconds.
 const ANSWER_WITHIN: Duration = Duration::from_millis(1500);

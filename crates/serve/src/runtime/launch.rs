@@ -26,7 +26,7 @@ use super::run::EngineRun;
 use super::slots::RunSlots;
 use super::survey::host_cache::limit_prompt_cache;
 use super::survey::named::is_on_host;
-use crate::task::{NoAnswer, spawn_blocking};
+use plimsoll_task::{NoAnswer, spawn_blocking};
 
 /// Everything needed to start one run.
 pub(super) struct Starter<'a> {

@@ -14,7 +14,7 @@ use rustix::process::{Pid, getpgid};
 
 use super::Runtime;
 use super::run::EngineRun;
-use crate::task::{spawn_blocking, spawn_local};
+use plimsoll_task::{spawn_blocking, spawn_local};
 
 /// Time between two readings.
 const PERIOD: Duration = Duration::from_secs(1);

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::Runtime;
 use super::run::EngineRun;
-use crate::task::spawn_blocking;
+use plimsoll_task::spawn_blocking;
 
 /// Tokens beyond the depth at full speed for which a time is given.
 const TOKENS: u64 = 1000;

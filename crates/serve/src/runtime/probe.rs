@@ -11,7 +11,7 @@ use super::Runtime;
 use super::probe_kind::ProbeKind;
 use super::run::EngineRun;
 use super::work::WorkSample;
-use crate::route::Upstream;
+use plimsoll_route::Upstream;
 
 /// Requests that have to fail, one after the other, and the pause between them.
 const REQUESTS: u32 = 3;

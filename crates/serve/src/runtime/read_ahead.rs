@@ -11,7 +11,7 @@ use plimsoll_reclaim::read_ahead;
 use plimsoll_scheduler::{ModelId, ModelState};
 
 use super::{Runtime, model_files};
-use crate::task::spawn_blocking;
+use plimsoll_task::spawn_blocking;
 
 /// Part of the host's available memory that the files may take: beyond it their end would evict their beginning.
 const PART: (u64, u64) = (1, 2);

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::{ConfigureError, Runtime};
 use crate::config_error::ReadConfigError;
 use crate::config_file::Config;
-use crate::task::{spawn_blocking, spawn_local};
+use plimsoll_task::{spawn_blocking, spawn_local};
 
 /// Time for which a reload waits for the forecasts of the changed models; a disk may hang.
 const FORECASTS_WITHIN: Duration = Duration::from_secs(5);

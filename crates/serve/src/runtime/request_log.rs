@@ -16,7 +16,7 @@ use tracing::Level;
 use super::run::EngineRun;
 use super::traces::{TracedRequest, Traces};
 use super::{Runtime, in_a_line};
-use crate::route::{AnswerTokens, RouteOptions, TraceParent};
+use plimsoll_route::{AnswerTokens, RouteOptions, TraceParent};
 
 /// Cause of a wait while the model's files and its engine are checked.
 const CHECK: &str = "check";

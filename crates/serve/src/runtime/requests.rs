@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use super::Runtime;
 use super::run::EngineRun;
-use crate::task::spawn_local;
+use plimsoll_task::spawn_local;
 
 /// The scheduler's report on a request.
 pub(super) enum AdmissionAnswer {

@@ -23,8 +23,8 @@ use super::Runtime;
 use super::launch::{Started, Starter};
 use super::probe_kind::ProbeKind;
 use super::slots::RunSlots;
-use crate::route::{StallLimit, Upstream};
-use crate::task::spawn_local;
+use plimsoll_route::{StallLimit, Upstream};
+use plimsoll_task::spawn_local;
 
 /// Shorter than the scheduler's own stop timeout, so that the child's task kills the process and collects its
 /// last lines.

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::{Runtime, RuntimeSettings};
 use crate::fleet::ServePass;
-use crate::route::{
+use plimsoll_route::{
     DownloadOrder, Events, Exposition, FeedListener, FileAnswer, FileAnswered, HeldMemory, HostRequest,
     HttpProblem, Modalities, ModelListing, ModelService, RequestPrompt, RouteOptions, Upstream, WhatIfError,
     no_files,

@@ -28,8 +28,8 @@ use self::engine::EngineSlot;
 use self::store::{SavedSlot, SlotFileError, SlotStore};
 use super::Runtime;
 use super::run::EngineRun;
-use crate::route::{PromptPrefixes, RequestPrompt, Upstream};
-use crate::task::{spawn_blocking, spawn_local};
+use plimsoll_route::{PromptPrefixes, RequestPrompt, Upstream};
+use plimsoll_task::{spawn_blocking, spawn_local};
 
 /// A prompt that takes less time than this is computed anew.
 const LEAST: Duration = Duration::from_millis(250);

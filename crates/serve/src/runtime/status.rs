@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::answer_tally::AnswerTally;
 use super::load_inputs::LoadInputs;
 use super::run::EngineRun;
-use crate::route::{Exposition, MetricKind, ModelProfile};
+use plimsoll_route::{Exposition, MetricKind, ModelProfile};
 
 #[derive(Debug, Default)]
 pub(crate) struct ModelStatus {

@@ -39,7 +39,7 @@ use self::questions::ModelQuestions;
 use super::Runtime;
 use super::launch::{command_line, engine_command, single_program, unstartable, unstartable_because};
 use super::load_inputs::LoadInputs;
-use crate::task::spawn_blocking;
+use plimsoll_task::spawn_blocking;
 
 /// Answers the scheduler's Survey. Files and programs are read on another thread.
 pub(super) async fn survey(runtime: Rc<Runtime>, model: ModelId) {

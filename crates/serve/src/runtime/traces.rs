@@ -14,7 +14,7 @@ use plimsoll_hub::{Address, post_json};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::{Value, json};
 
-use crate::route::{AnswerTokens, TraceParent};
+use plimsoll_route::{AnswerTokens, TraceParent};
 
 /// Requests that wait for the thread; what exceeds them is not traced.
 const WAITING: usize = 4096;

@@ -12,7 +12,7 @@ use plimsoll_launch::EngineWork;
 use serde_json::Value;
 
 use super::run::EngineRun;
-use crate::route::Upstream;
+use plimsoll_route::Upstream;
 
 /// Time for an answer. An engine that computes a long batch answers after it.
 const ANSWER_WITHIN: Duration = Duration::from_millis(1500);

@@ -11,7 +11,7 @@ use plimsoll_scheduler::SchedulerEvent;
 
 use super::Runtime;
 use super::memory::group_of;
-use crate::route::HttpProblem;
+use plimsoll_route::HttpProblem;
 
 /// The kernel keeps so many bytes of a process's name (`TASK_COMM_LEN` less its end).
 const LONGEST_NAME: usize = 15;

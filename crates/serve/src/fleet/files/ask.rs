@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 
 use super::FileList;
 use super::place::MOST_FILES;
-use crate::route::{EngineBody, Rope, StreamSource, Upstream, to_engine};
+use plimsoll_route::{EngineBody, Rope, StreamSource, Upstream, to_engine};
 
 /// Time to connect, and for one answer: the other host lets a part wait for 10 s, and a slow line takes its time.
 const CONNECT: Duration = Duration::from_secs(2);

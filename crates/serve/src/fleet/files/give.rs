@@ -23,8 +23,8 @@ use tokio::time::timeout;
 use super::place::{self, FilePlace};
 use super::stamp::{self, FileStamp};
 use super::{FileList, FleetMember, ListedFile, MOST_PART, SharedFiles};
-use crate::route::{FileAnswer, FileAnswered, HttpProblem, MODEL, ModelService, no_files};
-use crate::task::{spawn_blocking, spawn_local};
+use plimsoll_route::{FileAnswer, FileAnswered, HttpProblem, MODEL, ModelService, no_files};
+use plimsoll_task::{spawn_blocking, spawn_local};
 
 /// Longest time that a part waits for its turn.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -12,8 +12,8 @@ use tokio::time::timeout;
 
 use super::FleetMember;
 use super::give::{named, problem};
-use crate::route::{COPY, FileAnswer, HOP, HttpProblem, MODEL, ModelService, no_files};
-use crate::task::spawn_local;
+use plimsoll_route::{COPY, FileAnswer, HOP, HttpProblem, MODEL, ModelService, no_files};
+use plimsoll_task::spawn_local;
 
 /// Time for the answer to an order, and its longest text.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -17,9 +17,9 @@ use super::ask::{PATIENCE, WantedPart, list, part_from};
 use super::write::{CopyNews, matched, write};
 use super::{FleetMember, SharedFiles, place};
 use crate::fleet::offers;
-use crate::route::{FILES, HOP, MODEL, ModelService, Upstream};
 use crate::runtime::Runtime;
-use crate::task::{NoAnswer, spawn_blocking};
+use plimsoll_route::{FILES, HOP, MODEL, ModelService, Upstream};
+use plimsoll_task::{NoAnswer, spawn_blocking};
 
 /// Longest wait for the turn of a part.
 const TURN: Duration = Duration::from_secs(3600);

@@ -18,7 +18,7 @@ use plimsoll_reclaim::{FileCache, advise};
 
 use crate::runtime::model_files::{self as files, FileIdentity};
 use crate::runtime::{EngineRun, Runtime, named};
-use crate::task::{spawn_blocking, spawn_local};
+use plimsoll_task::{spawn_blocking, spawn_local};
 
 /// Drops the page cache that the load of a ready run has left.
 pub(super) fn drop_page_cache(runtime: &Rc<Runtime>, run: &Rc<EngineRun>) {

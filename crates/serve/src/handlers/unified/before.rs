@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use super::Unified;
 use crate::runtime::model_files as files;
 use crate::runtime::{EngineRun, Runtime, in_a_line};
-use crate::task::spawn_blocking;
+use plimsoll_task::spawn_blocking;
 
 /// Reclaim of memory for one load.
 pub(super) struct ReclaimJob {

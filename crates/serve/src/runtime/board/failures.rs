@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use super::SCHEMA;
 use super::kept::KeptFailure;
 use super::marks::{FAILURES, Mark, MarkedFailure};
-use crate::route::without_engine_words;
 use crate::runtime::Runtime;
-use crate::task::spawn_blocking;
+use plimsoll_route::without_engine_words;
+use plimsoll_task::spawn_blocking;
 
 /// Time between two writes of the failures.
 const KEPT_APART: Duration = Duration::from_secs(1);

@@ -7,10 +7,10 @@ use plimsoll_scheduler::ModelId;
 use serde_json::{Value, json};
 
 use super::Runtime;
-use crate::route::WhatIfError;
 use crate::runtime::Patience;
 use crate::runtime::survey::look;
-use crate::task::spawn_blocking;
+use plimsoll_route::WhatIfError;
+use plimsoll_task::spawn_blocking;
 
 impl Runtime {
     /// Plans the model with these flags over its own and asks the scheduler, without a change to anything.

@@ -8,8 +8,8 @@ use plimsoll_flags::{FlagOrigin, Options};
 use super::super::Runtime;
 use super::super::forecast::{Forecast, forecast};
 use super::super::survey::Patience;
-use crate::route::{DownloadOrder, HttpProblem};
-use crate::task::spawn_blocking;
+use plimsoll_route::{DownloadOrder, HttpProblem};
+use plimsoll_task::spawn_blocking;
 
 // DECISION: a download is refused where the model fits on no card even with a short context. Less would refuse models that
 // need a smaller context than their own; and an operator may want the file for another machine, so `force` overrides it.

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use crate::route::Upstream;
+use plimsoll_route::Upstream;
 
 /// A list of slots shows the parameters of each last request; a page of metrics is far shorter.
 const LONGEST_LIST: usize = 16 << 20;

@@ -16,7 +16,7 @@ use ring::digest::{Context, SHA256};
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
-use crate::route::PromptPrefixes;
+use plimsoll_route::PromptPrefixes;
 
 /// Format version of a description.
 const VERSION: u32 = 1;

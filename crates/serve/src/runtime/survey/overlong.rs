@@ -9,8 +9,8 @@ use plimsoll_probe::headers::read_token_texts;
 use plimsoll_scheduler::ModelId;
 
 use super::{FoundProgram, Runtime, engine_of, named};
-use crate::route::{CertainText, HttpProblem, RequestPrompt};
-use crate::task::spawn_blocking;
+use plimsoll_route::{CertainText, HttpProblem, RequestPrompt};
+use plimsoll_task::spawn_blocking;
 
 /// The first build that is known to refuse a prompt of the size of its context with and without `--context-shift`
 /// (llama.cpp#17284). Earlier ones may cut it.

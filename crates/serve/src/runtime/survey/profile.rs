@@ -11,7 +11,7 @@ use plimsoll_model::{Dialect, Model};
 use plimsoll_probe::headers::read_model;
 
 use super::{named, remote};
-use crate::route::{ModelAbility, ModelProfile};
+use plimsoll_route::{ModelAbility, ModelProfile};
 
 /// Profile of `entry` on these cards; `None` for an engine whose flags or files are not read.
 pub(in crate::runtime) fn profile(
