@@ -4,8 +4,8 @@ use std::io;
 use std::path::PathBuf;
 
 use plimsoll_base::Bytes;
+use plimsoll_engine::program::EngineError;
 use plimsoll_flags::FlagError;
-use plimsoll_launch::engine::EngineError;
 use plimsoll_planner::PlanError;
 use plimsoll_planner::exact::{EngineRefusal, EngineRefusalKind};
 use plimsoll_probe::guard::Unreachable;

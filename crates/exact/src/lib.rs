@@ -25,9 +25,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use plimsoll_base::Card;
+use plimsoll_engine::program;
+use plimsoll_engine::program::EngineProgram;
 use plimsoll_flags::{Options, ProgramKind};
-use plimsoll_launch::engine;
-use plimsoll_launch::engine::EngineProgram;
 use plimsoll_planner::EngineBuild;
 use plimsoll_planner::exact::{EngineRefusal, Transcript};
 use plimsoll_probe::guard::unreachable;
@@ -73,7 +73,7 @@ impl Oracle {
         if kind != ProgramKind::LlamaServer {
             return Err(ExactError::Program);
         }
-        let program = engine::find(named)?;
+        let program = program::find(named)?;
         // The stand-in is preloaded, and static or set-user-ID programs ignore LD_PRELOAD (ld.so(8)).
         if let Some(why) = unreachable(&program.path) {
             return Err(ExactError::Reach { path: program.path, why });
@@ -257,7 +257,7 @@ impl Oracle {
 
     /// Asks the engine for its version. Failure is no error: the engine can still report its buffers.
     fn identify(&self) {
-        let identify = || engine::identify(&self.program).ok().map(|identity| identity.engine);
+        let identify = || program::identify(&self.program).ok().map(|identity| identity.engine);
         self.engine.set(self.engine.get().or_else(identify));
     }
 

@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use plimsoll_base::Bytes;
-use plimsoll_launch::engine;
+use plimsoll_engine::program;
 use plimsoll_planner::exact::Transcript;
 use plimsoll_process::resident;
 use plimsoll_process::{PLIMSOLL, descendants::sweep};
@@ -249,7 +249,7 @@ impl Listener<'_> {
             return;
         }
         if self.job.until == Until::Devices {
-            let device = engine::listed_device(&line).filter(|_| self.lines.len() < MOST_DEVICES);
+            let device = program::listed_device(&line).filter(|_| self.lines.len() < MOST_DEVICES);
             self.lines.extend(device.map(|(device, _)| device));
         } else if self.transcript.hear(&line) {
             self.lines.push(line.to_string());

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use plimsoll_base::Bytes;
-use plimsoll_launch::Environment;
+use plimsoll_engine::Environment;
 
 /// Terms on which an engine is run to answer.
 #[derive(Clone, Debug)]

@@ -118,7 +118,7 @@ fn length(headers: &HeaderMap) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_launch::EngineAddress;
+    use plimsoll_engine::EngineAddress;
 
     use super::*;
     use crate::HOP;

@@ -116,7 +116,7 @@ pub(super) fn connection_tokens(headers: &HeaderMap) -> impl Iterator<Item = &st
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_launch::EngineAddress;
+    use plimsoll_engine::EngineAddress;
 
     use super::*;
 

@@ -303,7 +303,7 @@ mod tests {
     async fn asked_at_once(counts: usize, size: usize) -> usize {
         let engine = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = engine.local_addr().unwrap().port();
-        let upstream = Upstream::new(plimsoll_launch::EngineAddress::Port(port));
+        let upstream = Upstream::new(plimsoll_engine::EngineAddress::Port(port));
         let body = Rope::from(Bytes::from(format!(r#"{{"prompt":"{}"}}"#, "x".repeat(size))));
         let prompt = RequestPrompt { method: &Method::POST, path: "/completion", body: &body };
         let limits = Limits::default();

@@ -16,9 +16,9 @@ use http::{HeaderName, HeaderValue, Method, Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, Connection, SendRequest};
 use hyper_util::rt::TokioIo;
+use plimsoll_engine::EngineAddress;
 use plimsoll_http::BoxTransport;
 use plimsoll_identity::{DistrustedHost, PeerTls};
-use plimsoll_launch::EngineAddress;
 use rustix::io::Errno;
 
 use super::engine_body::EngineBody;

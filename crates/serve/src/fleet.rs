@@ -26,9 +26,9 @@ use std::time::{Duration, Instant};
 
 use http::{HeaderValue, StatusCode};
 use plimsoll_base::{Card, Reason};
+use plimsoll_engine::EngineAddress;
 use plimsoll_etcd::Etcd;
 use plimsoll_fleet::{Affinity, FleetEffect, FleetEvent, FleetNode, HostCopies, OfferList, SeatToken};
-use plimsoll_launch::EngineAddress;
 use plimsoll_scheduler::{ModelId, SchedulerEvent};
 use tokio::sync::{Notify, oneshot};
 

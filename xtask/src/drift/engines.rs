@@ -15,7 +15,7 @@ use super::options::Chosen;
 /// The server for npm's backends: the last release with version 2 of the backend interface.
 const SERVER: &str = "2026.9.11063";
 /// The server's command line, written for another release.
-const ADAPTER: &str = include_str!("../../../crates/launch/src/engine/xllamacpp_server.py");
+const ADAPTER: &str = include_str!("../../../crates/engine/src/program/xllamacpp_server.py");
 const ADAPTED: &str = "2026.10.11549";
 const NPM: &str = "@node-llama-cpp/linux-x64-";
 const DEBIAN: &str = "http://deb.debian.org/debian";

@@ -62,7 +62,7 @@ pub(super) const FUZZ: Run = Run {
         "--package",
         "plimsoll-import",
         "--package",
-        "plimsoll-launch",
+        "plimsoll-engine",
         "--package",
         "plimsoll-ollama",
         "--package",

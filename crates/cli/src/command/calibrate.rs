@@ -13,8 +13,8 @@ use std::process::ExitCode;
 use clap::Args;
 use plimsoll_base::Card;
 use plimsoll_cards::{Machine, Sampler};
-use plimsoll_launch::engine;
-use plimsoll_launch::engine::EngineProgram;
+use plimsoll_engine::program;
+use plimsoll_engine::program::EngineProgram;
 use plimsoll_planner::MeasuredContext;
 use plimsoll_probe::guard::unreachable;
 use plimsoll_probe::{contexts, library};
@@ -103,8 +103,8 @@ async fn calibrated(arguments: &Arguments) -> Result<Calibration, ErrorReport> {
         without which no measurement is saved\nhint: check that `nvidia-smi` works",
         )
     })?;
-    let program = reachable(engine::find(arguments.engine.as_deref()).map_err(ErrorReport::input)?)?;
-    let identity = engine::identify(&program)?;
+    let program = reachable(program::find(arguments.engine.as_deref()).map_err(ErrorReport::input)?)?;
+    let identity = program::identify(&program)?;
     let rig =
         MeasuringSetup::new(program, identity.engine, library::GUARD.find()?, sampler, arguments.alone)?;
     let mut calibration = Calibration {

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use plimsoll_launch::engine;
-use plimsoll_launch::engine::{EngineHome, EngineOrigin, EngineProgram, InstallStep, RELEASE};
+use plimsoll_engine::program;
+use plimsoll_engine::program::{EngineHome, EngineOrigin, EngineProgram, InstallStep, RELEASE};
 use serde::Serialize;
 use serde_json::json;
 
@@ -68,20 +68,20 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, ErrorReport> {
 fn install(json: Option<&Path>) -> Result<(), ErrorReport> {
     // Steps go to stderr: stdout carries only the path, so that `$(plimsoll engine install)` works.
     let program =
-        engine::install(&EngineHome::from_environment()?, |step| report(step, &mut terminal::stderr()))?;
+        program::install(&EngineHome::from_environment()?, |step| report(step, &mut terminal::stderr()))?;
     show_path(&program, json)
 }
 
 fn remove() -> Result<(), ErrorReport> {
     let home = EngineHome::from_environment()?;
-    if let Some((process, name)) = engine::in_use(&home) {
+    if let Some((process, name)) = program::in_use(&home) {
         let text = format!(
             "the installed engine is in use by process {process} ({name})\nhint: end it first; `plimsoll stop` ends a \
              server of yours, and `plimsoll unload --all` its engines"
         );
         return Err(ErrorReport::new(text));
     }
-    let removed = engine::uninstall(&home)?;
+    let removed = program::uninstall(&home)?;
     match removed.is_empty() {
         true => print("nothing is installed\n"),
         false => {
@@ -91,13 +91,14 @@ fn remove() -> Result<(), ErrorReport> {
 }
 
 fn path(json: Option<&Path>) -> Result<(), ErrorReport> {
-    show_path(&engine::find(None)?, json)
+    show_path(&program::find(None)?, json)
 }
 
 fn list(json: Option<&Path>) -> Result<ExitCode, ErrorReport> {
     let home = EngineHome::from_environment()?;
     // The order in which `find` looks, so the first line of the list is the engine that would be used.
-    let found: Vec<_> = [engine::on_search_path(), engine::installed(&home)].into_iter().flatten().collect();
+    let found: Vec<_> =
+        [program::on_search_path(), program::installed(&home)].into_iter().flatten().collect();
     let rows: Vec<Row> = found.iter().map(Row::of).collect();
     print_as(json, &json!({ "schema": "plimsoll.engines/1", "engines": rows }), || {
         rows.iter().map(|row| row.line() + "\n").collect()
@@ -146,7 +147,7 @@ struct Row<'a> {
 
 impl<'a> Row<'a> {
     fn of(program: &'a EngineProgram) -> Self {
-        let (identity, error) = match engine::identify(program) {
+        let (identity, error) = match program::identify(program) {
             Ok(identity) => (Some(identity), None),
             // An engine that does not start is listed with its error: hiding it would leave the user
             // searching.

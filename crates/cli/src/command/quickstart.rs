@@ -13,7 +13,10 @@ use std::process::ExitCode;
 use clap::Args;
 use plimsoll_base::Card;
 use plimsoll_config::{LogLevel, ServeSettings};
-use plimsoll_launch::engine::{self, EngineHome, EngineProgram};
+use plimsoll_engine::{
+    program,
+    program::{EngineHome, EngineProgram},
+};
 use plimsoll_log::LogOutput;
 use plimsoll_planner::EngineBuild;
 use plimsoll_serve::{Daemon, DaemonError, Listen, Setup};
@@ -48,7 +51,7 @@ pub(crate) fn run(arguments: Arguments, log: &LogOutput) -> Result<ExitCode, Err
     let home = EngineHome::from_environment()?;
     let engine = install(&home)?;
     // An engine that prints no version still runs the tour; its plan uses the newest formulas.
-    let identity = engine::identify(&engine).map_or(EngineBuild::LLAMA_CPP, |identity| identity.engine);
+    let identity = program::identify(&engine).map_or(EngineBuild::LLAMA_CPP, |identity| identity.engine);
     title("two small models, created on this machine");
     let folder = Folder::make(&arguments.folder.unwrap_or_else(|| home.quickstart()))?;
     for member in &folder.pair {
@@ -66,7 +69,7 @@ pub(crate) fn run(arguments: Arguments, log: &LogOutput) -> Result<ExitCode, Err
 pub(crate) fn install(home: &EngineHome) -> Result<EngineProgram, ErrorReport> {
     title("an engine: the program that runs a model, here llama.cpp for the CPU");
     let report = |step| engines::report(step, &mut terminal::stderr());
-    let engine = patiently(|| engine::install(home, report))?;
+    let engine = patiently(|| program::install(home, report))?;
     quote(&engine.path.to_string_lossy());
     Ok(engine)
 }

@@ -21,7 +21,7 @@ use clap::Args;
 use plimsoll_base::{BusRate, Bytes, Card};
 use plimsoll_cards::{Machine, Sampler};
 use plimsoll_config::{GuardSettings, GuardedCard, reserve_size};
-use plimsoll_launch::{Environment, LaunchError, find_program};
+use plimsoll_engine::{Environment, LaunchError, find_program};
 use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_probe::guard::{DepthReporter, PAGES, Preload, preload, unreachable};
 use plimsoll_probe::{bus, library};

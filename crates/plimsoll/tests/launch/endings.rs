@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use plimsoll_doctor::Exit;
-use plimsoll_launch::{EndCause, StopWay};
+use plimsoll_engine::{EndCause, StopWay};
 
 use super::rig::{LIMIT, engine, eventually, launcher, lives, on_one_thread, shell, start};
 

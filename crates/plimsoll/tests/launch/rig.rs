@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use plimsoll_base::Bytes;
-use plimsoll_launch::{
+use plimsoll_engine::{
     Child, ChildEnded, ChildEvent, ChildSpec, EngineAddress, Environment, Launcher, Readiness, StopWay,
     Visible, child_environment, free_port,
 };

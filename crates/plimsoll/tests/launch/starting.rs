@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use plimsoll_base::End;
 use plimsoll_doctor::Exit;
-use plimsoll_launch::{
+use plimsoll_engine::{
     ChildEvent, LaunchError, Launcher, Readiness, Visible, child_environment, post_mortem,
 };
 

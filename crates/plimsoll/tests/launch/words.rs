@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use plimsoll_launch::{ChildSpec, EndCause, EngineAddress, Readiness, free_port};
+use plimsoll_engine::{ChildSpec, EndCause, EngineAddress, Readiness, free_port};
 
 use super::rig::{launcher, lives, on_one_thread, shell, start};
 

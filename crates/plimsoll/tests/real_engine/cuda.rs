@@ -16,7 +16,7 @@ pub(crate) const BUILD: u64 = 11_063;
 const BACKENDS: &str = "@node-llama-cpp/linux-x64-";
 const BACKENDS_RELEASE: &str = "3.22.1";
 /// The server's command line, written for another release of the same interface.
-const ADAPTER: &str = include_str!("../../../launch/src/engine/xllamacpp_server.py");
+const ADAPTER: &str = include_str!("../../../engine/src/program/xllamacpp_server.py");
 
 /// An engine and what its loader needs to find the backend.
 pub(crate) struct CudaEngine {

@@ -60,7 +60,7 @@ impl Served {
         for name in ["libcudart.so.13", "libcublas.so.13", "libcuda.so.1"] {
             symlink(&phantom, folder.join(name)).unwrap();
         }
-        let port = plimsoll_launch::free_port(&[]).unwrap();
+        let port = plimsoll_engine::free_port(&[]).unwrap();
         let flags = format!(
             "-dev CUDA0 -ngl 99 -fit off --no-warmup --cache-ram 0 -c 65536 -fa on -b 2048 -ub 512 -np 1 -ctk {kv} -ctv {kv} --port {port}"
         );

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
+use plimsoll_engine::EngineAddress;
 use plimsoll_fuzz::{count, mutants};
-use plimsoll_launch::EngineAddress;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::mpsc::{Receiver, channel};

@@ -4,14 +4,17 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use plimsoll_base::CardKind;
-use plimsoll_launch::engine::{self, EngineOrigin, EngineProgram};
+use plimsoll_engine::{
+    program,
+    program::{EngineOrigin, EngineProgram},
+};
 use plimsoll_scheduler::CardLimit;
 
 /// Logs the engine, and warns where it cannot use the cards.
 pub(super) fn tell(configured: Option<&[String]>, cards: &[CardLimit]) {
     let program = configured.and_then(|command| command.first()).map(Path::new);
     // Every model may have a command of its own, so that a missing engine is no fault yet.
-    let Ok(program) = engine::find(program) else {
+    let Ok(program) = program::find(program) else {
         return;
     };
     let searched = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();

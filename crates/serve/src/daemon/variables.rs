@@ -2,8 +2,8 @@
 
 use plimsoll_base::counted;
 use plimsoll_config::{Configuration, ConfiguredModel, ServeSettings};
+use plimsoll_engine::inherited;
 use plimsoll_flags::{ProgramKind, quoted};
-use plimsoll_launch::inherited;
 
 /// Logs what engines do not inherit; a check starts none.
 pub(super) fn tell(serve: &ServeSettings, roster: &Configuration) {

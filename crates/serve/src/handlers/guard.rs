@@ -20,7 +20,7 @@ use std::sync::Arc;
 use plimsoll_base::{AskedMemory, Bytes, Card, CardId, CardKind, End, MemoryModel};
 use plimsoll_config::{GuardMode, GuardSettings};
 use plimsoll_doctor::RefusedAllocation;
-use plimsoll_launch::Environment;
+use plimsoll_engine::Environment;
 use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_probe::guard::{DepthReporter, PAGES, Preload, preload, read_pages};
 use plimsoll_process::confinement::EngineUser;

@@ -18,7 +18,7 @@ const FREES_WITHIN: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(50);
 
 // DECISION: only a port that is taken before the start is refused. Afterwards a listener that is no process of the engine
-// may be a container's proxy (`plimsoll_launch`, `port_holder.rs`).
+// may be a container's proxy (`plimsoll_process::port_holder`).
 impl Starter<'_> {
     /// Refuses a start on a port that somebody listens on: the answers would be of that program.
     pub(super) async fn is_free(&self) -> Result<(), Reason> {

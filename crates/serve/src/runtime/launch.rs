@@ -7,10 +7,10 @@ use std::rc::Rc;
 
 use plimsoll_base::{Bytes, Card, CardKind, End, Reason};
 use plimsoll_config::{ConfiguredModel, Launch, ProxyAddress};
-use plimsoll_launch::engine::EngineError;
-use plimsoll_launch::{
+use plimsoll_engine::program::EngineError;
+use plimsoll_engine::{
     Child, ChildEvent, ChildSpec, EngineAddress, Environment, Readiness, StopWay, Visible, child_environment,
-    engine, find_program, free_port, random_key, renumber,
+    find_program, free_port, program, random_key, renumber,
 };
 use plimsoll_log::LogSource;
 use plimsoll_process::confinement::{Confinement, EngineUser};
@@ -124,9 +124,9 @@ impl Starter<'_> {
         let found = spawn_blocking(move || {
             let engine = engine_command(&model, configured.as_deref())?;
             let program = single_program(&model, &engine);
-            let private_program = program.clone().filter(|program| !engine::is_shell_script(program));
+            let private_program = program.clone().filter(|program| !program::is_shell_script(program));
             Ok(FoundEngine {
-                takes_socket: private_program.as_deref().is_some_and(engine::takes_socket),
+                takes_socket: private_program.as_deref().is_some_and(program::takes_socket),
                 private_program,
                 engine,
                 program,
@@ -157,7 +157,7 @@ impl Starter<'_> {
         let Some(program) = program else {
             return Ok(Vec::new());
         };
-        let asked = spawn_blocking(move || engine::vulkan_cards(&program, &environment)).await;
+        let asked = spawn_blocking(move || program::vulkan_cards(&program, &environment)).await;
         let Ok(Ok(shown)) = asked else {
             return Ok(Vec::new());
         };
@@ -165,7 +165,7 @@ impl Starter<'_> {
         if shown.is_empty() {
             return Ok(Vec::new());
         }
-        engine::vulkan_numbers(&shown, &names).ok_or_else(|| {
+        program::vulkan_numbers(&shown, &names).ok_or_else(|| {
             let why = format!(
                 "the Vulkan device numbers of {} cannot be told from those of other cards ({}); set \
                     GGML_VK_VISIBLE_DEVICES in the model's `env`",
@@ -372,7 +372,7 @@ pub(crate) fn engine_command(
     configured: Option<&[String]>,
 ) -> Result<Vec<String>, EngineError> {
     let is_command = matches!(entry.launch, Launch::Command { .. });
-    let needs_one = entry.launch.names_no_engine() && !(is_command && engine::on_search_path().is_some());
+    let needs_one = entry.launch.names_no_engine() && !(is_command && program::on_search_path().is_some());
     match needs_one {
         true => {
             let (program, arguments) = match configured {
@@ -380,7 +380,7 @@ pub(crate) fn engine_command(
                 Some([program, arguments @ ..]) => (Some(program.as_ref()), arguments.to_vec()),
                 _ => (None, Vec::new()),
             };
-            let found = engine::find(program)?;
+            let found = program::find(program)?;
             let mut command = vec![found.path.to_string_lossy().into_owned()];
             command.extend(arguments);
             Ok(command)

@@ -20,9 +20,9 @@ use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Card, DeclaredSize, DividedSize, MemoryModel, NamedDemand, Reason, UnknownSize};
 use plimsoll_config::{ConfiguredModel, TooLarge};
+use plimsoll_engine::find_program;
+use plimsoll_engine::program::{EngineOrigin, EngineProgram, identify};
 use plimsoll_flags::{ModelParams, Options, ProgramKind};
-use plimsoll_launch::engine::{EngineOrigin, EngineProgram, identify};
-use plimsoll_launch::find_program;
 use plimsoll_planner::{EngineBuild, EngineKind};
 use plimsoll_probe::contexts;
 use plimsoll_probe::headers::read_model;

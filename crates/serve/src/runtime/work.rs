@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use http::{Method, StatusCode};
-use plimsoll_launch::EngineWork;
+use plimsoll_engine::EngineWork;
 use serde_json::Value;
 
 use super::run::EngineRun;

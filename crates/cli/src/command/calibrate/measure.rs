@@ -14,12 +14,12 @@ use bytes::Bytes as Body;
 use http::Method;
 use plimsoll_base::{Bytes, Card, indented};
 use plimsoll_cards::Sampler;
-use plimsoll_lab::load::{Client, LoadFailure, Target};
-use plimsoll_launch::engine::EngineProgram;
-use plimsoll_launch::{
+use plimsoll_engine::program::EngineProgram;
+use plimsoll_engine::{
     Child, ChildEvent, ChildSpec, EngineAddress, Environment, Launcher, Readiness, StopWay, Visible,
     child_environment, free_port,
 };
+use plimsoll_lab::load::{Client, LoadFailure, Target};
 use plimsoll_log::Log;
 use plimsoll_planner::EngineBuild;
 use plimsoll_probe::folder::OwnedFolder;

@@ -9,7 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 use std::{fs, io};
 
-use plimsoll_launch::Environment;
+use plimsoll_engine::Environment;
 use plimsoll_probe::guard::{Record, answer_plea, read_pages, read_tree};
 use rustix::process::{Pid, Signal, getpgrp, kill_process};
 use rustix::termios::tcgetpgrp;

@@ -8,8 +8,8 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use plimsoll_base::{AskedMemory, Card};
+use plimsoll_engine::program::{EngineOrigin, EngineProgram, identify};
 use plimsoll_flags::{Options, ProgramKind};
-use plimsoll_launch::engine::{EngineOrigin, EngineProgram, identify};
 use plimsoll_planner::{EngineBuild, Plan};
 use plimsoll_wire::env as names;
 

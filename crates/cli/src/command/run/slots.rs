@@ -2,9 +2,9 @@
 
 use http::{Request, StatusCode};
 use http_body_util::Full;
+use plimsoll_engine::EngineAddress;
 use plimsoll_flags::Options;
 use plimsoll_http::{HttpClient, collect_body};
-use plimsoll_launch::EngineAddress;
 use plimsoll_probe::guard::{LONGEST_SLOTS, SLOTS_WITHIN};
 use tokio::time::timeout;
 

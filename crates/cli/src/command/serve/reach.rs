@@ -7,7 +7,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use plimsoll_config::Configuration;
-use plimsoll_launch::engine::{self, EngineHome, EngineProgram};
+use plimsoll_engine::{
+    program,
+    program::{EngineHome, EngineProgram},
+};
 
 /// Home of the machine's service, as its unit sets it.
 pub(super) const HOME: &str = "/var/lib/plimsoll";
@@ -25,8 +28,8 @@ fn engine_of_machine(home: &Path) -> Option<EngineProgram> {
     let folders = PATH.iter().map(|folder| Path::new(folder).join("llama-server"));
     let on_path = folders
         .filter(|path| path.is_file())
-        .map(|path| EngineProgram { path, origin: engine::EngineOrigin::SearchPath });
-    on_path.chain(engine::installed(&EngineHome::of_home(home))).next()
+        .map(|path| EngineProgram { path, origin: program::EngineOrigin::SearchPath });
+    on_path.chain(program::installed(&EngineHome::of_home(home))).next()
 }
 
 /// A warning that no engine runs the models that name none.
@@ -36,7 +39,7 @@ pub(super) fn without_engine(roster: &Configuration, of_user: bool, home: &Path)
         return None;
     }
     if of_user {
-        return engine::find(None).err().map(|missing| format!("no model will load: {missing}"));
+        return program::find(None).err().map(|missing| format!("no model will load: {missing}"));
     }
     let is_missing = engine_of_machine(home).is_none();
     is_missing.then(|| {
@@ -51,7 +54,7 @@ pub(super) fn without_engine(roster: &Configuration, of_user: bool, home: &Path)
 
 /// True if an engine for flags alone is found without the search path of this shell.
 pub(super) fn has_engine(roster: &Configuration, of_user: bool, home: &Path) -> bool {
-    let installed = || EngineHome::from_environment().ok().and_then(|home| engine::installed(&home));
+    let installed = || EngineHome::from_environment().ok().and_then(|home| program::installed(&home));
     roster.serve.engine.is_some() || if of_user { installed() } else { engine_of_machine(home) }.is_some()
 }
 

@@ -117,7 +117,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use plimsoll_base::Bytes;
-    use plimsoll_launch::EngineAddress;
+    use plimsoll_engine::EngineAddress;
 
     use super::*;
 

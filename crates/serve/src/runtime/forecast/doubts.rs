@@ -6,8 +6,8 @@ use std::sync::Arc;
 use plimsoll_base::{Card, MemoryModel, Reason};
 use plimsoll_cards::HostMemory;
 use plimsoll_config::{ConfiguredModel, Launch, LeftOutFlag, flags_left_out, own_llama_server};
+use plimsoll_engine::{find_program, program};
 use plimsoll_flags::Warning;
-use plimsoll_launch::{engine, find_program};
 use plimsoll_planner::HostRoom;
 
 use super::{Forecast, asked};
@@ -69,10 +69,10 @@ fn is_known(entry: &ConfiguredModel, engine: Option<&[String]>, argument: &str) 
     let instead = || FoundProgram::of(entry, engine).ok().filter(|_| at == 0).map(|found| found.path);
     let program = written.ok().or_else(instead)?;
     // A shell script may start the engine anywhere (a container), and start it whatever it is asked.
-    if engine::is_shell_script(&program) {
+    if program::is_shell_script(&program) {
         return None;
     }
-    engine::lists_flag(&program, argument)
+    program::lists_flag(&program, argument)
 }
 
 /// Flags of one model that its plan leaves out, each with its place in the file.

@@ -6,8 +6,8 @@ use std::io;
 use std::path::Path;
 
 use plimsoll_config::{ConfiguredModel, Launch, llama_server_in};
+use plimsoll_engine::program::is_shell_script;
 use plimsoll_flags::ModelParams;
-use plimsoll_launch::engine::is_shell_script;
 use plimsoll_model::split::siblings;
 use plimsoll_probe::headers::ReadModelError;
 

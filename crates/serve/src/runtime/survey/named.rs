@@ -8,9 +8,9 @@ use plimsoll_base::{
     NamedDemand, PromptCache, Reason,
 };
 use plimsoll_config::ConfiguredModel;
+use plimsoll_engine::{Environment, Visible, child_environment, renumber};
 use plimsoll_flags::table::FlagClass;
 use plimsoll_flags::{FlagError, ModelParams, Options, ProgramKind};
-use plimsoll_launch::{Environment, Visible, child_environment, renumber};
 use plimsoll_planner::PlanError;
 
 /// Error in flags: they name a card that does not exist or may not be used.

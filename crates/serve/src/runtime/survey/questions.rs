@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use plimsoll_base::{Card, CardId, CardKind};
 use plimsoll_config::ConfiguredModel;
+use plimsoll_engine::{Visible, child_environment, program};
 use plimsoll_exact::{engine_stamp, file_stamp};
 use plimsoll_flags::{FlagValue, Options};
-use plimsoll_launch::{Visible, child_environment, engine};
 use plimsoll_planner::exact::Transcript;
 
 use super::asking::{AskedEngine, ExactAnswers, ExactQuestion, Patience};
@@ -53,7 +53,7 @@ impl ModelQuestions {
         asking: Option<&Asking>,
     ) -> Option<Self> {
         let asking = asking?.clone();
-        if engine::is_shell_script(&program) {
+        if program::is_shell_script(&program) {
             tracing::debug!(
                 "{} cannot report the memory of its models: it is a shell script",
                 program.display()

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use plimsoll_doctor::CauseSign;
-use plimsoll_launch::{ChildEnded, ChildEvent, post_mortem};
+use plimsoll_engine::{ChildEnded, ChildEvent, post_mortem};
 use plimsoll_log::Log;
 use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;

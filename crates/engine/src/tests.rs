@@ -10,7 +10,7 @@ use plimsoll_wire::control::{EARLY_READY, EARLY_SLEEP, STATE_PREFIX};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixListener;
 
-use super::{EngineAddress, control, engine};
+use super::{EngineAddress, control, program};
 use plimsoll_http::collect_body;
 
 /// Longest body that the client is asked to take.
@@ -124,9 +124,9 @@ fn million_answers_of_programs() {
         Vulkan0: NVIDIA H200 (143771 MiB, 143000 MiB free)\n";
     mutants(&[SAID], &[b" (", b"version: ", b"\n  ", b":"], |bytes| {
         let text = String::from_utf8_lossy(bytes);
-        let _ = engine::version_line(&text);
+        let _ = program::version_line(&text);
         for line in text.lines() {
-            let _ = engine::listed_device(line);
+            let _ = program::listed_device(line);
         }
     });
 }

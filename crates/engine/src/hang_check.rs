@@ -16,9 +16,9 @@ use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
 use super::address::EngineAddress;
-use super::engine_work::{reach_of, server_of, ticks};
 use super::health::{self, answer_of};
 use super::spawn::{ChildSpec, Readiness};
+use super::work::{reach_of, server_of, ticks};
 use plimsoll_http::collect_body;
 use plimsoll_process::descendants;
 

@@ -157,7 +157,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::engine::EngineOrigin;
+    use crate::program::EngineOrigin;
 
     fn look_alike(directory: &Path, script: &str) -> EngineProgram {
         let path = directory.join("llama-server");

@@ -6,14 +6,14 @@ mod argv;
 mod child;
 mod control;
 mod end;
-pub mod engine;
-mod engine_work;
 mod environment;
 mod hang_check;
 mod health;
 mod isolation;
 mod post_mortem;
 mod process;
+pub mod program;
+mod work;
 // One thread, the launcher, is the parent of every child, because a parent-death signal is sent when the
 // forking *thread* ends. A child is reaped after all processes of its group were killed, so its PID cannot be
 // reused before.
@@ -25,8 +25,8 @@ pub use address::{EngineAddress, free_port};
 pub use argv::random_key;
 pub use child::{Child, ChildEnded, ChildEvent};
 pub use end::EndCause;
-pub use engine_work::EngineWork;
 pub use environment::{Environment, child_environment, inherited};
 pub use isolation::{Visible, renumber};
 pub use post_mortem::post_mortem;
 pub use spawn::{ChildSpec, LaunchError, Launcher, Readiness, StopWay, find_program};
+pub use work::EngineWork;
