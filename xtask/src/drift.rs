@@ -19,26 +19,11 @@ mod record;
 
 use ask::{Asker, Difference};
 use engines::Engine;
-use options::Options;
+pub(crate) use options::Options;
 use record::{Forms, Record};
-
-const HELP: &str = "\
-usage: cargo xtask drift [ENGINE[@VERSION]…] [--engine PATH] [--only NAME,…] [--write] [--built FOLDER]
-
-Asks engines what models take, compares with the closed forms, and prints what moved. Exits with 1 where a
-difference is larger than its record in data/drift.
-
-  ENGINE          npm-cuda, npm-vulkan, debian-vulkan or debian-hip; without one, these four. The version is
-                  that of the registry's package, by default its newest
-  --engine PATH   a llama-server of this machine, or its folder; repeatable
-  --only NAMES    these architectures or specimens only
-  --write         write what was seen to data/drift
-  --built FOLDER  take plimsoll and libplimsoll_phantom.so from here, instead of building them";
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DriftError {
-    #[error("{0}\n\n{HELP}")]
-    Usage(String),
     #[error("cannot run {program}: {error}\nhint: {hint}")]
     Start { program: String, error: std::io::Error, hint: &'static str },
     #[error("{program} failed: {said}\nhint: {hint}")]
@@ -56,8 +41,8 @@ pub(crate) enum DriftError {
     Architectures { engine: String, count: usize, most: usize },
 }
 
-pub(crate) fn run(root: &Path, words: &[&str]) -> ExitCode {
-    match drift(root, words) {
+pub(crate) fn run(root: &Path, options: &Options) -> ExitCode {
+    match drift(root, options) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -68,18 +53,13 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> ExitCode {
 }
 
 /// True where nothing is worse than its record.
-fn drift(root: &Path, words: &[&str]) -> Result<bool, DriftError> {
-    let options = Options::read(words)?;
-    if options.help {
-        println!("{HELP}");
-        return Ok(true);
-    }
+fn drift(root: &Path, options: &Options) -> Result<bool, DriftError> {
     let place = super::guard::target(root).join("drift");
     let asker = Asker::new(root, &place, options.built.as_deref())?;
     let mut worse = Vec::new();
-    for chosen in &options.engines {
-        let engine = Engine::get(chosen, &place)?;
-        let seen = compared(&asker, &engine, &options)?;
+    for chosen in options.engines() {
+        let engine = Engine::get(&chosen, &place)?;
+        let seen = compared(&asker, &engine, options)?;
         let path = Record::path(root, &engine.name);
         let recorded = Record::read(&path)?;
         print!("{}", seen.table(&recorded));

@@ -17,7 +17,7 @@ mod options;
 mod source;
 
 use manifest::{Entry, Manifest};
-use options::Options;
+pub(crate) use options::Options;
 
 /// Largest archive that a GPU machine takes, beside the source tree, which is copied anyway.
 const LIMIT: u64 = 64 << 20;
@@ -32,8 +32,6 @@ const LIBRARY_FLOOR: (u32, u32) = (2, 31);
 
 #[derive(Debug, thiserror::Error)]
 enum BundleError {
-    #[error(transparent)]
-    Options(#[from] options::OptionError),
     #[error("cannot write below {}: {error}", path.display())]
     Write { path: PathBuf, error: io::Error },
     #[error("cannot copy {}: {error}", path.display())]
@@ -55,8 +53,8 @@ enum BundleError {
     TooLarge { bundle: u64, tree: u64, limit: u64, longest: String },
 }
 
-pub(crate) fn run(root: &Path, words: &[&str]) -> ExitCode {
-    match Options::read(words).map_err(BundleError::from).and_then(|options| bundle(root, &options)) {
+pub(crate) fn run(root: &Path, options: Options) -> ExitCode {
+    match bundle(root, &options) {
         Ok(said) => {
             println!("{said}");
             ExitCode::SUCCESS

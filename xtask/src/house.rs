@@ -1,140 +1,108 @@
-//! Measurements of the source tree: size, import cycles, function length, comments, names and tests.
+//! `cargo xtask house`: figures of the source tree, each with its bound.
 //!
-//! - *Product lines* are the lines of `.rs` files below `crates/*/src`, comments and blank lines included,
-//!   without test files and inline test modules. A file is a test if it is named `tests.rs` or `…_tests.rs`,
-//!   is below `tests/` or `benches/`, or is declared by `#[cfg(test)] mod`, directly or by such a file. An
-//!   inline test module is `#[cfg(test)] mod name { … }`; the declaration of a test file does not count
-//!   either.
-//! - An *import cycle* is a strongly connected set of product files of one crate. An edge goes from a file to
-//!   the files that its `crate::…`, `super::…` and `self::…` paths name, each path of a `use` group
-//!   separately; edges between a module and the modules above or below it are left out.
-//! - The length of a *function* of the product is the number of lines from `fn` to its closing brace.
-//! - *Comment density* is the number of product lines that contain only a `//` comment (not `///`, not `//!`)
-//!   per product line that contains code.
-//! - A *doc comment* is a run of `///` or of `//!` lines. Doc comments and words of comments are counted
-//!   below `crates/*/src`, tests included.
-//! - *Type names* are those of structs, enums, unions, traits and type aliases of the product, without
-//!   associated types.
-//! - *Tests* are the attributes `#[test]` and `#[….::test]` of the whole repository.
-//!
-//! The source is read by a lexer, not by a parser, so macros are counted as written, not as expanded.
+//! Product lines are the lines of `crates/*/src`, comments and blank lines included, without tests. Text is read by line,
+//! as rustfmt lays it out, and not by a parser.
 
-use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-mod cycles;
+use crate::source::{test_files, texts};
+
+mod crates;
 mod figures;
-mod lexer;
-mod listing;
-mod modules;
-mod options;
-mod outline;
-mod prose;
-mod survey;
-mod table;
-mod tree;
 
-use options::Options;
-use survey::Survey;
-use table::Column;
-use tree::Tree;
-pub(crate) use tree::TreeError;
-
-const HELP: &str = "\
-usage: cargo xtask house [PATH] [--beside PATH] [--json] [--check] [--list KIND] [--crate NAME]
-
-Measures the tree at PATH, by default this repository.
-
-  --beside PATH   print a second column for another checkout
-  --json          print an object for each tree
-  --check         exit with 1 where a bound is broken
-  --list KIND     print the places behind a figure as file:line instead of the table:
-                    docs      doc comments that open with What, Who, Whose, Where, How, Whether, Why, When or Which
-                    comments  // lines of each file, those first that lack most of 4 %
-                    who       who, whoever, whom, somebody, nobody, anybody and someone in comments
-                    long      functions over 50 lines
-                    names     type names that are defined twice or more (also --names)
-                    cycles    the imports within the largest cycle of each crate
-  --crate NAME    list the places of one crate only (its folder in crates/)
-
-product lines     lines of .rs files below crates/*/src, comments and blanks included, less test files (tests.rs,
-                  *_tests.rs, below tests/ or benches/, or declared by #[cfg(test)] mod) and inline #[cfg(test)] modules
-import cycle      product files of one crate that reach each other by crate::, super:: and self:: paths; edges
-                  between a module and those above or below it are left out
-functions         product functions, from fn to the closing brace
-// density        product lines that are a // comment alone (not /// or //!), per product line with code
-doc comments      runs of /// or //! lines below crates/*/src, tests included; so are words of comments
-type names        structs, enums, unions, traits and type aliases of the product, associated types left out
-tests             #[test] and #[...::test] in the whole repository";
-
-/// An import between modules of a crate, by the names of the top modules that the two files belong to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Import {
-    /// The crate's folder in `crates/`.
-    pub(crate) of: String,
-    pub(crate) file: PathBuf,
-    pub(crate) line: usize,
-    pub(crate) from: String,
-    pub(crate) to: String,
+/// One figure, with the places behind it where it counts places.
+#[derive(Debug)]
+struct Figure {
+    name: &'static str,
+    value: f64,
+    bound: f64,
+    /// A bound that does not hold yet is printed, and fails no check.
+    is_due: bool,
+    places: Vec<(PathBuf, usize)>,
 }
 
-/// The imports of the product files of every crate. Those of a crate root are left out: it has no top module.
-pub(crate) fn imports(root: &Path) -> Result<Vec<Import>, TreeError> {
-    let tree = Tree::read(root)?;
-    Ok(tree.crates.iter().flat_map(cycles::imports).collect())
-}
-
-/// Measures the tree at `root`, or the trees that `words` name, and prints table, JSON or listing.
-pub(crate) fn run(root: &Path, words: &[&str]) -> ExitCode {
-    let options = match Options::read(words) {
-        Ok(options) => options,
-        Err(error) => {
-            eprintln!("xtask: {error}");
-            return ExitCode::from(2);
-        }
-    };
-    if options.help {
-        println!("{HELP}");
-        return ExitCode::SUCCESS;
-    }
-    match columns(root, &options) {
-        Ok(columns) => report(&columns, &options),
-        Err(error) => {
-            eprintln!("xtask: {error}");
-            ExitCode::from(2)
-        }
+impl Figure {
+    fn holds(&self) -> bool {
+        self.value <= self.bound
     }
 }
 
-fn columns(root: &Path, options: &Options) -> Result<Vec<Column>, TreeError> {
-    let first = options.tree.as_deref().unwrap_or(root);
-    let column = |path: &Path| {
-        let survey = Survey::of(&Tree::read(path)?);
-        let head = path.display().to_string();
-        Ok(Column { head, survey })
-    };
-    [Some(first), options.beside.as_deref()].into_iter().flatten().map(column).collect()
+/// What to do with the figures.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct Options {
+    /// Exit with 1 where a bound that held before is broken
+    #[arg(long)]
+    check: bool,
+    /// Print the places behind a figure, as file:line
+    #[arg(long, value_name = "FIGURE")]
+    list: Option<String>,
 }
 
-/// Prints what was asked for. A bound counts for the first tree only.
-fn report(columns: &[Column], options: &Options) -> ExitCode {
-    let Some(first) = columns.first() else {
-        return ExitCode::FAILURE;
-    };
-    let text = match options.list {
-        Some(kind) => listing::listing(&first.survey, kind, options.of.as_deref()),
-        None if options.json => format!("{:#}\n", table::json(columns)),
-        None => table::text(columns),
-    };
-    // `head` may close the pipe before all is written, which is no error of this program.
-    let _ = io::stdout().write_all(text.as_bytes());
-    let figures = figures::figures(&first.survey);
+pub(crate) fn check(root: &Path) -> ExitCode {
+    run(root, &Options { check: true, list: None })
+}
+
+pub(crate) fn run(root: &Path, options: &Options) -> ExitCode {
+    let texts = texts(root);
+    let tests = test_files(&texts);
+    let mut figures = figures::of(&texts, &tests);
+    figures.extend(crates::of(root, &texts));
+    if let Some(name) = &options.list {
+        return list(&figures, name);
+    }
+    print!("{}", table(&figures));
     let broken: Vec<&str> =
-        figures.iter().filter(|figure| !figure.holds()).map(|figure| figure.label.trim()).collect();
+        figures.iter().filter(|figure| figure.is_due && !figure.holds()).map(|figure| figure.name).collect();
     if !options.check || broken.is_empty() {
         return ExitCode::SUCCESS;
     }
-    eprintln!("house: {} bounds broken: {}", broken.len(), broken.join("; "));
+    eprintln!("house: over the bound: {}", broken.join("; "));
     ExitCode::FAILURE
+}
+
+fn list(figures: &[Figure], name: &str) -> ExitCode {
+    let Some(figure) = figures.iter().find(|figure| figure.name == name) else {
+        eprintln!("xtask: no figure `{name}`");
+        return ExitCode::from(2);
+    };
+    for (file, line) in &figure.places {
+        println!("{}:{line}", file.display());
+    }
+    ExitCode::SUCCESS
+}
+
+fn table(figures: &[Figure]) -> String {
+    let row = |figure: &Figure| {
+        let state = match (figure.holds(), figure.is_due) {
+            (true, _) => "",
+            (false, true) => "  over",
+            (false, false) => "  over, not checked yet",
+        };
+        let (value, bound) = (number(figure.value), number(figure.bound));
+        format!("{:<44} {value:>9}  <= {bound}{state}\n", figure.name)
+    };
+    figures.iter().map(row).collect()
+}
+
+fn number(value: f64) -> String {
+    if value.fract() == 0.0 { format!("{value}") } else { format!("{value:.2}") }
+}
+
+/// Counts of lines stay far below 2³².
+fn float(count: usize) -> f64 {
+    u32::try_from(count).map_or(f64::INFINITY, f64::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_that_is_not_due_is_shown_and_fails_nothing() {
+        let figure = |value, is_due| Figure { name: "f", value, bound: 2.0, is_due, places: Vec::new() };
+        let text = table(&[figure(2.0, true), figure(2.5, true), figure(3.0, false)]);
+        let ends: Vec<&str> = text.lines().map(|line| line.split("<= 2").nth(1).unwrap()).collect();
+        assert_eq!(ends, ["", "  over", "  over, not checked yet"]);
+    }
 }

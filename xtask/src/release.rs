@@ -24,7 +24,7 @@ mod tests;
 use build::{BuildError, Programs};
 use contents::ContentsError;
 use libraries::LibraryError;
-use options::Options;
+pub(crate) use options::Options;
 use sbom::SbomError;
 
 /// Version of all packages: that of the workspace.
@@ -32,8 +32,6 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 #[derive(Debug, thiserror::Error)]
 enum ReleaseError {
-    #[error(transparent)]
-    Options(#[from] options::OptionError),
     #[error(transparent)]
     Build(#[from] BuildError),
     #[error(transparent)]
@@ -48,8 +46,8 @@ enum ReleaseError {
     Write { path: PathBuf, error: io::Error },
 }
 
-pub(crate) fn run(root: &Path, words: &[&str]) -> ExitCode {
-    match Options::read(root, words).map_err(ReleaseError::from).and_then(|options| release(root, &options)) {
+pub(crate) fn run(root: &Path, options: &Options) -> ExitCode {
+    match release(root, options) {
         Ok(said) => {
             print!("{said}");
             ExitCode::SUCCESS
@@ -95,14 +93,15 @@ fn packages(root: &Path, options: &Options, programs: &Programs, date: u64) -> R
         let path = path.to_owned();
         move |error| ReleaseError::Write { path, error }
     };
-    fs::create_dir_all(&options.out).map_err(write(&options.out))?;
+    let out = options.folder(root);
+    fs::create_dir_all(&out).map_err(write(&out))?;
     for (name, bytes) in files {
         let bytes = bytes.map_err(pack(&name))?;
-        let path = options.out.join(&name);
+        let path = out.join(&name);
         fs::write(&path, bytes).map_err(write(&path))?;
     }
-    let path = options.out.join("SHA256SUMS");
-    let sums = sums(&options.out).map_err(write(&path))?;
+    let path = out.join("SHA256SUMS");
+    let sums = sums(&out).map_err(write(&path))?;
     fs::write(&path, &sums).map_err(write(&path))?;
     Ok(sums)
 }

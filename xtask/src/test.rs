@@ -19,20 +19,17 @@ mod options;
 mod steps;
 mod times;
 
-use options::Options;
+pub(crate) use options::Options;
 use steps::{Outcome, Step};
 use times::Times;
 
-/// Runs the steps that `words` name, or all of them.
-pub(crate) fn run(root: &Path, words: &[&str]) -> ExitCode {
-    let options = match Options::read(words) {
-        Ok(options) => options,
-        Err(error) => {
-            eprintln!("xtask: {error}");
-            return ExitCode::from(2);
-        }
-    };
-    let steps: Vec<&Step> = steps::of(&options);
+/// Runs the steps that `options` name, or all of them.
+pub(crate) fn run(root: &Path, options: &Options) -> ExitCode {
+    let steps: Vec<&Step> = steps::of(options);
+    if steps.is_empty() {
+        eprintln!("xtask: none of these is a step {} --long", if options.long { "with" } else { "without" });
+        return ExitCode::from(2);
+    }
     let mut total = Outcome::default();
     let mut times = Times::default();
     let mut failed = Vec::new();

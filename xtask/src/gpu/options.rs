@@ -4,64 +4,37 @@ use std::path::{Path, PathBuf};
 
 use crate::engine::BUILDS;
 
-pub(super) const USAGE: &str =
-    "gpu bundle [--engine-archive FILE]... [--source BUILD|none]... [--from FOLDER] --out FOLDER";
-
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum OptionError {
-    #[error("`{0}` is no option of gpu bundle\nusage: cargo xtask {USAGE}")]
-    Unknown(String),
-    #[error("{0} needs a value\nusage: cargo xtask {USAGE}")]
-    Value(String),
-    #[error("--out FOLDER is needed\nusage: cargo xtask {USAGE}")]
-    Out,
-    #[error("no source of `{0}` is known; known are b10605 and b8799")]
-    Source(String),
-    #[error("an engine's archive is called after its build, as in b8799.tar.xz, not {}", .0.display())]
-    Archive(PathBuf),
-}
-
-/// What is asked for.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Options {
+/// What is packed.
+#[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
+pub(crate) struct Options {
+    /// Archive of a built engine, called after its build as in b8799.tar.xz; repeatable
+    #[arg(long = "engine-archive", value_name = "FILE", value_parser = archive)]
     pub(super) archives: Vec<PathBuf>,
-    sources: Vec<String>,
-    /// Where the program and the libraries lie already.
+    /// Build whose source is packed, or `none`; repeatable. By default every one without an archive
+    #[arg(long = "source", value_name = "BUILD", value_parser = source)]
+    pub(super) sources: Vec<String>,
+    /// Folder of the program and the libraries, if they are built already
+    #[arg(long, value_name = "FOLDER")]
     pub(super) from: Option<PathBuf>,
+    #[arg(long, value_name = "FOLDER")]
     pub(super) out: PathBuf,
 }
 
+fn archive(path: &str) -> Result<PathBuf, &'static str> {
+    let path = PathBuf::from(path);
+    let is_named = build_of(&path).is_some();
+    is_named.then_some(path).ok_or("an engine's archive is called after its build, as in b8799.tar.xz")
+}
+
+fn source(name: &str) -> Result<String, String> {
+    let known = || BUILDS.iter().map(|(build, _)| *build).chain(["none"]);
+    let is_known = known().any(|build| build == name);
+    is_known
+        .then(|| name.to_owned())
+        .ok_or_else(|| format!("known are {}", known().collect::<Vec<_>>().join(", ")))
+}
+
 impl Options {
-    pub(super) fn read(words: &[&str]) -> Result<Self, OptionError> {
-        let mut options = Self::default();
-        let mut words = words.iter();
-        while let Some(&word) = words.next() {
-            let mut value = || words.next().ok_or_else(|| OptionError::Value(word.to_owned()));
-            match word {
-                "--engine-archive" => options.archives.push(value()?.into()),
-                "--source" => options.sources.push((*value()?).to_owned()),
-                "--from" => options.from = Some(value()?.into()),
-                "--out" => options.out = value()?.into(),
-                _ => return Err(OptionError::Unknown(word.to_owned())),
-            }
-        }
-        options.checked()
-    }
-
-    fn checked(self) -> Result<Self, OptionError> {
-        if self.out.as_os_str().is_empty() {
-            return Err(OptionError::Out);
-        }
-        let known = |name: &str| name == "none" || BUILDS.iter().any(|(build, _)| *build == name);
-        if let Some(unknown) = self.sources.iter().find(|name| !known(name)) {
-            return Err(OptionError::Source(unknown.clone()));
-        }
-        if let Some(nameless) = self.archives.iter().find(|archive| build_of(archive).is_none()) {
-            return Err(OptionError::Archive(nameless.clone()));
-        }
-        Ok(self)
-    }
-
     /// The builds whose source is packed: those named, else every one that has no archive.
     pub(super) fn sources(&self) -> Vec<&str> {
         let given: Vec<Option<String>> = self.archives.iter().map(|archive| build_of(archive)).collect();
@@ -86,11 +59,22 @@ fn build_of(archive: &Path) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn read(line: &str) -> Result<Options, clap::Error> {
+        Line::try_parse_from(["bundle"].into_iter().chain(line.split_whitespace())).map(|line| line.options)
+    }
 
     #[test]
     fn a_build_whose_archive_is_given_needs_no_source() {
-        let read = |line: &str| Options::read(&line.split_whitespace().collect::<Vec<_>>());
         let sources = |line| read(line).unwrap().sources().join(" ");
         assert_eq!(sources("--out x"), "b10605 b8799");
         assert_eq!(sources("--engine-archive /a/b8799.small.tar.xz --out x"), "b10605");
@@ -99,15 +83,9 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused_with_its_name() {
-        let error = |line: &str| {
-            let words: Vec<&str> = line.split_whitespace().collect();
-            Options::read(&words).unwrap_err().to_string()
-        };
-        assert!(error("--engine x.tar").starts_with("`--engine` is no option"));
-        assert!(error("--out").starts_with("--out needs a value"));
-        assert!(error("--from y").starts_with("--out FOLDER is needed"));
-        assert!(error("--source b1 --out x").contains("b10605 and b8799"));
-        assert!(error("--engine-archive llama.tar.xz --out x").contains("not llama.tar.xz"));
+    fn unknown_builds_and_archives_are_refused() {
+        let error = |line: &str| read(line).unwrap_err().to_string();
+        assert!(error("--source b1 --out x").contains("b10605, b8799, none"));
+        assert!(error("--engine-archive llama.tar.xz --out x").contains("llama.tar.xz"));
     }
 }

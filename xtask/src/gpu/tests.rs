@@ -20,18 +20,9 @@ fn stand_ins(folder: &Path, archive_bytes: usize) -> (PathBuf, PathBuf) {
 fn bundled(folder: &Path, archive_bytes: usize) -> Result<PathBuf, BundleError> {
     let (from, archive) = stand_ins(folder, archive_bytes);
     let out = folder.join("out");
-    let text = |path: &Path| path.to_str().unwrap().to_owned();
-    let words = [
-        "--from",
-        &text(&from),
-        "--engine-archive",
-        &text(&archive),
-        "--source",
-        "none",
-        "--out",
-        &text(&out),
-    ];
-    bundle(&crate::root(), &Options::read(&words).unwrap()).map(|_| out)
+    let sources = vec!["none".to_owned()];
+    let options = Options { archives: vec![archive], sources, from: Some(from), out: out.clone() };
+    bundle(&crate::root(), &options).map(|_| out)
 }
 
 #[test]

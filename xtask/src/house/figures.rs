@@ -1,194 +1,201 @@
-//! Figures of `cargo xtask house`, such as product lines, each with its unit and its bound.
+//! Figures of texts: size, names, matches on truth values, comments, the daemon's central type.
 
-use super::survey::{CrateSurvey, Survey};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unit {
-    Count,
-    Percent,
-    PerTenThousand,
+use regex_lite::Regex;
+
+use super::{Figure, float};
+use crate::source::{Source, code, product_lines};
+
+/// Crates of several hosts and of measuring: the rest is the core.
+const BESIDE_CORE: &[&str] = &["etcd", "fleet", "identity", "lab", "measure", "member", "store", "telemetry"];
+/// Words of identifiers for which the field has terms of its own.
+const ODD: &str = r"(?i)^(wish|told|said|held|asked|made|tell|beside)$";
+const QUESTION_TEST: &str =
+    r"^\s*(?:async )?fn (?:what|who|whose|whom|where|which|whatever|whoever|why|when|how)_";
+const COLUMNS: usize = 110;
+const LONGEST_FILE: usize = 500;
+
+/// A line of the product.
+struct Line<'a> {
+    of: &'a str,
+    file: &'a Path,
+    number: usize,
+    text: &'a str,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Bound {
-    AtMost(f64),
-    AtLeast(f64),
-}
-
-impl Bound {
-    pub(super) fn holds(self, value: f64) -> bool {
-        match self {
-            Self::AtMost(most) => value <= most,
-            Self::AtLeast(least) => value >= least,
-        }
-    }
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Figure {
-    /// The key in JSON.
-    pub(super) key: &'static str,
-    pub(super) label: &'static str,
-    pub(super) value: f64,
-    pub(super) unit: Unit,
-    pub(super) bound: Option<Bound>,
-    /// The crate that the figure is of, where it is a largest one.
-    pub(super) of: Option<String>,
+pub(super) fn of(texts: &[Source], tests: &BTreeSet<PathBuf>) -> Vec<Figure> {
+    let product = texts.iter().filter(|source| !tests.contains(&source.path));
+    let product = product.filter_map(|source| Some((source.product_crate()?, source)));
+    let lines: Vec<Line<'_>> = product
+        .flat_map(|(of, source)| {
+            let line = move |(number, text)| Line { of, file: &source.path, number, text };
+            product_lines(&source.text).into_iter().map(line)
+        })
+        .collect();
+    let rust: Vec<&Source> = texts.iter().filter(|source| source.is("rs")).collect();
+    let mut found = size(&lines);
+    found.push(per_thousand("odd identifiers per 1000 lines", 1.0, odd_identifiers(&lines), lines.len()));
+    found.push(count("tests named by question words", 0.0, questions(&rust)));
+    found.push(per_thousand("arms on true or false per 1000 lines", 0.3, truth_arms(&lines), lines.len()));
+    found.push(count("comment lines over 110 columns", 0.0, wide_comments(&rust)));
+    found.push(count("files over 500 lines", 0.0, long_files(&rust)).due());
+    found.extend(runtime(&lines));
+    found
 }
 
 impl Figure {
-    fn new(key: &'static str, label: &'static str, value: f64, unit: Unit) -> Self {
-        Self { key, label, value, unit, bound: None, of: None }
-    }
-
-    fn count(key: &'static str, label: &'static str, value: usize) -> Self {
-        Self::new(key, label, float(value), Unit::Count)
-    }
-
-    fn at_most(self, most: f64) -> Self {
-        Self { bound: Some(Bound::AtMost(most)), ..self }
-    }
-
-    fn at_least(self, least: f64) -> Self {
-        Self { bound: Some(Bound::AtLeast(least)), ..self }
-    }
-
-    fn of(self, name: &str) -> Self {
-        Self { of: Some(name.to_owned()), ..self }
-    }
-
-    pub(super) fn holds(&self) -> bool {
-        self.bound.is_none_or(|bound| bound.holds(self.value))
+    fn due(self) -> Self {
+        Self { is_due: true, ..self }
     }
 }
 
-/// All figures of a tree, in the order of the table.
-pub(super) fn figures(survey: &Survey) -> Vec<Figure> {
-    let mut found = size(survey);
-    found.extend(functions(survey));
-    found.extend(prose(survey));
-    found.extend(names(survey));
-    found.push(Figure::count("tests", "tests", survey.tests));
-    found.push(Figure::count("ignored_tests", "  ignored", survey.ignored));
-    found
+fn count(name: &'static str, bound: f64, places: Vec<(PathBuf, usize)>) -> Figure {
+    Figure { name, value: float(places.len()), bound, is_due: false, places }
 }
 
-fn size(survey: &Survey) -> Vec<Figure> {
-    let lines = total(survey, |of| of.product_lines);
-    let mut found = vec![
-        Figure::count("product_lines", "product lines", lines).at_most(83_000.0),
-        Figure::count("crates", "crates", survey.crates.len()),
-    ];
-    if let Some(largest) = survey.crates.iter().max_by_key(|of| of.product_lines) {
-        let share = percent(largest.product_lines, lines);
-        let figure = Figure::new("largest_crate_share", "largest crate", share, Unit::Percent);
-        found.push(figure.at_most(24.0).of(&largest.name));
+fn per_thousand(name: &'static str, bound: f64, places: Vec<(PathBuf, usize)>, lines: usize) -> Figure {
+    let value = float(places.len()) * 1000.0 / float(lines.max(1));
+    Figure { name, value, bound, is_due: false, places }
+}
+
+fn size(lines: &[Line<'_>]) -> Vec<Figure> {
+    let mut crates = BTreeMap::<&str, usize>::new();
+    for line in lines {
+        *crates.entry(line.of).or_default() += 1;
     }
-    if let Some(knot) = survey.crates.iter().max_by_key(|of| of.cycle.len()) {
-        let figure = Figure::count("largest_cycle", "largest import cycle, files", knot.cycle.len());
-        found.push(figure.at_most(3.0).of(&knot.name));
+    let core = crates.iter().filter(|(name, _)| !BESIDE_CORE.contains(name)).map(|(_, lines)| lines).sum();
+    let largest = crates.values().copied().max().unwrap_or_default();
+    let figure = |name, value, bound| Figure { name, value, bound, is_due: false, places: Vec::new() };
+    vec![
+        figure("product lines", float(lines.len()), 106_000.0),
+        figure("product lines of the core", float(core), 92_000.0),
+        figure("largest crate, percent", float(largest) * 100.0 / float(lines.len().max(1)), 12.0),
+    ]
+}
+
+fn odd_identifiers(lines: &[Line<'_>]) -> Vec<(PathBuf, usize)> {
+    let (odd, identifier) = (pattern(ODD), pattern(r"[A-Za-z_][A-Za-z0-9_]*"));
+    // `HeldLease` and `held_lease` have the same parts.
+    let part = pattern(r"[A-Z]+[a-z0-9]*|[a-z0-9]+");
+    let mut found = Vec::new();
+    for line in lines {
+        let code = code(line.text);
+        let names = identifier
+            .find_iter(&code)
+            .filter(|name| part.find_iter(name.as_str()).any(|part| odd.is_match(part.as_str())));
+        found.extend(names.map(|_| (line.file.to_owned(), line.number)));
     }
     found
 }
 
-fn functions(survey: &Survey) -> Vec<Figure> {
-    let functions = survey.crates.iter().flat_map(|of| &of.functions);
-    let mut lengths: Vec<usize> = functions.map(|function| function.length).collect();
-    lengths.sort_unstable();
-    let long = lengths.iter().filter(|length| **length > LONG).count();
-    let at = |share| percentile(&lengths, share);
-    vec![
-        Figure::count("functions", "functions", lengths.len()),
-        Figure::count("function_p50", "  lines, p50", at(50)),
-        Figure::count("function_p90", "  lines, p90", at(90)),
-        Figure::count("function_p99", "  lines, p99", at(99)).at_most(49.0),
-        Figure::count("function_max", "  lines, longest", at(100)).at_most(106.0),
-        Figure::new("functions_over_50", "  over 50 lines", percent(long, lengths.len()), Unit::Percent),
-    ]
+fn questions(rust: &[&Source]) -> Vec<(PathBuf, usize)> {
+    let question = pattern(QUESTION_TEST);
+    let mut found = Vec::new();
+    for source in rust {
+        let mut is_test = false;
+        for (number, line) in source.text.lines().enumerate() {
+            let line_trimmed = line.trim_start();
+            if line_trimmed.starts_with("#[") {
+                is_test |= line_trimmed.contains("test]") || line_trimmed.contains("::test(");
+            } else {
+                if is_test && question.is_match(line) {
+                    found.push((source.path.clone(), number + 1));
+                }
+                is_test = false;
+            }
+        }
+    }
+    found
 }
 
-/// Lines that a function may have without being listed.
-pub(super) const LONG: usize = 50;
-
-fn prose(survey: &Survey) -> Vec<Figure> {
-    let docs = total(survey, |of| of.doc_comments);
-    let openers = total(survey, |of| of.question_docs.len());
-    let words = total(survey, |of| of.comment_words);
-    let people = total(survey, |of| of.people.len());
-    let density = percent(total(survey, |of| of.comment_lines), total(survey, |of| of.code_lines));
-    vec![
-        Figure::new("comment_density", "// lines per code line", density, Unit::Percent).at_least(4.0),
-        Figure::count("doc_comments", "doc comments", docs),
-        Figure::new("doc_openers", "  opening with What, Who, How …", percent(openers, docs), Unit::Percent)
-            .at_most(4.0),
-        Figure::count("comment_words", "words of comments", words),
-        Figure::new(
-            "people_words",
-            "  who, nobody, somebody …",
-            ratio(people, words) * 1e4,
-            Unit::PerTenThousand,
-        )
-        .at_most(2.0),
-    ]
+fn truth_arms(lines: &[Line<'_>]) -> Vec<(PathBuf, usize)> {
+    let arm = pattern(r"^\s*(?:true|false)(?: if .*)? => ");
+    let arms = lines.iter().filter(|line| arm.is_match(line.text));
+    arms.map(|line| (line.file.to_owned(), line.number)).collect()
 }
 
-fn names(survey: &Survey) -> Vec<Figure> {
-    let names = survey.type_names();
-    let twice = names.values().filter(|(places, _)| places.len() > 1).count();
-    let shared = names.values().filter(|(_, crates)| crates.len() > 1).count();
-    vec![
-        Figure::count("type_names", "type names", names.len()),
-        Figure::count("type_names_twice", "  defined twice or more", twice),
-        Figure::count("type_names_shared", "  in more than one crate", shared).at_most(40.0),
-    ]
+fn wide_comments(rust: &[&Source]) -> Vec<(PathBuf, usize)> {
+    let mut found = Vec::new();
+    for source in rust {
+        let lines = source.text.lines().enumerate();
+        let wide =
+            lines.filter(|(_, line)| line.trim_start().starts_with("//") && line.chars().count() > COLUMNS);
+        found.extend(wide.map(|(number, _)| (source.path.clone(), number + 1)));
+    }
+    found
 }
 
-fn total(survey: &Survey, of: impl Fn(&CrateSurvey) -> usize) -> usize {
-    survey.crates.iter().map(of).sum()
+fn long_files(rust: &[&Source]) -> Vec<(PathBuf, usize)> {
+    let long = rust.iter().filter(|source| source.text.lines().count() > LONGEST_FILE);
+    long.map(|source| (source.path.clone(), 1)).collect()
 }
 
-/// The smallest length that `share` percent of all do not exceed.
-fn percentile(sorted: &[usize], share: usize) -> usize {
-    let rank = (sorted.len() * share).div_ceil(100);
-    sorted.get(rank.saturating_sub(1)).copied().unwrap_or(0)
+/// The state that the whole daemon shares, and the files that have a part of its methods.
+fn runtime(lines: &[Line<'_>]) -> Vec<Figure> {
+    let (head, field) =
+        (pattern(r"^pub.*struct Runtime\b.*\{$"), pattern(r"^    (?:pub(?:\([^)]*\))? )?\w+: "));
+    let fields = match lines.iter().position(|line| head.is_match(line.text)) {
+        Some(start) => {
+            let body = lines.iter().skip(start + 1).take_while(|line| line.text != "}");
+            body.filter(|line| field.is_match(line.text))
+                .map(|line| (line.file.to_owned(), line.number))
+                .collect()
+        }
+        None => Vec::new(),
+    };
+    let block = pattern(r"^impl(?:<[^>]*>)? Runtime\b");
+    let mut blocks: Vec<(PathBuf, usize)> = lines
+        .iter()
+        .filter(|line| block.is_match(line.text))
+        .map(|line| (line.file.to_owned(), line.number))
+        .collect();
+    blocks.dedup_by(|a, b| a.0 == b.0);
+    vec![count("fields of Runtime", 14.0, fields), count("files with impl Runtime", 8.0, blocks)]
 }
 
-pub(super) fn percent(part: usize, whole: usize) -> f64 {
-    ratio(part, whole) * 100.0
-}
-
-fn ratio(part: usize, whole: usize) -> f64 {
-    if whole == 0 { 0.0 } else { float(part) / float(whole) }
-}
-
-/// Counts of lines and words stay far below 2³².
-fn float(count: usize) -> f64 {
-    u32::try_from(count).map_or(f64::INFINITY, f64::from)
+fn pattern(text: &str) -> Regex {
+    Regex::new(text).expect("a test compiles them all")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn percentiles_are_values_that_occur() {
-        let lengths: Vec<usize> = (1..=200).collect();
-        assert_eq!(percentile(&lengths, 50), 100);
-        assert_eq!(percentile(&lengths, 99), 198);
-        assert_eq!(percentile(&lengths, 100), 200);
-        assert_eq!(percentile(&[], 50), 0);
+    fn places(name: &str, path: &str, text: &str) -> Vec<usize> {
+        let sources = [Source { path: path.into(), text: text.to_owned() }];
+        let tests = crate::source::test_files(&sources);
+        let figures = of(&sources, &tests);
+        let figure = figures.into_iter().find(|figure| figure.name == name).unwrap();
+        figure.places.into_iter().map(|(_, line)| line).collect()
     }
 
     #[test]
-    fn bounds_hold_at_their_value() {
-        let figure = Figure::count("a", "a", 3).at_most(3.0);
-        assert!(figure.holds() && !figure.at_most(2.9).holds());
-        assert!(!Figure::count("a", "a", 3).at_least(4.0).holds());
+    fn identifiers_have_odd_parts_in_code_alone() {
+        let text =
+            "let told_news = 1;\n// told\nlet a = \"told\";\nstruct HeldLease(Untold);\nlet wished = 1;\n";
+        assert_eq!(places("odd identifiers per 1000 lines", "crates/a/src/b.rs", text), [1, 4]);
+        assert!(places("odd identifiers per 1000 lines", "crates/a/tests/b.rs", text).is_empty());
     }
 
     #[test]
-    fn an_empty_tree_divides_by_nothing() {
-        let empty = Survey { crates: Vec::new(), tests: 0, ignored: 0 };
-        assert!(figures(&empty).iter().all(|figure| figure.value.is_finite()));
+    fn tests_are_called_by_what_holds() {
+        let text = "#[test]\nfn what_is() {}\n\n#[tokio::test]\n#[allow(x)]\nasync fn who_asks() {}\nfn what_else() {}\n";
+        assert_eq!(places("tests named by question words", "bench/a.rs", text), [2, 6]);
+    }
+
+    #[test]
+    fn matches_on_truth_and_wide_comments_are_found() {
+        let text = format!("match a {{\n    true => 1,\n    false if b => 2,\n}}\n// {}\n", "x".repeat(108));
+        assert_eq!(places("arms on true or false per 1000 lines", "crates/a/src/b.rs", &text), [2, 3]);
+        assert_eq!(places("comment lines over 110 columns", "xtask/b.rs", &text), [5]);
+    }
+
+    #[test]
+    fn fields_and_blocks_of_the_runtime_are_counted() {
+        let text = "pub(crate) struct Runtime {\n    /// A.\n    pub(crate) a: u8,\n    b: u8,\n}\nimpl Runtime {\n}\nimpl Runtime {\n}\n";
+        assert_eq!(places("fields of Runtime", "crates/a/src/b.rs", text), [3, 4]);
+        assert_eq!(places("files with impl Runtime", "crates/a/src/b.rs", text), [6]);
     }
 }

@@ -4,8 +4,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// A processor that packages are for, by its name in Debian, OCI and Go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Architecture {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Architecture {
     Amd64,
     Arm64,
 }
@@ -45,44 +45,20 @@ impl fmt::Display for Architecture {
     }
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(super) enum OptionError {
-    #[error("{0} needs a value")]
-    Value(String),
-    #[error("`{0}` is no architecture of the packages; write amd64 or arm64")]
-    Architecture(String),
-    #[error("unknown option {0}; there are --out DIR, --arch amd64|arm64 and --from DIR")]
-    Unknown(String),
-}
-
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Options {
-    pub(super) out: PathBuf,
+#[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
+pub(crate) struct Options {
+    /// Folder of the packages, by default `packages` in cargo's target folder
+    #[arg(long, value_name = "DIR")]
+    pub(super) out: Option<PathBuf>,
+    #[arg(long = "arch", value_enum, default_value = "amd64")]
     pub(super) architecture: Architecture,
-    /// Folder of a program and libraries that are built already.
+    /// Folder of a program and libraries that are built already
+    #[arg(long, value_name = "DIR")]
     pub(super) from: Option<PathBuf>,
 }
 
 impl Options {
-    pub(super) fn read(root: &Path, words: &[&str]) -> Result<Self, OptionError> {
-        let out = crate::guard::target(root).join("packages");
-        let mut options = Self { out, architecture: Architecture::Amd64, from: None };
-        let mut words = words.iter();
-        while let Some(word) = words.next() {
-            let mut value = || words.next().copied().ok_or_else(|| OptionError::Value((*word).to_owned()));
-            match *word {
-                "--out" => options.out = value()?.into(),
-                "--from" => options.from = Some(value()?.into()),
-                "--arch" => {
-                    options.architecture = match value()? {
-                        "amd64" => Architecture::Amd64,
-                        "arm64" => Architecture::Arm64,
-                        other => return Err(OptionError::Architecture(other.to_owned())),
-                    }
-                }
-                other => return Err(OptionError::Unknown(other.to_owned())),
-            }
-        }
-        Ok(options)
+    pub(super) fn folder(&self, root: &Path) -> PathBuf {
+        self.out.clone().unwrap_or_else(|| crate::guard::target(root).join("packages"))
     }
 }

@@ -213,20 +213,6 @@ fn systemd_understands_the_units_and_finds_the_service_of_the_machine_confined()
 }
 
 #[test]
-fn options_are_read_and_a_wrong_one_is_named() {
-    let root = Path::new("/r");
-    let options = Options::read(root, &["--arch", "arm64", "--out", "/o", "--from", "/f"]).unwrap();
-    assert_eq!(
-        options,
-        Options { out: "/o".into(), architecture: Architecture::Arm64, from: Some("/f".into()) }
-    );
-    for (words, named) in [(["--arch", "riscv"], "riscv"), (["--arhc", "arm64"], "--arhc")] {
-        assert!(Options::read(root, &words).unwrap_err().to_string().contains(named));
-    }
-    assert!(Options::read(root, &["--out"]).is_err());
-}
-
-#[test]
 fn libraries_of_the_image_are_found_with_those_that_they_name() {
     let program = std::env::current_exe().unwrap();
     let here = if cfg!(target_arch = "aarch64") { Architecture::Arm64 } else { Architecture::Amd64 };

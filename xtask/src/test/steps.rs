@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::options::Options;
 use super::{artefacts, doctests, loom, nextest};
-use crate::{artifacts, cross, docs, guard, package, page, supply, tidy};
+use crate::{artifacts, cross, docs, guard, house, package, page, supply, tidy};
 
 /// The result of a step; without tests, only whether it succeeded.
 #[derive(Debug, Default)]
@@ -78,6 +78,7 @@ impl Step {
 pub(super) const STEPS: &[Step] = &[
     Step::command("format", &["cargo", "fmt", "--all", "--check"]),
     Step::chore("tidy", tidy::run),
+    Step::chore("house", house::check),
     Step::chore("supply", supply::run),
     Step::command("lints", &["cargo", "clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]),
     Step::command(
@@ -162,7 +163,7 @@ mod tests {
 
     #[test]
     fn only_the_named_steps_run_and_in_their_order() {
-        let options = Options::read(&["tests", "format"]).unwrap();
+        let options = Options { long: false, only: vec!["tests".to_owned(), "format".to_owned()] };
         let names: Vec<&str> = of(&options).iter().map(|step| step.name).collect();
         assert_eq!(names, ["format", "tests"]);
     }

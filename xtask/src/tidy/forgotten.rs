@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::{Finding, Severity, Source};
+use super::Finding;
+use crate::source::Source;
 
 /// Sources that tests compile as programs of their own.
 const PROGRAMS: &str = "programs";
@@ -16,7 +17,6 @@ pub(super) fn check(sources: &[Source], others: &[Source]) -> Vec<Finding> {
         file: source.path.clone(),
         line: 1,
         rule: "no test binary includes this file".to_owned(),
-        severity: Severity::Error,
     };
     forgotten.map(finding).collect()
 }

@@ -1,6 +1,7 @@
 //! Rules for files that the product opens and programs that it starts.
 
-use super::{Finding, Severity, Source};
+use super::Finding;
+use crate::source::Source;
 
 /// Calls that wait for the writer of a FIFO, and read without a bound.
 const OPENS: &[&str] = &["File::open(", "fs::read(", "fs::read_to_string("];
@@ -50,7 +51,7 @@ fn found(source: &Source) -> impl Iterator<Item = Finding> {
             }
             None => return None,
         };
-        Some(Finding { file: source.path.clone(), line: number + 1, rule, severity: Severity::Error })
+        Some(Finding { file: source.path.clone(), line: number + 1, rule })
     })
 }
 

@@ -1,6 +1,7 @@
 //! Rule for stdout and stderr in the command line: only its printer opens them.
 
-use super::{Finding, Severity, Source};
+use super::Finding;
+use crate::source::Source;
 
 /// The one file that may open them, and the folder of those that may not.
 const DOOR: &str = "crates/cli/src/terminal.rs";
@@ -19,7 +20,6 @@ fn opened(source: &Source) -> Vec<Finding> {
         file: source.path.clone(),
         line: at + 1,
         rule: format!("print through {DOOR}, which shows the control characters of foreign text"),
-        severity: Severity::Error,
     };
     opens.map(finding).collect()
 }

@@ -32,7 +32,7 @@ fn sums_of_a_build(folder: &Path, architecture: Architecture) -> String {
             .find(|path| bytes.windows(path.len()).any(|part| part == path.as_bytes()));
         assert_eq!(named, None, "a folder of this machine in {}", file.display());
     }
-    let options = Options { out: folder.join("packages"), architecture, from: None };
+    let options = Options { out: Some(folder.join("packages")), architecture, from: None };
     let sums = packages(&sources, &options, &programs, DATE).unwrap();
     fs::remove_dir_all(folder).unwrap();
     sums
