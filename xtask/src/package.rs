@@ -17,11 +17,12 @@ const PUBLISHED: &[&str] = &[
     "plimsoll-flags",
     "plimsoll-pool",
     "plimsoll-planner",
+    "plimsoll-plan",
     "plimsoll-doctor",
 ];
 
 /// The crate below which all is pure: no runtime, no HTTP, no file.
-const PURE: &str = "plimsoll-planner";
+const PURE: &str = "plimsoll-plan";
 const WASM: &str = "wasm32-unknown-unknown";
 
 #[derive(Debug, thiserror::Error)]

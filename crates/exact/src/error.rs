@@ -38,8 +38,8 @@ pub enum ExactError {
     #[error("cannot start {}: {error}", path.display())]
     Start { path: PathBuf, error: io::Error },
     #[error(
-        "the engine {} did not answer within {seconds} s; its last line was: {last}\nhint: omit --exact to use \
-         Plimsoll's formulas",
+        "the engine {} did not answer within {seconds} s; its last line was: {last}\nhint: --formulas asks no \
+         engine",
         path.display()
     )]
     Wait { path: PathBuf, seconds: u64, last: String },

@@ -9,8 +9,10 @@
 
 mod arguments;
 mod cache;
+mod engine_estimate;
 mod error;
 mod files;
+mod installed;
 mod price;
 mod prompt;
 mod question;
@@ -34,8 +36,10 @@ use plimsoll_probe::guard::unreachable;
 use plimsoll_probe::library;
 
 use self::cache::{Answer, Cache};
+pub use self::engine_estimate::EngineEstimate;
 pub use self::error::ExactError;
 use self::files::{Files, Form};
+pub use self::installed::estimate;
 pub use self::price::Asked;
 pub use self::prompt::PromptError;
 use self::question::Question;

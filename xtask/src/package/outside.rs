@@ -8,7 +8,7 @@ use flate2::read::GzDecoder;
 
 /// As a reader of the README would write it.
 const PROGRAM: &str = include_str!("outside/main.rs");
-const IMPORTED: &[&str] = &["plimsoll-base", "plimsoll-flags", "plimsoll-model", "plimsoll-planner"];
+const IMPORTED: &[&str] = &["plimsoll-model", "plimsoll-plan"];
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum UnpackError {

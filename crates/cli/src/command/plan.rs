@@ -7,7 +7,6 @@ mod asked;
 pub(crate) mod check;
 mod exact;
 pub(crate) mod fit;
-mod host_limit;
 mod models;
 mod paste;
 mod quants;
@@ -20,13 +19,12 @@ use std::process::ExitCode;
 use clap::Args;
 use plimsoll_base::{Advice, Bytes, Card, CardSpec};
 use plimsoll_config::reserve_size;
-use plimsoll_flags::{ModelParams, Options, ProgramKind};
+use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_planner::{EngineBuild, EngineKind, Plan};
 use plimsoll_probe::bus;
 
 use self::asked::{HostSize, Room};
-use self::exact::ExactQuery;
-use self::models::Models;
+use self::exact::Estimated;
 use self::remote::RemoteFiles;
 pub(crate) use self::spelling::{meant, spelled};
 use crate::report::{ErrorReport, NO_VERDICT, print_as, status, write_file};
@@ -106,10 +104,13 @@ pub(crate) struct Arguments {
     /// the program named before the flags, or llama-server
     #[arg(long, value_parser = program)]
     program: Option<ProgramKind>,
-    /// Ask the engine itself, without a GPU: the named llama-server, or the one that `serve` would use; with
-    /// --check the running one
+    /// Ask this engine itself, without a GPU: the named llama-server, or the one that `serve` would use; with
+    /// --check the running one. Without it, a plan asks the installed engine where that knows cards
     #[arg(long, value_name = "ENGINE", num_args = 0..=1, require_equals = true)]
     exact: Option<Option<PathBuf>>,
+    /// Plan by Plimsoll's formulas alone, and ask no engine
+    #[arg(long, conflicts_with = "exact")]
+    formulas: bool,
     /// With --exact: let the engine compute a prompt of so many tokens, so that the run-time pool is its own
     #[arg(long, value_name = "TOKENS", requires = "exact", conflicts_with_all = ["fit", "check"])]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=LONGEST_PROMPT))]
@@ -154,20 +155,9 @@ fn planned(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
         return fit::run(arguments, directions, (&given, &options), &room);
     }
     let cards = &room.cards;
-    let (asking, unasked) = match &arguments.exact {
-        Some(named) => exact::or_why(ExactQuery::open(arguments, named.as_deref(), &options, cards))?,
-        None => (None, None),
-    };
-    let mut plan = match &asking {
-        Some(asking) => asking.plan()?,
-        None => wished(&options.wish(arguments.program())?, arguments.engine(), arguments.program(), cards)?,
-    };
-    // First, because it says what the figures below are not.
-    plan.warnings.extend(unasked);
-    room.doubt(&options, &mut plan);
-    let planned = |options: &Options, cards: &[Card]| arguments.plan_of(options, cards);
-    room.limit_context(&options, &mut plan, &planned);
-    plan.warnings.extend(room.doubt_hints(&options, &mut plan.hints, &planned));
+    let estimated = Estimated::of_plan(arguments, &options, cards)?;
+    let mut plan = estimated.plan(arguments, &options, cards)?;
+    room.limit(estimated.formulas()).limit_plan(&options, &mut plan, room.doubts(&options));
     for hint in &mut plan.hints {
         if let Advice::SpillCache(advice) = &mut hint.advice {
             advice.bus = bus::measured();
@@ -178,45 +168,15 @@ fn planned(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
         write_file(path, screen::svg(&plan))?;
     }
     if let Some(path) = &arguments.html {
-        let page = match &asking {
-            Some(asking) => screen::html(&plan, &asking.course(&plan)?),
-            None => page(arguments, &options, &plan, cards)?,
-        };
-        write_file(path, page)?;
+        write_file(path, screen::html(&plan, &estimated.course(&options, cards, &plan)?))?;
     }
     // On stderr before the plan, because a closed stdout must not hide how often the engine ran.
-    if let Some(asking) = &asking {
-        asking.tell()?;
-    }
+    estimated.print_runs()?;
     remote.tell()?;
     print_as(arguments.json.as_deref(), &remote.with(&plan)?, || {
         screen::plan(&plan, screen::Paper::of_stdout())
     })?;
     Ok(status(plan.fits))
-}
-
-/// Contexts on a page, which are the steps of its slider.
-const POINTS: u64 = 64;
-
-/// The plan as a page, with the planned memory of every context on the slider.
-fn page(
-    arguments: &Arguments,
-    options: &Options,
-    plan: &Plan,
-    cards: &[Card],
-) -> Result<String, ErrorReport> {
-    let wish = options.wish(arguments.program())?;
-    let models = Models::read(&wish, arguments.engine())?;
-    let request = models.request(&wish, arguments.engine(), arguments.program(), cards);
-    // The largest context that fits rarely is a multiple of the step, and it is the one that users look for.
-    let besides: Vec<u64> = plan.largest_context.into_iter().collect();
-    let points = plimsoll_planner::fit::course(
-        &request,
-        &plimsoll_planner::fit::ClosedForms(request),
-        POINTS,
-        &besides,
-    );
-    Ok(screen::html(plan, &points))
 }
 
 impl Arguments {
@@ -242,10 +202,9 @@ impl Arguments {
         self.program.unwrap_or_default()
     }
 
-    /// The plan of these flags by the formulas, where there is one.
-    fn plan_of(&self, options: &Options, cards: &[Card]) -> Option<Plan> {
-        let wish = options.wish(self.program()).ok()?;
-        wished(&wish, self.engine(), self.program(), cards).ok()
+    /// Whether the installed engine may be asked: none but llama-server is, and not for a build that is named.
+    fn may_ask(&self) -> bool {
+        !self.formulas && self.engine.is_none() && self.program() == ProgramKind::LlamaServer
     }
 
     /// The cards as seen by a program that is held to a budget.
@@ -266,25 +225,24 @@ impl Arguments {
     }
 }
 
-/// Plans the memory of an engine with these flags on these cards.
-pub(super) fn made(
+/// Plans by the formulas the memory of an engine with these flags on these cards.
+pub(super) fn by_words(
     words: &[String],
     engine: EngineBuild,
     program: ProgramKind,
     cards: &[Card],
 ) -> Result<Plan, ErrorReport> {
-    wished(&Options::from_argv(words)?.wish(program)?, engine, program, cards)
+    by_formulas(&Options::from_argv(words)?, engine, program, cards)
 }
 
 /// The same for flags that have been read.
-pub(super) fn wished(
-    wish: &ModelParams,
+pub(super) fn by_formulas(
+    options: &Options,
     engine: EngineBuild,
     program: ProgramKind,
     cards: &[Card],
 ) -> Result<Plan, ErrorReport> {
-    let models = Models::read(wish, engine)?;
-    Ok(plimsoll_planner::plan(&models.request(wish, engine, program, cards))?)
+    Ok(models::estimate(&options.wish(program)?, engine, program)?.plan(options, cards)?)
 }
 
 fn no_card() -> ErrorReport {

@@ -100,6 +100,39 @@ fn a_plan_shows_what_the_engine_says_and_remembers_it() {
 }
 
 #[test]
+fn an_installed_engine_is_asked_unless_the_formulas_are_wanted() {
+    let bench = Bench::new();
+    let engine = engine();
+    let planned = |more: &[&str], flags: &[&str]| {
+        let mut command = plimsoll();
+        command.args(["plan", "--json", "--card", CARD]).args(more).args(["--", "-m"]).arg(&bench.model);
+        engine.prepare(&engine.backend, command.args(flags));
+        let own = engine.program.parent().unwrap().display();
+        let output = command
+            .env("PATH", format!("{own}:{}", std::env::var("PATH").unwrap()))
+            .env("PLIMSOLL_PHANTOM_LIBRARY", built("libplimsoll_phantom.so", "plimsoll-phantom"))
+            .env("XDG_CACHE_HOME", bench.folder.path())
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        (json(&output), text(&output.stderr))
+    };
+    let flags = ["-c", "8192", "-fa", "on"];
+    let (plan, said) = planned(&[], &flags);
+    assert_eq!(plan["engine"]["build"], BUILD);
+    assert!(
+        plan["reasons"].to_string().contains("engine_said") && said.contains("asked llama-server"),
+        "{said}"
+    );
+    let exact = bench.ask(&engine.program, &flags);
+    assert_eq!(plan, json(&exact));
+    for more in [&["--formulas"][..], &["--build", "llama.cpp@10605"], &["--program", "library"]] {
+        let (plan, said) = planned(more, &flags);
+        assert!(!plan.to_string().contains("engine_said") && !said.contains("asked"), "{more:?}: {said}");
+    }
+}
+
+#[test]
 fn what_the_engine_refuses_is_said_in_its_own_words() {
     let bench = Bench::new();
     for (flags, words) in [

@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use plimsoll_base::{Bytes, Card};
-use plimsoll_flags::{Options, ProgramKind};
+use plimsoll_flags::Options;
 use plimsoll_model::tiny::TinyModel;
 use plimsoll_model::types;
-use plimsoll_planner::{EngineBuild, MeasuredContext, PlanRequest};
+use plimsoll_plan::{Estimate, Models};
+use plimsoll_planner::{EngineBuild, MeasuredContext};
 use plimsoll_probe::headers::read_model;
 
 use crate::report::ErrorReport;
@@ -40,7 +41,6 @@ pub(super) fn flags(model: &Path) -> Vec<String> {
 
 /// The model's run-time pool as planned, without cuBLAS.
 pub(super) fn pool(model: &Path, engine: EngineBuild, card: &Card) -> Result<Bytes, ErrorReport> {
-    let dialect = engine.kind.dialect();
     let without = MeasuredContext {
         card: card.name.clone(),
         driver: String::new(),
@@ -54,17 +54,9 @@ pub(super) fn pool(model: &Path, engine: EngineBuild, card: &Card) -> Result<Byt
         version: String::new(),
         measured: String::new(),
     };
-    let plan = plimsoll_planner::plan(&PlanRequest {
-        model: &read_model(model, dialect)?,
-        draft: None,
-        projector: None,
-        wish: &Options::from_argv(&flags(model))?.wish(ProgramKind::LlamaServer)?,
-        engine,
-        program: ProgramKind::LlamaServer,
-        cards: std::slice::from_ref(card),
-        contexts: &[without],
-        processor: None,
-    })?;
+    let models = Models::from(read_model(model, engine.kind.dialect())?);
+    let estimate = Estimate { engine, contexts: vec![without], ..Estimate::new(models) };
+    let plan = estimate.plan(&Options::from_argv(&flags(model))?, std::slice::from_ref(card))?;
     let pool = |planned: &plimsoll_planner::CardPlan| planned.terms.pool.known();
     Ok(plan.cards.iter().map(pool).sum())
 }

@@ -3,15 +3,13 @@
 
 use std::str::FromStr;
 
-use plimsoll_base::{Bytes, Card, CardId, CardKind, CardSpec, Reason, unit_of};
+use plimsoll_base::{Bytes, Card, CardId, CardSpec, Reason, unit_of};
 use plimsoll_flags::{Options, ProgramKind};
-use plimsoll_planner::{HostPlan, HostRoom, Plan};
+use plimsoll_plan::{Estimate, HostLimit, PlannedHost};
+use plimsoll_planner::HostRoom;
 
 use super::{Arguments, no_card};
 use crate::report::ErrorReport;
-
-/// Host memory that a plan may need without a word, where nothing is known of the machine.
-const UNCHECKED: Bytes = Bytes::gib(4);
 
 /// `--host`: `32GiB` or `total=32GiB`.
 #[derive(Clone, Copy, Debug)]
@@ -28,14 +26,6 @@ impl FromStr for HostSize {
             false => Ok(Self(bytes)),
         }
     }
-}
-
-/// Host memory of the machine that is planned for.
-#[derive(Clone, Copy, Debug)]
-struct PlannedHost {
-    room: HostRoom,
-    /// The cards take their memory from it.
-    is_shared: bool,
 }
 
 /// Cards and host memory to plan for.
@@ -78,14 +68,9 @@ impl Room {
         Ok(Self { cards: vec![host], host: None, doubts: vec![Reason::new("no_card_seen", text)] })
     }
 
-    /// Puts the doubts about cards, flags and host memory before those of the planner.
-    pub(super) fn doubt(&self, options: &Options, plan: &mut Plan) {
-        let mut doubts = self.doubts(options);
-        if let Some((doubt, fits)) = self.host(plan, options) {
-            doubts.push(doubt);
-            plan.fits &= fits;
-        }
-        plan.warnings.splice(0..0, doubts);
+    /// The limit that the host's memory sets.
+    pub(super) fn limit<'a>(&'a self, estimate: &'a Estimate) -> HostLimit<'a> {
+        HostLimit { estimate, cards: &self.cards, host: self.host }
     }
 
     /// Doubts that hold for every plan of these flags.
@@ -93,25 +78,6 @@ impl Room {
         let flags = options.remarks();
         let flags = flags.iter().map(|remark| Reason::new("flag_misread", remark.to_string()));
         flags.chain(missing_adapters(options)).chain(self.doubts.iter().cloned()).collect()
-    }
-
-    /// Doubt about host memory, and whether the plan still fits.
-    pub(super) fn host(&self, plan: &Plan, options: &Options) -> Option<(Reason, bool)> {
-        let HostPlan { peak, .. } = plan.host;
-        if self.cards.iter().any(|card| card.kind == CardKind::Host) {
-            // The host is one of the cards, and its verdict is that of a card.
-            return None;
-        }
-        let Some(host) = self.host else {
-            let text = format!(
-                "{peak} of host memory are needed too, but the host memory of the planned machine is \
-                unknown; give it with --host SIZE"
-            );
-            return (peak > UNCHECKED).then(|| (Reason::new("host_memory_unchecked", text), true));
-        };
-        let shared: Bytes = plan.cards.iter().map(|card| card.peak).sum();
-        let need = if host.is_shared { peak + shared } else { peak };
-        host.room.doubt(need, mapped(options))
     }
 }
 
@@ -128,11 +94,6 @@ fn missing_adapters(options: &Options) -> Vec<Reason> {
         Reason::new("adapter_missing", text).fact("path", path)
     };
     missing.map(said).collect()
-}
-
-/// True where the weights are pages of the file, which the kernel may drop.
-fn mapped(options: &Options) -> bool {
-    options.wish(ProgramKind::LlamaServer).is_ok_and(|wish| wish.mmap)
 }
 
 /// The described cards; those of one name are numbered: two `name=H200` are `H200` and `H200#2`.

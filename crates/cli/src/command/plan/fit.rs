@@ -8,16 +8,13 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-use plimsoll_base::{Card, Reason};
 use plimsoll_flags::Options;
-use plimsoll_planner::fit;
-use plimsoll_planner::fit::{ClosedForms, Dimension, Fit, FitAnswer, RequestChange, edited};
+use plimsoll_planner::fit::{Dimension, Fit, FitAnswer, RequestChange, edited};
 use serde_json::{Value, json};
 
 use super::Arguments;
 use super::asked::Room;
-use super::exact::{ExactQuery, or_why};
-use super::models::Models;
+use super::exact::Estimated;
 use super::paste::Pasted;
 use crate::report::{ErrorReport, print, print_as, status};
 use crate::screen;
@@ -56,27 +53,25 @@ pub(super) fn run(
     (given, options): (&Options, &Options),
     room: &Room,
 ) -> Result<ExitCode, ErrorReport> {
-    let cards = &room.cards;
-    let (asking, unasked) = match &arguments.exact {
-        Some(named) => or_why(ExactQuery::open(arguments, named.as_deref(), options, cards))?,
-        None => (None, None),
-    };
-    let is_asked = asking.is_some();
-    let mut fit = match asking {
-        Some(asking) => {
-            let fit = asking.fit(&directions.dimensions)?;
-            asking.tell()?;
-            fit
+    let estimated = Estimated::of_fit(arguments, options, &room.cards)?;
+    let limit = room.limit(estimated.formulas());
+    let (mut fit, unasked, is_asked) = match &estimated {
+        Estimated::Engine(asked) => (asked.fit(&directions.dimensions)?, None, true),
+        Estimated::Formulas(estimate, unasked) => {
+            (estimate.fit(options, &room.cards, &directions.dimensions)?, unasked.clone(), false)
         }
-        None => by_formulas(arguments, directions, options, cards)?,
     };
-    fit.warnings = warnings(arguments, options, room)?;
+    estimated.print_runs()?;
+    // An engine may know a model that the formulas refuse.
+    let planned = limit.estimate.plan(options, &room.cards).map(|plan| plan.warnings);
+    fit.warnings = room.doubts(options);
+    fit.warnings.extend(planned.unwrap_or_default());
     fit.warnings.extend(unasked);
-    room.limit_fit(options, &mut fit, &|options, cards| arguments.plan_of(options, cards))?;
+    limit.limit_fit(options, &mut fit)?;
     // The engine was asked about each answer alone, and the formulas may not speak for it.
     let holds = |changes: &[RequestChange]| {
         let plan = edited(options, changes).ok().filter(|_| !is_asked);
-        plan.is_some_and(|options| fits_wholly(arguments, room, &options))
+        plan.is_some_and(|options| limit.fits_wholly(&options))
     };
     let pasted = Pasted::choose(&fit, directions.is_named, &holds);
     // A direction that does not apply to the model changes nothing: the request stands as it is.
@@ -88,25 +83,6 @@ pub(super) fn run(
     };
     show(arguments, given, &fit, argv.as_deref(), pasted.and_then(|pasted| pasted.said))?;
     Ok(status(argv.is_some()))
-}
-
-/// True where the cards and the host hold a model with these flags.
-fn fits_wholly(arguments: &Arguments, room: &Room, options: &Options) -> bool {
-    let plan = arguments.plan_of(options, &room.cards);
-    plan.is_some_and(|plan| plan.fits && room.host(&plan, options).is_none_or(|(_, fits)| fits))
-}
-
-fn by_formulas(
-    arguments: &Arguments,
-    directions: &FitDirections,
-    options: &Options,
-    cards: &[Card],
-) -> Result<Fit, ErrorReport> {
-    let engine = arguments.engine();
-    let wish = options.wish(arguments.program())?;
-    let models = Models::read(&wish, engine)?;
-    let request = models.request(&wish, engine, arguments.program(), cards);
-    Ok(fit::fit(&request, &ClosedForms(request), &directions.dimensions)?)
 }
 
 fn show(
@@ -135,18 +111,6 @@ fn show(
 fn paste(argv: &[String]) -> Result<(), ErrorReport> {
     let words: Vec<String> = argv.iter().map(|word| quoted(word)).collect();
     print(words.join(" ") + "\n")
-}
-
-/// Doubts about the flags as they are.
-fn warnings(arguments: &Arguments, options: &Options, room: &Room) -> Result<Vec<Reason>, ErrorReport> {
-    let wish = options.wish(arguments.program())?;
-    let models = Models::read(&wish, arguments.engine())?;
-    let request = models.request(&wish, arguments.engine(), arguments.program(), &room.cards);
-    // An engine may know a model that the formulas refuse.
-    let planned = plimsoll_planner::plan(&request).map(|plan| plan.warnings);
-    let mut warnings = room.doubts(options);
-    warnings.extend(planned.unwrap_or_default());
-    Ok(warnings)
 }
 
 /// The whole command line with one answer applied.

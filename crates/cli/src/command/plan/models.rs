@@ -2,65 +2,39 @@
 
 use std::path::Path;
 
-use plimsoll_base::Card;
 use plimsoll_flags::{ModelParams, ProgramKind};
 use plimsoll_hub::HubFailure;
-use plimsoll_model::{Dialect, Model};
-use plimsoll_planner::{EngineBuild, MeasuredContext, PlanRequest};
-use plimsoll_probe::contexts;
+use plimsoll_model::Dialect;
+use plimsoll_plan::{Estimate, Models};
+use plimsoll_planner::EngineBuild;
 use plimsoll_probe::headers::read_model;
 
 use super::remote;
 use crate::report::ErrorReport;
 
-/// The models that the flags name, and the measured sizes of contexts.
-pub(super) struct Models {
-    pub(super) main: Model,
-    pub(super) draft: Option<Model>,
-    pub(super) projector: Option<Model>,
-    contexts: Vec<MeasuredContext>,
+/// An estimate of the models that the flags name, for this machine.
+pub(super) fn estimate(
+    params: &ModelParams,
+    engine: EngineBuild,
+    program: ProgramKind,
+) -> Result<Estimate, ErrorReport> {
+    Ok(plimsoll_exact::estimate(read(params, engine)?, engine, program))
 }
 
-impl Models {
-    pub(super) fn new(main: Model, draft: Option<Model>, projector: Option<Model>) -> Self {
-        Self { main, draft, projector, contexts: contexts::measured() }
-    }
-
-    pub(super) fn request<'a>(
-        &'a self,
-        wish: &'a ModelParams,
-        engine: EngineBuild,
-        program: ProgramKind,
-        cards: &'a [Card],
-    ) -> PlanRequest<'a> {
-        PlanRequest {
-            model: &self.main,
-            draft: self.draft.as_ref(),
-            projector: self.projector.as_ref(),
-            wish,
-            engine,
-            program,
-            cards,
-            contexts: &self.contexts,
-            processor: plimsoll_probe::processor(),
-        }
-    }
-
-    pub(super) fn read(wish: &ModelParams, engine: EngineBuild) -> Result<Self, ErrorReport> {
-        let dialect = engine.kind.dialect();
-        let here = downloaded(wish, dialect)?;
-        let read = |path: &String| read_model(Path::new(path), dialect);
-        let Some(main) = &here.model else {
-            return Err(ErrorReport::new("no model is given\nhint: plimsoll plan -- -m model.gguf"));
-        };
-        // The draft model and the projector are on the same cards, and often decide whether the whole fits.
-        let draft = here.draft_model.as_ref().map(read).transpose()?;
-        let read_main = read(main).map_err(|error| match elsewhere(main) {
-            Some(hint) => ErrorReport::new(format!("{error}\nhint: {hint}")),
-            None => error.into(),
-        })?;
-        Ok(Self::new(read_main, draft, here.projector.as_ref().map(read).transpose()?))
-    }
+fn read(params: &ModelParams, engine: EngineBuild) -> Result<Models, ErrorReport> {
+    let dialect = engine.kind.dialect();
+    let here = downloaded(params, dialect)?;
+    let read = |path: &String| read_model(Path::new(path), dialect);
+    let Some(main) = &here.model else {
+        return Err(ErrorReport::new("no model is given\nhint: plimsoll plan -- -m model.gguf"));
+    };
+    // The draft model and the projector are on the same cards, and often decide whether the whole fits.
+    let draft = here.draft_model.as_ref().map(read).transpose()?;
+    let main = read(main).map_err(|error| match elsewhere(main) {
+        Some(hint) => ErrorReport::new(format!("{error}\nhint: {hint}")),
+        None => error.into(),
+    })?;
+    Ok(Models { main, draft, projector: here.projector.as_ref().map(read).transpose()? })
 }
 
 /// Advice for a name that is no file here and looks like one of a hub or of ollama.

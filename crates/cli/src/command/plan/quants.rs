@@ -5,12 +5,12 @@ use std::process::ExitCode;
 use plimsoll_base::{Bytes, Card, Order};
 use plimsoll_flags::{Options, RemoteSource};
 use plimsoll_hub::Quantisation;
+use plimsoll_plan::Models;
 use plimsoll_planner::{CardPlan, Plan};
 use plimsoll_report::aligned;
 use serde_json::{Value, json};
 
 use super::Arguments;
-use super::models::Models;
 use super::remote::hub;
 use crate::report::{ErrorReport, print_as, status};
 use crate::screen;
@@ -42,10 +42,12 @@ pub(super) fn run(arguments: &Arguments, options: &Options, cards: &[Card]) -> R
                 Err(error) => failed = Some(error),
             }
         }
-        let models = fetched.and_then(|fetched| Ok(Models::new(fetched.model()?, None, projector.clone())));
+        let models = fetched.and_then(|fetched| {
+            Ok(Models { projector: projector.clone(), ..Models::from(fetched.model()?) })
+        });
         let plan = models.map_err(ErrorReport::from).and_then(|models| {
-            let request = models.request(&wish, arguments.engine(), arguments.program(), cards);
-            Ok(plimsoll_planner::plan(&request)?)
+            let estimate = plimsoll_exact::estimate(models, arguments.engine(), arguments.program());
+            Ok(estimate.plan(options, cards)?)
         });
         rows.push(PlannedQuant { quantisation, plan });
     });

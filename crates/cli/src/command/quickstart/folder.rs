@@ -116,7 +116,7 @@ impl Member {
         let flags = self.flags();
         let words = ["--model", &self.file].into_iter().chain(flags.split(' '));
         let words: Vec<String> = words.map(str::to_owned).collect();
-        plan::made(&words, engine, ProgramKind::LlamaServer, std::slice::from_ref(card))
+        plan::by_words(&words, engine, ProgramKind::LlamaServer, std::slice::from_ref(card))
     }
 }
 

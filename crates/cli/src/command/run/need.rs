@@ -54,7 +54,7 @@ fn plan(
             "the cards differ, and CUDA numbers them in its own order; name them with --card, or set CUDA_DEVICE_ORDER=PCI_BUS_ID",
         ));
     }
-    plan::wished(&flags(arguments)?.wish(kind)?, engine_of(program), kind, cards)
+    plan::by_formulas(&flags(arguments)?, engine_of(program), kind, cards)
 }
 
 /// The flags of a llama.cpp program: its arguments, and the variables of its environment.

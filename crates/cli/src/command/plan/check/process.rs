@@ -10,8 +10,8 @@ use plimsoll_flags::{FlagOrigin, FlagValue as SettingValue, ModelParams, Options
 use plimsoll_planner::{CardPlan, EngineBuild, Plan};
 use serde_json::Value;
 
-use super::super::exact::ExactQuery;
-use super::super::{Arguments, wished};
+use super::super::exact::once;
+use super::super::{Arguments, by_formulas};
 use crate::check::{CARD_MARGIN, Checked, HOST_MARGIN, ReportedFigure, Row, margin};
 use crate::report::ErrorReport;
 
@@ -29,9 +29,9 @@ pub(super) fn checked(arguments: &Arguments, pid: u32) -> Result<Checked, ErrorR
     let plan = match &arguments.exact {
         Some(named) => {
             let named = named.clone().or_else(|| started.engine());
-            ExactQuery::once(arguments, named.as_deref(), (&options, program), &cards)?
+            once(arguments, named.as_deref(), (&options, program), &cards)?
         }
-        None => wished(&wish, arguments.engine(), program, &cards)?,
+        None => by_formulas(&options, arguments.engine(), program, &cards)?,
     };
     Ok(Checked {
         model: plan.model.clone(),
@@ -48,7 +48,7 @@ pub(in crate::command) fn again(pid: u32, engine: EngineBuild) -> Result<Plan, E
     let options = started.reachable(&started.options()?);
     let program = started.program().unwrap_or(ProgramKind::LlamaServer);
     let cards = started.cards(&plimsoll_cards::read(), &plimsoll_process::reading::tree(pid));
-    wished(&options.wish(program)?, engine, program, &cards)
+    by_formulas(&options, engine, program, &cards)
 }
 
 fn rows(arguments: &Arguments, plan: &Plan, cards: &[Card], reading: &Reading, family: &[u32]) -> Vec<Row> {

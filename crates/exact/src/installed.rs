@@ -1,0 +1,51 @@
+//! The engine of this machine, and what else of it a plan depends on.
+
+use std::ffi::OsStr;
+
+use plimsoll_base::{Card, CardKind};
+use plimsoll_flags::ProgramKind;
+use plimsoll_engine::program::is_shell_script;
+use plimsoll_plan::{Estimate, Models};
+use plimsoll_planner::EngineBuild;
+use plimsoll_probe::{contexts, processor};
+
+use super::{Oracle, RunTerms, backends};
+
+/// Backends that compute on cards, by the names of their libraries.
+const FOR_CARDS: [&str; 3] = ["cuda", "hip", "vulkan"];
+
+/// The variable of ggml that names a backend elsewhere.
+const NAMED_BACKEND: &str = "GGML_BACKEND_PATH";
+
+/// An estimate for this machine: with the contexts that were measured here, and its processor.
+pub fn estimate(models: Models, engine: EngineBuild, program: ProgramKind) -> Estimate {
+    Estimate {
+        engine,
+        program,
+        contexts: contexts::measured(),
+        processor: processor(),
+        ..Estimate::new(models)
+    }
+}
+
+impl Oracle {
+    /// The installed engine, where it can speak for these cards. `None` where a plan is by the formulas.
+    pub fn installed(cards: &[Card], terms: RunTerms) -> Option<Self> {
+        // An engine on the host allocates what it needs, and a stand-in for cards shows nothing of that.
+        if cards.is_empty() || cards.iter().any(|card| card.kind != CardKind::Cuda) {
+            return None;
+        }
+        let oracle = Self::find(None, ProgramKind::LlamaServer, terms).ok()?;
+        let path = &oracle.program.path;
+        // A script may start the engine in a container.
+        if is_shell_script(path) {
+            return None;
+        }
+        let environment = &oracle.terms.environment;
+        let backends = backends(path, environment.get("LD_LIBRARY_PATH").unwrap_or(OsStr::new("")));
+        let has_backend = environment.get(NAMED_BACKEND).is_some()
+            || backends.is_empty()
+            || FOR_CARDS.iter().any(|backend| backends.contains(*backend));
+        has_backend.then_some(oracle)
+    }
+}

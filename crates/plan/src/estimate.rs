@@ -1,0 +1,159 @@
+//! A model with its engine, and its memory with given flags on given cards.
+
+use plimsoll_base::{Card, Curve};
+use plimsoll_flags::{FlagError, ModelParams, Options, ProgramKind};
+use plimsoll_model::Model;
+use plimsoll_planner::fit::{ClosedForms, ContextPoint, Dimension, Fit, course, fit};
+use plimsoll_planner::{EngineBuild, MeasuredContext, Plan, PlanError, PlanRequest, Processor};
+
+/// Models that one engine loads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Models {
+    pub main: Model,
+    pub draft: Option<Model>,
+    pub projector: Option<Model>,
+}
+
+impl From<Model> for Models {
+    fn from(main: Model) -> Self {
+        Self { main, draft: None, projector: None }
+    }
+}
+
+/// All that the memory of a model depends on, besides flags and cards.
+///
+/// Flags may vary from plan to plan, but they name the models that are here.
+#[derive(Clone, Debug)]
+pub struct Estimate {
+    pub models: Models,
+    pub engine: EngineBuild,
+    pub program: ProgramKind,
+    /// Measured driver contexts, which are preferred to the published values.
+    pub contexts: Vec<MeasuredContext>,
+    /// The processor that computes with weights in host memory; `None` if it is not known.
+    pub processor: Option<Processor>,
+}
+
+/// Why there is no plan.
+#[derive(Debug, thiserror::Error)]
+pub enum EstimateError {
+    #[error(transparent)]
+    Flags(#[from] FlagError),
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+}
+
+impl Estimate {
+    /// For llama-server in the newest build that the formulas cover, with published driver contexts.
+    pub fn new(models: Models) -> Self {
+        Self {
+            models,
+            engine: EngineBuild::LLAMA_CPP,
+            program: ProgramKind::LlamaServer,
+            contexts: Vec::new(),
+            processor: None,
+        }
+    }
+
+    pub fn request<'a>(&'a self, params: &'a ModelParams, cards: &'a [Card]) -> PlanRequest<'a> {
+        PlanRequest {
+            model: &self.models.main,
+            draft: self.models.draft.as_ref(),
+            projector: self.models.projector.as_ref(),
+            wish: params,
+            engine: self.engine,
+            program: self.program,
+            cards,
+            contexts: &self.contexts,
+            processor: self.processor,
+        }
+    }
+
+    /// Puts a question to the planner.
+    pub fn answer<T>(
+        &self,
+        options: &Options,
+        cards: &[Card],
+        question: impl FnOnce(&PlanRequest<'_>) -> Result<T, PlanError>,
+    ) -> Result<T, EstimateError> {
+        let params = options.wish(self.program)?;
+        Ok(question(&self.request(&params, cards))?)
+    }
+
+    pub fn plan(&self, options: &Options, cards: &[Card]) -> Result<Plan, EstimateError> {
+        self.answer(options, cards, plimsoll_planner::plan)
+    }
+
+    /// Memory over the depth of the context. `longest_answer` is the engine's own limit (`-n`).
+    pub fn curve(
+        &self,
+        options: &Options,
+        cards: &[Card],
+        longest_answer: Option<u64>,
+    ) -> Result<Curve, EstimateError> {
+        self.answer(options, cards, |request| plimsoll_planner::curve(request, longest_answer))
+    }
+
+    /// The largest value of each dimension that fits.
+    pub fn fit(
+        &self,
+        options: &Options,
+        cards: &[Card],
+        dimensions: &[Dimension],
+    ) -> Result<Fit, EstimateError> {
+        self.answer(options, cards, |request| fit(request, &ClosedForms(*request), dimensions))
+    }
+
+    /// Memory of about `count` contexts, and of those of `besides`.
+    pub fn course(
+        &self,
+        options: &Options,
+        cards: &[Card],
+        count: u64,
+        besides: &[u64],
+    ) -> Result<Vec<ContextPoint>, EstimateError> {
+        self.answer(options, cards, |request| Ok(course(request, &ClosedForms(*request), count, besides)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_model::Dialect;
+    use plimsoll_model::gguf::Header;
+    use plimsoll_model::tiny::TinyModel;
+
+    use super::*;
+
+    fn tiny() -> Model {
+        let file = TinyModel::default().file();
+        let header = Header::read(&file, u64::try_from(file.len()).unwrap(), Dialect::Ggml).unwrap();
+        Model::from_headers(&[header]).unwrap()
+    }
+
+    fn card() -> Card {
+        "name=H200,total=143771MiB,free=140000MiB,cc=9.0".parse().unwrap()
+    }
+
+    #[test]
+    fn a_plan_of_words_is_that_of_their_options() {
+        let options = Options::from_argv(&["-c", "2048", "-ngl", "99"].map(str::to_owned)).unwrap();
+        let of_options = Estimate::new(tiny().into()).plan(&options, &[card()]).unwrap();
+        let of_words = crate::plan(tiny(), "-c 2048 -ngl 99", &[card()]).unwrap();
+        assert_eq!(of_words.context, 2048);
+        assert_eq!(format!("{of_words:?}"), format!("{of_options:?}"));
+    }
+
+    #[test]
+    fn a_draft_is_planned_with_its_model() {
+        let both = Models { draft: Some(tiny()), ..Models::from(tiny()) };
+        let peak = |models| Estimate::new(models).plan(&Options::default(), &[card()]).unwrap().cards[0].peak;
+        assert!(peak(both) > peak(Models::from(tiny())));
+    }
+
+    #[test]
+    fn flags_that_cannot_be_planned_are_errors() {
+        let failed = |flags: &str| crate::plan(tiny(), flags, &[card()]).unwrap_err();
+        assert!(matches!(failed("--no-such-flag"), EstimateError::Flags(_)));
+        assert!(matches!(failed("-mg 3 -sm none"), EstimateError::Plan(_)));
+    }
+}
