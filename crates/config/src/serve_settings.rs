@@ -119,6 +119,14 @@ serve_settings! {
     log_format: Option<LogFormat>,
     /// The store of the fleet that this host belongs to, `etcd://…`.
     fleet: Option<String>,
+    /// Certificates of the store's authorities, for a store over TLS.
+    fleet_store_ca: Option<PathBuf>,
+    /// Certificate that this host shows to the store.
+    fleet_store_certificate: Option<PathBuf>,
+    fleet_store_certificate_key: Option<PathBuf>,
+    /// User of the store.
+    fleet_store_user: Option<String>,
+    fleet_store_password_file: Option<PathBuf>,
     /// This host's name in the fleet.
     fleet_host: Option<String>,
     /// `ADDRESS:PORT` at which other hosts reach this one.

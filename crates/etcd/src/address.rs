@@ -1,4 +1,4 @@
-//! Address of a store: `etcd://HOST[:PORT],HOST[:PORT],…[/FLEET]`.
+//! Address of a store: `etcd://HOST[:PORT],HOST[:PORT],…[/FLEET]`, or `etcds://…` over TLS.
 
 use std::str::FromStr;
 
@@ -14,11 +14,13 @@ const MOST_MEMBERS: usize = 16;
 pub struct StoreAddress {
     pub members: Vec<String>,
     pub fleet: String,
+    /// The members speak TLS.
+    pub is_encrypted: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{text}` is not a valid address of a fleet's store: {why}; write etcd://HOST,HOST,HOST or etcd://HOST:PORT/FLEET"
+    "`{text}` is not a valid address of a fleet's store: {why}; write etcd://HOST,HOST,HOST or etcd://HOST:PORT/FLEET, or etcds:// over TLS"
 )]
 pub struct StoreAddressError {
     text: String,
@@ -30,7 +32,12 @@ impl FromStr for StoreAddress {
 
     fn from_str(text: &str) -> Result<Self, StoreAddressError> {
         let fail = |why| StoreAddressError { text: text.chars().take(200).collect(), why };
-        let rest = text.strip_prefix("etcd://").ok_or_else(|| fail("it does not begin with etcd://"))?;
+        let (scheme, rest) = text.split_once("://").unwrap_or_default();
+        let is_encrypted = match scheme {
+            "etcd" => false,
+            "etcds" => true,
+            _ => return Err(fail("it does not begin with etcd:// or etcds://")),
+        };
         let (members, fleet) = rest.split_once('/').unwrap_or((rest, FLEET));
         let fleet = if fleet.is_empty() { FLEET } else { fleet };
         if !KeySpace::is_name(fleet) {
@@ -44,7 +51,7 @@ impl FromStr for StoreAddress {
         if members.len() > MOST_MEMBERS {
             return Err(fail("it names more than 16 members"));
         }
-        Ok(Self { members, fleet: fleet.to_owned() })
+        Ok(Self { members, fleet: fleet.to_owned(), is_encrypted })
     }
 }
 
@@ -72,6 +79,9 @@ mod tests {
             ("etcd://[::1],[::2]:5/", "[::1]:2379 [::2]:5", "default"),
         ] {
             assert_eq!(read(text), Ok((members.to_owned(), fleet.to_owned())));
+        }
+        for (text, is_encrypted) in [("etcd://a", false), ("etcds://a:1/lab", true)] {
+            assert_eq!(text.parse().map(|it: StoreAddress| it.is_encrypted), Ok(is_encrypted));
         }
         let many = format!("etcd://{}", ["a"; 17].join(","));
         for text in

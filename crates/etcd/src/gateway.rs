@@ -4,22 +4,26 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::Response;
-use http::header::CONTENT_TYPE;
-use http::{Request, StatusCode};
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use plimsoll_http::{HttpClient, HttpClientError, collect_body};
 use serde_json::Value;
 use tokio::time::timeout;
 
+use super::StoreAddress;
+use super::access::{AccessError, StoreAccess};
+use super::connection::{StoreTls, TlsMember, tls_failure};
 use super::message::Answer;
+use super::user::{self, StoreUser, Token};
 
 const CONNECT: Duration = Duration::from_secs(1);
 /// Time for an answer: etcd itself gives up after 7 s without a leader.
 const ANSWER: Duration = Duration::from_secs(2);
 /// Longest answer: a page of 500 records of the longest kind would be refused.
 const LONGEST: usize = 32 << 20;
+const LONGEST_TOKEN: usize = 64 << 10;
 
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -27,6 +31,12 @@ pub enum StoreError {
     Connect { member: String, error: std::io::Error },
     #[error("{member} does not answer: {why}")]
     Silent { member: String, why: String },
+    #[error("{member} is not trusted over TLS, or does not trust this host: {why}")]
+    Tls { member: String, why: String },
+    #[error("{member} refuses: {message}; hint: {remedy}")]
+    Denied { member: String, message: String, remedy: &'static str },
+    #[error(transparent)]
+    Access(#[from] AccessError),
     #[error("{member} refuses with status {status}: {message}")]
     Refused { member: String, status: StatusCode, message: String },
     #[error("the answer of {member} is not that of etcd: {why}")]
@@ -40,6 +50,8 @@ pub(crate) struct Gateway {
     members: Vec<String>,
     /// The member that answered last.
     first: AtomicUsize,
+    tls: Option<StoreTls>,
+    user: Option<StoreUser>,
 }
 
 /// The connection of an answer; dropping it closes the connection.
@@ -50,8 +62,10 @@ pub(crate) struct Stream {
 }
 
 impl Gateway {
-    pub(crate) fn new(members: Vec<String>) -> Self {
-        Self { members, first: AtomicUsize::new(0) }
+    pub(crate) fn new(address: &StoreAddress, access: &StoreAccess) -> Result<Self, AccessError> {
+        let tls = access.check(address)?.map(|first| StoreTls::new(access.clone(), first));
+        let (members, user) = (address.members.clone(), StoreUser::of(access));
+        Ok(Self { members, first: AtomicUsize::new(0), tls, user })
     }
 
     pub(crate) fn beginning_at(self, member: usize) -> Self {
@@ -76,7 +90,7 @@ impl Gateway {
         let mut last = None;
         for _ in 0..self.members.len() {
             match self.ask_next(path, body).await {
-                Err(error @ StoreError::Connect { .. }) => last = Some(error),
+                Err(error @ (StoreError::Connect { .. } | StoreError::Tls { .. })) => last = Some(error),
                 answer => return answer,
             }
             self.first.fetch_add(1, Ordering::Relaxed);
@@ -103,6 +117,10 @@ impl Gateway {
         path: &str,
         body: &Value,
     ) -> Result<(Stream, Response<Incoming>), StoreError> {
+        // A watch with a token that has ended is refused in the words of one without permission.
+        if let Some(user) = &self.user {
+            user.set(None);
+        }
         let mut last = None;
         for _ in 0..self.members.len() {
             match self.open_next(path, body).await {
@@ -117,31 +135,106 @@ impl Gateway {
     async fn open_next(&self, path: &str, body: &Value) -> Result<(Stream, Response<Incoming>), StoreError> {
         let turn = self.first.load(Ordering::Relaxed) % self.members.len().max(1);
         let member = self.members.get(turn).cloned().unwrap_or_default();
-        let request = Request::post(path)
+        let Some(user) = &self.user else {
+            return self.exchange(&member, path, body, None).await;
+        };
+        let first = match user.token() {
+            Some(token) => token,
+            None => self.authenticate(&member, user).await?,
+        };
+        match self.exchange(&member, path, body, Some(&first)).await {
+            // Nothing was carried out.
+            Err(StoreError::Denied { message, .. } | StoreError::Refused { message, .. })
+                if user::is_stale(&first, &message) =>
+            {
+                let renewed = self.authenticate(&member, user).await?;
+                self.exchange(&member, path, body, Some(&renewed)).await
+            }
+            answer => answer,
+        }
+    }
+
+    /// Gets a token, which all members know.
+    async fn authenticate(&self, member: &str, user: &StoreUser) -> Result<Token, StoreError> {
+        let answer = self.exchange(member, "/v3/auth/authenticate", &user.request()?, None).await;
+        let token = match answer {
+            Ok((stream, answer)) => {
+                let unreadable =
+                    |why: &str| StoreError::Unreadable { member: stream.member.clone(), why: why.to_owned() };
+                let body = timeout(ANSWER, collect_body(answer, LONGEST_TOKEN)).await;
+                let body = body.map_err(|_| silent(member, "the answer does not end"))?;
+                let body = body.map_err(|error| failed(member, error))?;
+                let body: Value =
+                    serde_json::from_slice(&body).map_err(|error| unreadable(&error.to_string()))?;
+                let token = body["token"].as_str().and_then(|token| HeaderValue::from_str(token).ok());
+                let mut token = token.ok_or_else(|| unreadable("it has no token"))?;
+                token.set_sensitive(true);
+                Token::Header(token)
+            }
+            Err(StoreError::Refused { message, .. }) if message.contains(user::NOT_ENABLED) => {
+                Token::NotRequired
+            }
+            Err(error) => return Err(error),
+        };
+        user.set(Some(token.clone()));
+        Ok(token)
+    }
+
+    async fn exchange(
+        &self,
+        member: &str,
+        path: &str,
+        body: &Value,
+        token: Option<&Token>,
+    ) -> Result<(Stream, Response<Incoming>), StoreError> {
+        let mut request = Request::post(path)
             .header(CONTENT_TYPE, "application/json")
             // Without it a member that is cut off from the others lets a watch wait for ever.
-            .header("Grpc-Metadata-hasleader", "true")
-            .body(Full::new(Bytes::from(body.to_string())));
-        let request = request.map_err(|error| silent(&member, &error.to_string()))?;
-        let mut client = HttpClient::at(&member).connect_within(CONNECT);
+            .header("Grpc-Metadata-hasleader", "true");
+        if let Some(Token::Header(token)) = token {
+            request = request.header(AUTHORIZATION, token);
+        }
+        let request = request.body(Full::new(Bytes::from(body.to_string())));
+        let request = request.map_err(|error| silent(member, &error.to_string()))?;
+        let mut client = self.client(member);
         let answer = timeout(CONNECT + ANSWER, client.send(request)).await;
-        let answer = answer.map_err(|_| silent(&member, "no answer in time"))?;
-        let answer = answer.map_err(|error| failed(&member, error))?;
+        let answer = answer.map_err(|_| silent(member, "no answer in time"))?;
+        let answer = answer.map_err(|error| failed(member, error))?;
         let status = answer.status();
         if status == StatusCode::OK {
-            return Ok((Stream { member, _client: client }, answer));
+            return Ok((Stream { member: member.to_owned(), _client: client }, answer));
         }
         let message = timeout(ANSWER, collect_body(answer, 4096)).await.ok();
         let message = message.and_then(Result::ok).unwrap_or_default();
-        let message = String::from_utf8_lossy(&message).trim().to_owned();
-        Err(StoreError::Refused { member, status, message })
+        let (member, message) = (member.to_owned(), String::from_utf8_lossy(&message).trim().to_owned());
+        Err(match user::remedy(&message, self.user.is_some()) {
+            Some(remedy) => StoreError::Denied { member, message, remedy },
+            None => StoreError::Refused { member, status, message },
+        })
+    }
+
+    fn client(&self, member: &str) -> HttpClient {
+        let client = HttpClient::at(member).connect_within(CONNECT);
+        match &self.tls {
+            Some(tls) => {
+                client.over(TlsMember { address: member.to_owned(), tls: tls.current(), within: CONNECT })
+            }
+            None => client,
+        }
     }
 }
 
 fn failed(member: &str, error: HttpClientError) -> StoreError {
+    if let Some(why) = tls_failure(&error) {
+        return StoreError::Tls { member: member.to_owned(), why };
+    }
     match error {
         HttpClientError::Connect { error, .. } => StoreError::Connect { member: member.to_owned(), error },
         error @ HttpClientError::Body { .. } => silent(member, &error.to_string()),
+        // So a member that speaks TLS ends a connection without it.
+        HttpClientError::Exchange(error) if error.is_incomplete_message() => {
+            silent(member, &format!("{error}; hint: the address of a store over TLS begins with etcds://"))
+        }
         HttpClientError::Exchange(error) => silent(member, &error.to_string()),
     }
 }

@@ -4,9 +4,12 @@
 //! client would add 44 crates and need `protoc` at build time.
 #![forbid(unsafe_code)]
 
+mod access;
 mod address;
+mod connection;
 mod gateway;
 mod message;
+mod user;
 mod watch;
 
 use std::time::Duration;
@@ -16,6 +19,7 @@ use plimsoll_fleet::{
 };
 use serde_json::{Value, json};
 
+pub use access::{AccessError, StoreAccess};
 pub use address::{StoreAddress, StoreAddressError};
 use gateway::Gateway;
 pub use gateway::StoreError;
@@ -47,8 +51,9 @@ pub struct Etcd {
 }
 
 impl Etcd {
-    pub fn new(address: &StoreAddress, keys: KeySpace) -> Self {
-        Self { gateway: Gateway::new(address.members.clone()), keys }
+    /// Reads the files that `access` names, and connects to no member yet.
+    pub fn new(address: &StoreAddress, keys: KeySpace, access: &StoreAccess) -> Result<Self, AccessError> {
+        Ok(Self { gateway: Gateway::new(address, access)?, keys })
     }
 
     /// Asks another member first than the one that the address names first.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use plimsoll_etcd::{Etcd, StoreAddress};
+use plimsoll_etcd::{Etcd, StoreAccess, StoreAddress};
 use plimsoll_fleet::{KeySpace, Transaction, TransactionOutcome};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -23,7 +23,7 @@ async fn member(bytes: Vec<u8>, stays: bool) -> Etcd {
             });
         }
     });
-    Etcd::new(&address, KeySpace::of("test").unwrap())
+    Etcd::new(&address, KeySpace::of("test").unwrap(), &StoreAccess::default()).unwrap()
 }
 
 fn answer(body: &[u8]) -> Vec<u8> {

@@ -1,13 +1,14 @@
 //! Tests of the client with a real etcd: reads, transactions, leases, watches, lost members, compaction.
 
 mod loads;
+mod secured;
 #[allow(dead_code)]
 mod server;
 mod watchers;
 
 use std::time::Duration;
 
-use plimsoll_etcd::{Etcd, LatestRecord, StoreAddress, StoreError};
+use plimsoll_etcd::{Etcd, LatestRecord, StoreAccess, StoreAddress, StoreError};
 use plimsoll_fleet::{
     ClaimGuard, Compare, Drain, FleetKey, FleetView, KeySpace, Record, Transaction, TransactionOutcome, Write,
 };
@@ -16,7 +17,7 @@ use server::Cluster;
 fn client(address: &str) -> Etcd {
     let address: StoreAddress = address.parse().unwrap();
     let keys = KeySpace::of(&address.fleet).unwrap();
-    Etcd::new(&address, keys)
+    Etcd::new(&address, keys, &StoreAccess::default()).unwrap()
 }
 
 /// Waits until the store has a leader.

@@ -68,6 +68,11 @@ fn serve(out: &mut String, Configuration { serve: settings, models, .. }: &Confi
     let path = |path: &std::path::PathBuf| value(&path.to_string_lossy());
     let keys = [
         ("store", settings.fleet.as_ref().map(value)),
+        ("store-ca", settings.fleet_store_ca.as_ref().map(path)),
+        ("store-certificate", settings.fleet_store_certificate.as_ref().map(path)),
+        ("store-certificate-key", settings.fleet_store_certificate_key.as_ref().map(path)),
+        ("store-user", settings.fleet_store_user.as_ref().map(value)),
+        ("store-password-file", settings.fleet_store_password_file.as_ref().map(path)),
         ("host", settings.fleet_host.as_ref().map(value)),
         ("address", settings.fleet_address.as_ref().map(value)),
         ("listen", settings.fleet_listen.map(|listen| value(&listen.to_string()))),

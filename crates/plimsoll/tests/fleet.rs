@@ -20,6 +20,7 @@ mod network;
 mod relay;
 mod replicas;
 mod rig;
+mod secured;
 #[path = "../../etcd/tests/real/server.rs"]
 mod server;
 mod slow_disk;

@@ -120,27 +120,67 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from join" -l folder -d 'Folder of this host\'s certificate and key [default: /etc/plimsoll/fleet, or plimsoll/fleet in the user\'s configuration]' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from join" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from revoke" -l store -d 'The fleet\'s store' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from revoke" -l store-ca -d 'Certificates of the authorities of a store over TLS (etcds://)' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from revoke" -l store-certificate -d 'Certificate to show to a store over TLS' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from revoke" -l store-certificate-key -d 'Private key of that certificate' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from revoke" -l store-user -d 'User of a store with authentication' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from revoke" -l store-password-file -d 'File with the user\'s password' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from revoke" -l folder -d 'Folder of this host\'s certificate and key [default: /etc/plimsoll/fleet, or plimsoll/fleet in the user\'s configuration]' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from revoke" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from status" -l store -d 'The fleet\'s store' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from status" -l store-ca -d 'Certificates of the authorities of a store over TLS (etcds://)' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from status" -l store-certificate -d 'Certificate to show to a store over TLS' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from status" -l store-certificate-key -d 'Private key of that certificate' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from status" -l store-user -d 'User of a store with authentication' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from status" -l store-password-file -d 'File with the user\'s password' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from status" -l json -d 'Print JSON (plimsoll.fleet/1), or write it to FILE' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from status" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from ps" -l store -d 'The fleet\'s store' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from ps" -l store-ca -d 'Certificates of the authorities of a store over TLS (etcds://)' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from ps" -l store-certificate -d 'Certificate to show to a store over TLS' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from ps" -l store-certificate-key -d 'Private key of that certificate' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from ps" -l store-user -d 'User of a store with authentication' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from ps" -l store-password-file -d 'File with the user\'s password' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from ps" -l json -d 'Print JSON (plimsoll.fleet/1), or write it to FILE' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from ps" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from drain" -l store -d 'The fleet\'s store' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from drain" -l store-ca -d 'Certificates of the authorities of a store over TLS (etcds://)' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from drain" -l store-certificate -d 'Certificate to show to a store over TLS' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from drain" -l store-certificate-key -d 'Private key of that certificate' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from drain" -l store-user -d 'User of a store with authentication' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from drain" -l store-password-file -d 'File with the user\'s password' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from drain" -l absent -d 'Also for a host that is not registered now, and for when it comes'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from drain" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from cordon" -l store -d 'The fleet\'s store' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from cordon" -l store-ca -d 'Certificates of the authorities of a store over TLS (etcds://)' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from cordon" -l store-certificate -d 'Certificate to show to a store over TLS' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from cordon" -l store-certificate-key -d 'Private key of that certificate' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from cordon" -l store-user -d 'User of a store with authentication' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from cordon" -l store-password-file -d 'File with the user\'s password' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from cordon" -l absent -d 'Also for a host that is not registered now, and for when it comes'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from cordon" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from uncordon" -l store -d 'The fleet\'s store' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from uncordon" -l store-ca -d 'Certificates of the authorities of a store over TLS (etcds://)' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from uncordon" -l store-certificate -d 'Certificate to show to a store over TLS' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from uncordon" -l store-certificate-key -d 'Private key of that certificate' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from uncordon" -l store-user -d 'User of a store with authentication' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from uncordon" -l store-password-file -d 'File with the user\'s password' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from uncordon" -l absent -d 'Also for a host that is not registered now, and for when it comes'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from uncordon" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from leave" -l store -d 'The fleet\'s store' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from leave" -l store-ca -d 'Certificates of the authorities of a store over TLS (etcds://)' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from leave" -l store-certificate -d 'Certificate to show to a store over TLS' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from leave" -l store-certificate-key -d 'Private key of that certificate' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from leave" -l store-user -d 'User of a store with authentication' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from leave" -l store-password-file -d 'File with the user\'s password' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from leave" -l absent -d 'Also for a host that is not registered now, and for when it comes'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from leave" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from move" -l store -d 'The fleet\'s store' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from move" -l store-ca -d 'Certificates of the authorities of a store over TLS (etcds://)' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from move" -l store-certificate -d 'Certificate to show to a store over TLS' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from move" -l store-certificate-key -d 'Private key of that certificate' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from move" -l store-user -d 'User of a store with authentication' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from move" -l store-password-file -d 'File with the user\'s password' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from move" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from try" -l etcd -d 'The program etcd [default: the one on the search path]' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from try" -l engine -d 'llama-server [default: the installed engine, which is installed if there is none]' -r -F
@@ -188,9 +228,10 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l host -d 'Host
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l budget -d 'Plan for a program under `plimsoll run --budget SIZE`: the budget is each card\'s capacity, counted as guard counts' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l build -d 'Engine, with its build if known: llama.cpp, llama.cpp@10605, ik_llama.cpp. By default llama.cpp, or the engine that --exact asks' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l program -d 'Program of the engine that will run: llama-server, llama-fit-params, llama-cli, library. By default the program named before the flags, or llama-server' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l exact -d 'Ask the engine itself, without a GPU: the named llama-server, or the one that `serve` would use; with --check the running one' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l exact -d 'Ask this engine itself, without a GPU: the named llama-server, or the one that `serve` would use; with --check the running one. Without it, a plan asks the installed engine where that knows cards' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l prompt -d 'With --exact: let the engine compute a prompt of so many tokens, so that the run-time pool is its own' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l quants -d 'List the quantisations of the repository with what each takes on these cards, the best that fits first'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l formulas -d 'Plan by Plimsoll\'s formulas alone, and ask no engine'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l no-cache -d 'With --exact: neither read nor write the cache of the engine\'s answers'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand ps" -l url -d 'Address of the server' -r

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use plimsoll_base::{Bytes, one_line};
-use plimsoll_etcd::{Etcd, StoreAddress, StoreAddressError};
+use plimsoll_etcd::{Etcd, StoreAccess, StoreAddress, StoreAddressError};
 use plimsoll_fleet::{
     Claim, Drain, FleetKey, FleetView, KeySpace, Record, RunningCopy, SeatPurpose, SeatWish, Transaction,
     TransactionOutcome, Write, place,
@@ -113,6 +113,21 @@ struct Store {
     /// The fleet's store
     #[arg(long, value_name = "STORE", env = "PLIMSOLL_FLEET", default_value = "etcd://127.0.0.1")]
     store: String,
+    /// Certificates of the authorities of a store over TLS (etcds://)
+    #[arg(long, value_name = "FILE", env = "PLIMSOLL_FLEET_CA")]
+    store_ca: Option<PathBuf>,
+    /// Certificate to show to a store over TLS
+    #[arg(long, value_name = "FILE", env = "PLIMSOLL_FLEET_CERTIFICATE")]
+    store_certificate: Option<PathBuf>,
+    /// Private key of that certificate
+    #[arg(long, value_name = "FILE", env = "PLIMSOLL_FLEET_CERTIFICATE_KEY")]
+    store_certificate_key: Option<PathBuf>,
+    /// User of a store with authentication
+    #[arg(long, value_name = "USER", env = "PLIMSOLL_FLEET_USER")]
+    store_user: Option<String>,
+    /// File with the user's password
+    #[arg(long, value_name = "FILE", env = "PLIMSOLL_FLEET_PASSWORD_FILE")]
+    store_password_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -131,7 +146,14 @@ impl Store {
         let wrong = |error: StoreAddressError| ErrorReport::input(error);
         let address: StoreAddress = self.store.parse().map_err(wrong)?;
         let keys = KeySpace::of(&address.fleet).unwrap_or_else(|| unreachable!("an address has a good name"));
-        Ok(Etcd::new(&address, keys))
+        let access = StoreAccess {
+            ca: self.store_ca.clone(),
+            certificate: self.store_certificate.clone(),
+            certificate_key: self.store_certificate_key.clone(),
+            user: self.store_user.clone(),
+            password_file: self.store_password_file.clone(),
+        };
+        Etcd::new(&address, keys, &access).map_err(ErrorReport::input)
     }
 }
 

@@ -146,8 +146,19 @@ pub(super) struct EngineTable {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(super) struct FleetTable {
-    /// The fleet's store: `etcd://HOST,HOST,HOST`, with ports and `/FLEET` if they are not 2379 and `default`.
+    /// The fleet's store: `etcd://HOST,HOST,HOST`, with ports and `/FLEET` if they are not 2379 and `default`; over TLS
+    /// `etcds://…`.
     pub(super) store: Option<String>,
+    /// File with the certificates (PEM) of the authorities of a store over TLS. Default: those that the machine trusts.
+    pub(super) store_ca: Option<std::path::PathBuf>,
+    /// File with the certificate (PEM) that this host shows to a store over TLS. It is read again every ten minutes.
+    pub(super) store_certificate: Option<std::path::PathBuf>,
+    /// File with the private key (PEM) of `store-certificate`.
+    pub(super) store_certificate_key: Option<std::path::PathBuf>,
+    /// User of a store with authentication; its role may read and write the keys that begin with `/plimsoll/FLEET/`.
+    pub(super) store_user: Option<String>,
+    /// File with the password of `store-user`.
+    pub(super) store_password_file: Option<std::path::PathBuf>,
     /// This host's name in the fleet. Default: the machine's host name.
     pub(super) host: Option<String>,
     /// `ADDRESS:PORT` at which other hosts reach this one. Default: that of `identity`, else of `listen` here, else the

@@ -9,6 +9,8 @@ use tempfile::TempDir;
 
 const CLIENTS: u16 = 2379;
 const PEERS: u16 = 2380;
+/// Plain HTTP beside TLS, by which tests set a store up.
+const SET_UP: u16 = 2378;
 
 /// Runs a command that has to succeed.
 fn run(command: &mut Command) {
@@ -48,10 +50,46 @@ fn fetch(place: &Path) {
     fs::remove_file(package).unwrap();
 }
 
+/// An authority, and certificates of the store and of a client.
+fn make_certificates(folder: &Path, host: &str) {
+    let openssl = |words: &str| {
+        run(Command::new("openssl").args(words.split(' ')).current_dir(folder).stderr(Stdio::piped()))
+    };
+    let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
+    openssl(&format!("req -x509 {key} -keyout ca.key -out ca.pem -days 2 -subj /CN=authority"));
+    // A member is its own client, by its gateway.
+    fs::write(
+        folder.join("extensions"),
+        format!("subjectAltName=IP:{host}\nextendedKeyUsage=serverAuth,clientAuth\n"),
+    )
+    .unwrap();
+    // Without common names, which the gateway refuses where users are required.
+    for name in ["store", "client"] {
+        openssl(&format!("req {key} -keyout {name}.key -out {name}.request -subj /"));
+        openssl(&format!(
+            "x509 -req -in {name}.request -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile extensions -out {name}.pem"
+        ));
+    }
+}
+
+fn secured_arguments(folder: &Path, host: &str) -> Vec<String> {
+    let file = |name: &str| folder.join(name).display().to_string();
+    let words = [
+        ("--listen-client-urls", format!("https://{host}:{CLIENTS},http://{host}:{SET_UP}")),
+        ("--advertise-client-urls", format!("https://{host}:{CLIENTS}")),
+        ("--cert-file", file("store.pem")),
+        ("--key-file", file("store.key")),
+        ("--trusted-ca-file", file("ca.pem")),
+    ];
+    let words = words.into_iter().flat_map(|(name, value)| [name.to_owned(), value]);
+    words.chain(["--client-cert-auth".to_owned()]).collect()
+}
+
 /// A store of some members on this machine, ended when dropped.
 pub(crate) struct Cluster {
     pub(crate) members: Vec<Member>,
     folder: TempDir,
+    is_secured: bool,
 }
 
 pub(crate) struct Member {
@@ -95,12 +133,25 @@ impl Cluster {
         Self::placed(hosts(members).into_iter().map(|host| Place { host, namespace: None }).collect())
     }
 
+    /// A member that speaks TLS and requires a certificate of its authority.
+    pub(crate) fn secured() -> Self {
+        let places = hosts(1).into_iter().map(|host| Place { host, namespace: None });
+        Self::with(places.collect(), true)
+    }
+
     pub(crate) fn placed(places: Vec<Place>) -> Self {
+        Self::with(places, false)
+    }
+
+    fn with(places: Vec<Place>, is_secured: bool) -> Self {
         // In memory where nothing slows a disk down: a member that waits for a busy one loses its votes.
         let is_plain = places.iter().all(|place| place.namespace.is_none());
         let memory = if is_plain { tempfile::tempdir_in("/dev/shm").ok() } else { None };
         let folder = memory.unwrap_or_else(|| tempfile::tempdir().unwrap());
         fs::create_dir(folder.path().join("data")).unwrap();
+        if is_secured {
+            make_certificates(folder.path(), &places[0].host);
+        }
         let url = |at: usize, port: u16| format!("http://{}:{port}", places[at].host);
         let all: Vec<String> = (0..places.len()).map(|at| format!("m{at}={}", url(at, PEERS))).collect();
         let member = |at: usize| {
@@ -116,19 +167,34 @@ impl Cluster {
                 ("--initial-cluster", all.join(",")),
                 ("--logger", "zap".to_owned()),
             ];
-            let arguments: Vec<String> =
+            let mut arguments: Vec<String> =
                 arguments.into_iter().flat_map(|(name, value)| [name.to_owned(), value]).collect();
+            if is_secured {
+                arguments.extend(secured_arguments(folder.path(), &places[at].host));
+            }
             let Place { host, namespace } = &places[at];
             let process = start(&arguments, namespace.as_deref());
             Member { arguments, address: format!("{host}:{CLIENTS}"), namespace: namespace.clone(), process }
         };
         let members = (0..places.len()).map(member).collect();
-        Self { members, folder }
+        Self { members, folder, is_secured }
     }
 
     pub(crate) fn address(&self) -> String {
         let members: Vec<&str> = self.members.iter().map(|member| member.address.as_str()).collect();
-        format!("etcd://{}/test", members.join(","))
+        let scheme = if self.is_secured { "etcds" } else { "etcd" };
+        format!("{scheme}://{}/test", members.join(","))
+    }
+
+    /// Where a secured store takes plain requests.
+    pub(crate) fn set_up_address(&self) -> String {
+        let address = &self.members[0].address;
+        format!("{}:{SET_UP}", address.rsplit_once(':').unwrap().0)
+    }
+
+    /// A file of a secured store, or one beside them.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
     }
 
     /// The folder of the members' data.

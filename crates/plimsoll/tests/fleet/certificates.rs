@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use plimsoll_etcd::{Etcd, StoreAddress};
+use plimsoll_etcd::{Etcd, StoreAccess, StoreAddress};
 use plimsoll_fleet::{FleetKey, KeySpace, Transaction, TransactionOutcome, Write};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -287,7 +287,7 @@ fn a_host_that_lies_about_its_cards_and_its_name_gets_no_request() {
 
 pub(crate) fn put(store: &Cluster, key: FleetKey, record: &Value) {
     let address: StoreAddress = store.address().parse().unwrap();
-    let client = Etcd::new(&address, KeySpace::of(&address.fleet).unwrap());
+    let client = Etcd::new(&address, KeySpace::of(&address.fleet).unwrap(), &StoreAccess::default()).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let write = Write::put(key, record.to_string().into_bytes());
     let written =

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::spawn;
 use std::time::Duration;
 
-use plimsoll_etcd::{Etcd, StoreAddress, StoreHeader};
+use plimsoll_etcd::{Etcd, StoreAccess, StoreAddress, StoreHeader};
 use plimsoll_fleet::{FleetView, KeySpace, NewsLine, StoreChange};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
@@ -72,7 +72,7 @@ fn answer(number: usize, mut stream: Listener, lie: &Lie) -> std::io::Result<()>
 /// The store as it is.
 pub(crate) fn truth(address: &str) -> (StoreHeader, Vec<StoreChange>) {
     let address: StoreAddress = address.parse().unwrap();
-    let client = Etcd::new(&address, KeySpace::of(&address.fleet).unwrap());
+    let client = Etcd::new(&address, KeySpace::of(&address.fleet).unwrap(), &StoreAccess::default()).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(client.read()).unwrap()
 }

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
-use plimsoll_etcd::{Etcd, StoreAddress};
+use plimsoll_etcd::{Etcd, StoreAccess, StoreAddress};
 use plimsoll_fleet::{FleetView, KeySpace, StoreChange};
 use tempfile::TempDir;
 
@@ -184,7 +184,7 @@ pub(crate) fn view(store: &Cluster) -> Option<FleetView> {
 fn client(store: &Cluster) -> (Etcd, tokio::runtime::Runtime) {
     let address: StoreAddress = store.address().parse().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    (Etcd::new(&address, KeySpace::of(&address.fleet).unwrap()), runtime)
+    (Etcd::new(&address, KeySpace::of(&address.fleet).unwrap(), &StoreAccess::default()).unwrap(), runtime)
 }
 
 /// All changes of the store, from its first revision.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use http::HeaderValue;
 use plimsoll_base::{Bytes, Card, CardKind};
 use plimsoll_config::ServeSettings;
-use plimsoll_etcd::{Etcd, StoreAddress, StoreAddressError};
+use plimsoll_etcd::{AccessError, Etcd, StoreAccess, StoreAddress, StoreAddressError};
 use plimsoll_fleet::{FleetNode, KeySpace, NodeSettings};
 use plimsoll_identity::HostIdentity;
 use tokio::sync::Notify;
@@ -29,6 +29,8 @@ const WAIT: Duration = Duration::from_secs(60);
 pub enum FleetError {
     #[error(transparent)]
     Store(#[from] StoreAddressError),
+    #[error("in [fleet]: {0}")]
+    Access(#[from] AccessError),
     #[error(
         "`{0}` is not a valid host name in a fleet; hint: set `host` under [fleet], with a-z, 0-9, '-', '.' and '_'"
     )]
@@ -68,7 +70,12 @@ impl FleetError {
     pub fn is_input(&self) -> bool {
         matches!(
             self,
-            Self::NoKey | Self::TwoProofs | Self::ReadKey { .. } | Self::Bandwidth { .. } | Self::ShortKey(_)
+            Self::NoKey
+                | Self::Access(_)
+                | Self::TwoProofs
+                | Self::ReadKey { .. }
+                | Self::Bandwidth { .. }
+                | Self::ShortKey(_)
         )
     }
 }
@@ -102,7 +109,7 @@ impl FleetMember {
         Ok(Some(Self {
             name: place.header,
             node: RefCell::new(node),
-            store: Etcd::new(&store, place.keys)
+            store: Etcd::new(&store, place.keys, &store_access(serve))?
                 .beginning_at(usize::try_from(seed % 997).unwrap_or_default()),
             lease: Cell::new(0),
             lease_given_up: Notify::new(),
@@ -178,6 +185,16 @@ impl HostPlace {
             None => reached.to_string(),
         };
         Ok(Self { name, header, keys, trust, address, peer_port })
+    }
+}
+
+fn store_access(serve: &ServeSettings) -> StoreAccess {
+    StoreAccess {
+        ca: serve.fleet_store_ca.clone(),
+        certificate: serve.fleet_store_certificate.clone(),
+        certificate_key: serve.fleet_store_certificate_key.clone(),
+        user: serve.fleet_store_user.clone(),
+        password_file: serve.fleet_store_password_file.clone(),
     }
 }
 
