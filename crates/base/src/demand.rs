@@ -70,13 +70,73 @@ pub struct PromptCache {
     pub is_set: bool,
 }
 
+/// Memory need of a model as data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelNeed {
+    pub size: NeedSize,
+    /// Cards that the model's own flags name.
+    pub named: NamedDemand,
+}
+
+/// How the need follows from the cards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NeedSize {
+    /// That of a [`DeclaredSize`].
+    Declared(Bytes),
+    /// That of a [`DividedSize`].
+    Divided(Bytes),
+    /// That of an [`UnknownSize`]; on all cards that the flags name, if they rule out all others.
+    Unknown,
+    /// A plan tells it for each set of cards.
+    Planned,
+}
+
+impl ModelNeed {
+    pub fn new(size: NeedSize) -> Self {
+        Self { size, named: NamedDemand::default() }
+    }
+
+    /// The need is unknown: the model gets its cards exclusively, until it is measured.
+    pub fn is_alone(&self) -> bool {
+        self.size == NeedSize::Unknown
+    }
+
+    /// The most that the model takes of each of these cards, given with the memory that it could get there. `None` where a
+    /// plan has to tell it.
+    pub fn shares(&self, cards: &[(&Card, Bytes)]) -> Option<Result<CardShares, Reason>> {
+        Some(match self.size {
+            NeedSize::Declared(size) => declared(size, cards),
+            NeedSize::Divided(size) => divided(size, cards),
+            // The engine will split itself over all of them, in a ratio that is unknown.
+            NeedSize::Unknown if self.named.only && cards.len() > 1 => {
+                Ok(cards.iter().map(|(card, free)| (card.id.clone(), *free)).collect())
+            }
+            NeedSize::Unknown => whole(cards),
+            NeedSize::Planned => return None,
+        })
+    }
+}
+
+/// Bytes of each card.
+pub type CardShares = Vec<(CardId, Bytes)>;
+
 /// Memory need of a model, as a function of the cards that it gets.
 pub trait MemoryModel: fmt::Debug + Send + Sync {
+    /// The need as data, which a scheduler takes.
+    fn need(&self) -> ModelNeed {
+        ModelNeed { size: NeedSize::Planned, named: self.named().clone() }
+    }
+
+    /// True where [`Self::on`] gives the same whatever is free of these cards.
+    fn ignores_free(&self, _cards: &[Card]) -> bool {
+        false
+    }
+
     /// Returns the peak memory that the model would take on each of these cards.
     ///
     /// `free` of each card is the most that the model could get there. An error means that the model cannot
     /// run on this set of cards at all, whatever memory is free; too little memory is not an error.
-    fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason>;
+    fn on(&self, cards: &[Card]) -> Result<CardShares, Reason>;
 
     /// The cards that the model's own flags name; [`Self::on`] is called only for sets that match them.
     fn named(&self) -> &NamedDemand {
@@ -186,13 +246,12 @@ pub struct HostNeed {
 pub struct DeclaredSize(pub Bytes);
 
 impl MemoryModel for DeclaredSize {
-    fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {
-        let is_enough = |card: &Card| card.total >= self.0;
-        if cards.len() > 1 && cards.iter().any(is_enough) {
-            let text = "the model's memory is declared as a whole, so the model is loaded on one card";
-            return Err(Reason::new("one_card", text));
-        }
-        divided(self.0, cards)
+    fn need(&self) -> ModelNeed {
+        ModelNeed::new(NeedSize::Declared(self.0))
+    }
+
+    fn on(&self, cards: &[Card]) -> Result<CardShares, Reason> {
+        declared(self.0, &as_they_are(cards))
     }
 }
 
@@ -201,14 +260,48 @@ impl MemoryModel for DeclaredSize {
 pub struct DividedSize(pub Bytes);
 
 impl MemoryModel for DividedSize {
-    fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {
-        divided(self.0, cards)
+    fn need(&self) -> ModelNeed {
+        ModelNeed::new(NeedSize::Divided(self.0))
+    }
+
+    fn on(&self, cards: &[Card]) -> Result<CardShares, Reason> {
+        divided(self.0, &as_they_are(cards))
     }
 }
 
-fn divided(size: Bytes, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {
-    let free: Bytes = cards.iter().map(|card| card.free).sum();
-    let Some((last, others)) = cards.split_last() else {
+/// A model of unknown size, which needs one whole card.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UnknownSize;
+
+impl MemoryModel for UnknownSize {
+    fn need(&self) -> ModelNeed {
+        ModelNeed::new(NeedSize::Unknown)
+    }
+
+    fn on(&self, cards: &[Card]) -> Result<CardShares, Reason> {
+        whole(&as_they_are(cards))
+    }
+
+    fn alone(&self) -> bool {
+        true
+    }
+}
+
+fn as_they_are(cards: &[Card]) -> Vec<(&Card, Bytes)> {
+    cards.iter().map(|card| (card, card.free)).collect()
+}
+
+fn declared(size: Bytes, cards: &[(&Card, Bytes)]) -> Result<CardShares, Reason> {
+    if cards.len() > 1 && cards.iter().any(|(card, _)| card.total >= size) {
+        let text = "the model's memory is declared as a whole, so the model is loaded on one card";
+        return Err(Reason::new("one_card", text));
+    }
+    divided(size, cards)
+}
+
+fn divided(size: Bytes, cards: &[(&Card, Bytes)]) -> Result<CardShares, Reason> {
+    let all_free: Bytes = cards.iter().map(|(_, free)| *free).sum();
+    let Some(((last, _), others)) = cards.split_last() else {
         return match size.is_zero() {
             true => Ok(Vec::new()),
             // Without a card, even a declared size has nowhere to go; zero is an engine on the CPU.
@@ -221,9 +314,9 @@ fn divided(size: Bytes, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> 
     let mut rest = size;
     let mut shares = Vec::with_capacity(cards.len());
     // The last card takes the remainder, so that rounding loses no byte of the declared size.
-    for card in others {
+    for (card, free) in others {
         // With no free memory at all, scaled() divides by one and the ledger refuses the placement.
-        let share = size.scaled(card.free.get(), free.get());
+        let share = size.scaled(free.get(), all_free.get());
         rest = rest.saturating_sub(share);
         shares.push((card.id.clone(), share));
     }
@@ -231,23 +324,13 @@ fn divided(size: Bytes, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> 
     Ok(shares)
 }
 
-/// A model of unknown size, which needs one whole card.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct UnknownSize;
-
-impl MemoryModel for UnknownSize {
-    fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {
-        match cards {
-            [card] => Ok(vec![(card.id.clone(), card.free)]),
-            _ => Err(Reason::new(
-                "unknown_need",
-                "the model's memory need is unknown, so the model is loaded alone on one card",
-            )),
-        }
-    }
-
-    fn alone(&self) -> bool {
-        true
+fn whole(cards: &[(&Card, Bytes)]) -> Result<CardShares, Reason> {
+    match cards {
+        [(card, free)] => Ok(vec![(card.id.clone(), *free)]),
+        _ => Err(Reason::new(
+            "unknown_need",
+            "the model's memory need is unknown, so the model is loaded alone on one card",
+        )),
     }
 }
 

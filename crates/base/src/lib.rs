@@ -33,8 +33,8 @@ pub use company::{Company, ModelGroup, RunningModel};
 pub use counted::counted;
 pub use curve::{Curve, Slots};
 pub use demand::{
-    AskedMemory, CacheOverflow, DeclaredSize, DividedSize, HostNeed, MemoryModel, NamedDemand, Placement,
-    PromptCache, RunId, UnknownSize,
+    AskedMemory, CacheOverflow, CardShares, DeclaredSize, DividedSize, HostNeed, MemoryModel, ModelNeed,
+    NamedDemand, NeedSize, Placement, PromptCache, RunId, UnknownSize,
 };
 pub use ending::{AllocationLimit, End, Shortfall, Stage};
 pub use explain::{Advice, Fact, Hint, Reason, Source, SpillAdvice, SpillWay};

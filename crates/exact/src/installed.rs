@@ -3,8 +3,8 @@
 use std::ffi::OsStr;
 
 use plimsoll_base::{Card, CardKind};
-use plimsoll_flags::ProgramKind;
 use plimsoll_engine::program::is_shell_script;
+use plimsoll_flags::ProgramKind;
 use plimsoll_plan::{Estimate, Models};
 use plimsoll_planner::EngineBuild;
 use plimsoll_probe::{contexts, processor};

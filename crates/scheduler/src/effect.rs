@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use plimsoll_base::{Bytes, Hint, Placement, Reason, RunId, Share};
+use plimsoll_base::{Bytes, Card, Hint, Placement, Reason, RunId, Share};
 use serde::Serialize;
 
-use super::time::{ModelId, Moment, RequestId};
+use super::time::{ModelId, Moment, RequestId, SearchId};
+use crate::place::{CardSet, PlanAdvice};
 
 /// Action for the driver. Effects must be carried out in their order.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,6 +14,12 @@ pub enum SchedulerEffect {
     /// Find out whether the model can load at all, and its need: engine, files, header, plan. Answer with
     /// [`super::SchedulerEvent::Surveyed`].
     Survey { model: ModelId },
+    /// Tell what the model takes of each of these sets of cards: by its plan, and by its engine where that has told. Answer
+    /// with [`super::SchedulerEvent::NeedAnswered`]; models that come after it wait for the answer for a moment.
+    AskNeed { model: ModelId, search: SearchId, sets: Vec<CardSet> },
+    /// Tell how the memory of a run that was just started grows on these cards. Answer with
+    /// [`super::SchedulerEvent::GrowthPlanned`] before it is ready; else the depth of its requests is not tracked.
+    PlanGrowth { run: RunId, model: ModelId, cards: Vec<Card> },
     /// Read the cards: a load is about to be decided. Answer with Measured and CardsRead, in any case after a
     /// few seconds.
     ReadCards,
@@ -93,6 +100,8 @@ pub struct RequestRefusal {
     pub reason: Reason,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hints: Vec<Hint>,
+    #[serde(skip)]
+    pub advice: PlanAdvice,
 }
 
 /// Whole seconds, rounded up, as `Retry-After` requires.

@@ -1,18 +1,18 @@
 //! Inputs of the scheduler, called events: observations of its caller, such as an arrived request.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_base::{Bytes, CardId, End, MemoryModel, Priority, Reason, RunId};
+use plimsoll_base::{Bytes, CardId, Curve, End, ModelNeed, Priority, Reason, RunId};
 
 use super::depth::RequestDepth;
 use super::spec::ModelSpec;
-use super::time::{ClientId, ModelId, Moment, RequestId};
+use super::time::{ClientId, ModelId, Moment, RequestId, SearchId};
+use crate::place::NeedAnswer;
 
 /// Input from the driver. Events about runs that have ended are ignored: a task may report after its process is gone.
 /// Requests end exactly once, by an event or by a refusal, so an event for one that has ended is an
 /// [`UnknownRequest`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum SchedulerEvent {
     /// The configuration was read, at start or again. Carries the differences to the one before.
     Configured(Vec<(ModelId, ConfigChange)>),
@@ -45,7 +45,12 @@ pub enum SchedulerEvent {
     /// The answer to [`super::SchedulerEffect::Probe`].
     Probed { run: RunId, outcome: ProbeOutcome },
     /// The answer to [`super::SchedulerEffect::Survey`]; or a new need of a model that waits for room.
-    Surveyed { model: ModelId, result: Result<Arc<dyn MemoryModel>, Reason> },
+    Surveyed { model: ModelId, result: Result<ModelNeed, Reason> },
+    /// The answer to [`super::SchedulerEffect::AskNeed`], or to a part of it. It may come late, or again with other
+    /// figures, once the model's engine has told its own.
+    NeedAnswered { model: ModelId, search: SearchId, answers: Vec<NeedAnswer> },
+    /// The answer to [`super::SchedulerEffect::PlanGrowth`]: the memory by depth, or why it is unknown.
+    GrowthPlanned { run: RunId, curve: Result<Curve, String> },
     /// The engine is still loading. `measured` progress (a percentage) restarts the load timeout; mere output
     /// extends it to ten times its length at most.
     Progressed { run: RunId, measured: bool },

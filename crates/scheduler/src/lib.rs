@@ -40,4 +40,4 @@ pub use state::{
     CardView, DepthView, HolderView, ModelOutlook, ModelView, SchedulerSnapshot, WaitView, WhatIf,
     WhatIfKeptFree, WhatIfVerdict, YieldView,
 };
-pub use time::{ClientId, ModelId, Moment, RequestId};
+pub use time::{ClientId, ModelId, Moment, RequestId, SearchId};

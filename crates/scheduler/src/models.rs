@@ -9,7 +9,8 @@ mod slot;
 
 pub(crate) use run::{Drain, PartingCause, RunPhase, RunSleep, RunState, StartFigure};
 pub(crate) use slot::{
-    DepthWait, LeftClient, ModelSlot, NeighbourQuery, ReadAhead, RequestedState, RoomObstacle, RoomSearch,
+    DepthWait, LeftClient, ModelSlot, NeighbourQuery, PlanProgress, ReadAhead, RequestedState, RoomObstacle,
+    RoomSearch,
 };
 
 use std::time::Duration;

@@ -3,18 +3,18 @@
 //! The [`Ledger`] records every claim: the memory that an engine process may take on a card. [`place`]
 //! chooses cards from it and changes nothing.
 
-mod cache;
+mod answers;
 mod evict;
 mod explain;
 mod ledger;
 mod placement;
 mod sets;
 
-pub use cache::DemandCache;
+pub use answers::{CardSet, NeedAnswer, NeedAnswers};
 pub(crate) use evict::{EvictionCandidate, cheapest};
 pub(crate) use explain::{RULES, at_most, held, kept_from_models, largest_first};
 pub use ledger::{Account, AuditError, ClaimError, KeptFree, Ledger, LedgerClaim, allowance};
 pub use placement::{
-    CardStanding, CardTenant, LearnedNeed, NoPlacement, PlacementQuery, PlacementVerdict, Reservations, need,
-    place,
+    CardStanding, CardTenant, LearnedNeed, NoPlacement, PlacementQuery, PlacementVerdict, PlanAdvice,
+    Reservations, need, place,
 };

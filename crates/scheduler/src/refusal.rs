@@ -8,7 +8,8 @@ use super::depth::RequestDepth;
 use super::effect::{RequestRefusal, RequestRefusalKind};
 use super::failures::FailureRecord;
 use super::models::ModelSlot;
-use crate::place::{Ledger, NoPlacement, held, kept_from_models, largest_first};
+use super::time::ModelId;
+use crate::place::{Ledger, NoPlacement, PlanAdvice, held, kept_from_models, largest_first};
 
 /// Retry time if no better one is known.
 const SOON: Duration = Duration::from_secs(1);
@@ -16,7 +17,7 @@ const SOON: Duration = Duration::from_secs(1);
 const LATER: Duration = Duration::from_secs(10);
 
 fn refusal(kind: RequestRefusalKind, retry_after: Option<Duration>, reason: Reason) -> RequestRefusal {
-    RequestRefusal { kind, retry_after, reason, hints: Vec::new() }
+    RequestRefusal { kind, retry_after, reason, hints: Vec::new(), advice: PlanAdvice::default() }
 }
 
 pub(crate) fn shutting_down() -> RequestRefusal {
@@ -108,17 +109,19 @@ pub(crate) fn unanswered(name: &str) -> RequestRefusal {
     refusal(RequestRefusalKind::Unanswered, None, Reason::new("no_answer", text))
 }
 
-pub(crate) fn no_placement(never: NoPlacement) -> RequestRefusal {
+pub(crate) fn no_placement(model: ModelId, never: NoPlacement) -> RequestRefusal {
     let (kind, retry_after) = match never.crowded_out {
         true => (RequestRefusalKind::NoRoom, Some(LATER)),
         // No time helps here, so no retry is suggested.
         false => (RequestRefusalKind::NeverFits, None),
     };
-    RequestRefusal { kind, retry_after, reason: never.reason, hints: never.hints }
+    let advice = PlanAdvice { model: Some(model), ..never.advice };
+    RequestRefusal { kind, retry_after, reason: never.reason, hints: never.hints, advice }
 }
 
 /// Figures of a request that is deeper than its run can ever be.
 pub(crate) struct DepthRefusal<'a> {
+    pub(crate) model: ModelId,
     pub(crate) name: &'a str,
     pub(crate) depth: RequestDepth,
     pub(crate) slots: &'a Slots,
@@ -130,7 +133,6 @@ pub(crate) struct DepthRefusal<'a> {
     pub(crate) ledger: &'a Ledger,
     /// The run's cards, each with the memory that it could give the run at best.
     pub(crate) cards: &'a [Card],
-    pub(crate) hints: Vec<Hint>,
 }
 
 pub(crate) fn too_deep(depths: &DepthRefusal) -> RequestRefusal {
@@ -157,9 +159,9 @@ pub(crate) fn too_deep(depths: &DepthRefusal) -> RequestRefusal {
         true => (RequestRefusalKind::NoRoom, Some(LATER)),
         false => (RequestRefusalKind::TooDeep, None),
     };
-    let mut hints: Vec<Hint> = shallower(&depths.depth, fits).into_iter().collect();
-    hints.extend(depths.hints.iter().cloned());
-    RequestRefusal { kind, retry_after, reason, hints }
+    let hints: Vec<Hint> = shallower(&depths.depth, fits).into_iter().collect();
+    let advice = PlanAdvice { cards: depths.cards.to_vec(), place: hints.len(), model: Some(depths.model) };
+    RequestRefusal { kind, retry_after, reason, hints, advice }
 }
 
 /// Parts of a request's depth.

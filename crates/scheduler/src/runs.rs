@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use plimsoll_base::RunId;
 
-use super::time::ModelId;
+use super::time::{ModelId, SearchId};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Runs {
@@ -12,6 +12,7 @@ pub(crate) struct Runs {
     /// Ended, with memory outstanding.
     leaving: BTreeSet<RunId>,
     next: u64,
+    search: SearchId,
     stamp: u64,
 }
 
@@ -22,6 +23,7 @@ impl Runs {
             leaving: BTreeSet::new(),
             // 0 is left out, so that a run's number is never that of an empty field of a report.
             next: 1,
+            search: SearchId::default(),
             stamp: 0,
         }
     }
@@ -79,6 +81,12 @@ impl Runs {
 
     pub(crate) fn none_living(&self) -> bool {
         self.living.is_empty()
+    }
+
+    /// The number of the next search for memory.
+    pub(crate) fn next_search(&mut self) -> SearchId {
+        self.search.0 += 1;
+        self.search
     }
 
     /// The next mark in the order of use over all runs.

@@ -12,6 +12,7 @@ mod health;
 mod leavers;
 mod loading;
 mod out_of_memory;
+mod planning;
 mod readings;
 mod requests;
 mod running;
@@ -19,7 +20,7 @@ mod sleeping;
 mod timers;
 mod yields;
 
-use plimsoll_base::{Bytes, CardId, MemoryModel, Reason, RunId};
+use plimsoll_base::{Bytes, CardId, ModelNeed, Reason, RunId};
 
 use super::clock::Clock;
 use super::effect::SchedulerEffect;
@@ -33,7 +34,7 @@ use super::state::budgets::BudgetRequests;
 use super::state::{ModelOutlook, ModelView, SchedulerSnapshot, StateRef, WhatIf, WhatIfKeptFree};
 use super::time::{ModelId, Moment};
 use super::yielding::Yielding;
-use crate::place::Ledger;
+use crate::place::{CardSet, Ledger, NeedAnswers};
 
 /// Times of a shutdown.
 #[derive(Clone, Copy, Debug)]
@@ -51,10 +52,9 @@ struct Closing {
 /// The example follows a model from its first request until its memory is free again:
 ///
 /// ```
-/// use std::sync::Arc;
 /// use std::time::Duration;
 ///
-/// use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting, DeclaredSize, Priority};
+/// use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting, ModelNeed, NeedSize, Priority};
 /// use plimsoll_scheduler::*;
 ///
 /// let card = Card {
@@ -83,7 +83,7 @@ struct Closing {
 /// let deadline = now + Duration::from_secs(60);
 /// assert_eq!(tell(SchedulerEvent::Arrived { request, model, client: ClientId(0), priority: Priority::Normal, deadline, traits: RequestTraits::default() }), [SchedulerEffect::Survey { model }]);
 ///
-/// let result = Ok(Arc::new(DeclaredSize(Bytes::gib(24))) as Arc<_>);
+/// let result = Ok(ModelNeed::new(NeedSize::Declared(Bytes::gib(24))));
 /// assert_eq!(tell(SchedulerEvent::Surveyed { model, result }), [SchedulerEffect::ReadCards]);
 /// let free = vec![(CardId::new("GPU-1"), Bytes::gib(140))];
 /// let effects = tell(SchedulerEvent::CardsRead { free, taken: now });
@@ -181,6 +181,10 @@ impl Scheduler {
             SchedulerEvent::Probed { run, outcome } => self.probed(run, outcome),
             SchedulerEvent::Configured(changes) => self.configured(changes),
             SchedulerEvent::Surveyed { model, result } => self.surveyed(model, result),
+            SchedulerEvent::NeedAnswered { model, search, answers } => {
+                self.need_answered(model, search, answers)
+            }
+            SchedulerEvent::GrowthPlanned { run, curve } => self.growth_planned(run, curve),
             SchedulerEvent::Progressed { run, measured } => self.progressed(run, measured),
             SchedulerEvent::Ready { run } => self.ready(run),
             SchedulerEvent::SlotsKnown { run, slots } => self.slots_known(run, slots),
@@ -223,9 +227,16 @@ impl Scheduler {
         Some(state.model_view(id, state.model(id)?))
     }
 
-    /// Dry run of a load of the model with this need; `None` for an unknown model.
-    pub fn what_if(&self, id: ModelId, demand: &dyn MemoryModel, now: Moment) -> Option<WhatIf> {
-        self.at(now).what_if(id, demand)
+    /// Dry run of a load of the model with this need; or the sets of cards that its plan has to tell of first. `None` for
+    /// an unknown model.
+    pub fn what_if(
+        &self,
+        id: ModelId,
+        need: &ModelNeed,
+        answers: &NeedAnswers,
+        now: Moment,
+    ) -> Option<Result<WhatIf, Vec<CardSet>>> {
+        self.at(now).what_if(id, need, answers)
     }
 
     /// Dry run of an operator's order to keep so much of a card free.

@@ -12,6 +12,10 @@ use serde::Serialize;
 #[serde(transparent)]
 pub struct ModelId(pub u32);
 
+/// A model's search for memory. A later search of the model has another number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SearchId(pub u64);
+
 /// A client's request. The driver never reuses a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]

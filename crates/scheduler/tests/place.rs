@@ -12,8 +12,8 @@ use plimsoll_base::{
 };
 use plimsoll_scheduler::CardLimit;
 use plimsoll_scheduler::place::{
-    AuditError, CardStanding, CardTenant, ClaimError, DemandCache, LearnedNeed, Ledger, PlacementQuery,
-    PlacementVerdict, Reservations, place,
+    AuditError, CardSet, CardStanding, CardTenant, ClaimError, LearnedNeed, Ledger, NeedAnswer, NeedAnswers,
+    PlacementQuery, PlacementVerdict, Reservations, place,
 };
 use proptest::prelude::*;
 
@@ -192,18 +192,31 @@ fn placed(
     allowed: &[CardId],
     tenants: &[CardTenant],
 ) -> PlacementVerdict {
-    let answers = DemandCache::default();
-    let ask = PlacementQuery {
-        name: "m",
-        demand,
-        cache: &answers,
-        learned: LearnedNeed::default(),
-        allowed,
-        named: demand.named(),
-        port: None,
-        apart: 0,
+    let (need, mut answers) = (demand.need(), NeedAnswers::default());
+    loop {
+        let query = PlacementQuery {
+            name: "m",
+            need: &need,
+            answers: &answers,
+            learned: LearnedNeed::default(),
+            allowed,
+            port: None,
+            apart: 0,
+        };
+        match place(&query, ledger, &Reservations::default(), tenants) {
+            PlacementVerdict::Unplanned(sets) => answers.extend(answered(demand, &sets)),
+            verdict => return verdict,
+        }
+    }
+}
+
+fn answered(demand: &dyn MemoryModel, sets: &[CardSet]) -> Vec<NeedAnswer> {
+    let answer = |set: &CardSet| NeedAnswer {
+        cards: set.iter().map(|card| (card.id.clone(), card.free)).collect(),
+        ignores_free: false,
+        shares: demand.on(set),
     };
-    place(&ask, ledger, &Reservations::default(), tenants)
+    sets.iter().map(answer).collect()
 }
 
 fn tenant(run: u64, standing: CardStanding, last_used: u64) -> CardTenant {
@@ -407,15 +420,13 @@ fn what_is_held_for_another_is_not_free_but_for_what_its_victims_will_give() {
     ledger.claim(RunId(1), &holder(), &on("a", 12)).unwrap();
     let mut holds = Reservations::default();
     holds.reserve(&on("a", 16), &[RunId(1)], &ledger);
-    let answers = DemandCache::default();
-    let (tenants, demand) = ([tenant(1, CardStanding::Promised, 1)], declared(4));
+    let (tenants, need) = ([tenant(1, CardStanding::Promised, 1)], declared(4).need());
     let ask = PlacementQuery {
         name: "m",
-        demand: &demand,
-        cache: &answers,
+        need: &need,
+        answers: &NeedAnswers::default(),
         learned: LearnedNeed::default(),
         allowed: &[],
-        named: &NamedDemand::default(),
         port: None,
         apart: 0,
     };
@@ -454,6 +465,7 @@ proptest! {
                 prop_assert_eq!(ledger.claim(new, &holder(), &placement), Ok(()));
             }
             PlacementVerdict::Later => prop_assert!(false, "nobody is promised to anybody"),
+            PlacementVerdict::Unplanned(_) => prop_assert!(false, "the size is declared"),
             PlacementVerdict::Never(never) => prop_assert!(!never.reason.because.is_empty()),
         }
         prop_assert_eq!(ledger.audit(), Ok(()));

@@ -21,6 +21,7 @@ mod launch;
 mod load_inputs;
 mod memory;
 pub(crate) mod model_files;
+mod need_answers;
 mod needs;
 mod operator_log;
 mod overflow;
@@ -69,6 +70,7 @@ use self::board::{Board, Webhook};
 use self::deadly::DeadlyBodies;
 use self::downloads::Downloads;
 use self::event_queue::EventQueue;
+use self::need_answers::LastAdvice;
 use self::operator_log::OperatorLog;
 use self::read_ahead::ReadAheads;
 use self::registry::ModelRegistry;
@@ -312,9 +314,10 @@ impl Runtime {
         // Effects look up runs and models themselves.
         drop(state);
         self.report_stray(handled);
-        let runtime = self.me();
+        let (runtime, mut advice) = (self.me(), LastAdvice::default());
         for mut effect in effects.drain(..) {
             self.name_holders_in(&mut effect);
+            self.advise_in(&mut effect, &mut advice);
             let was = match &effect {
                 SchedulerEffect::StateChanged { model, .. } => self.shown(*model),
                 _ => ModelState::Unloaded,
@@ -351,6 +354,8 @@ impl Runtime {
                 self.deadly.suspected(*request, *model, *kills);
             }
             SchedulerEffect::Survey { model } => drop(spawn_local(survey::survey(self.me(), *model))),
+            SchedulerEffect::AskNeed { model, search, sets } => self.answer_need(*model, *search, sets),
+            SchedulerEffect::PlanGrowth { run, model, cards } => self.plan_growth(*run, *model, cards),
             SchedulerEffect::ReadAhead { model } => self.read_ahead(*model),
             SchedulerEffect::ReadCards => drop(spawn_local(memory::read_for_load(self.me()))),
             SchedulerEffect::Start { run, model, placement } => {

@@ -1,10 +1,9 @@
 //! State of one engine process from start to end (a run): its phase, requests in flight, tokens in use and
 //! health.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_base::{Bytes, CardId, MemoryModel, Placement, Reason, RunId, Share};
+use plimsoll_base::{Bytes, CardId, ModelNeed, Placement, Reason, RunId, Share};
 
 use crate::effect::ModelState;
 use crate::load_check::LoadCheck;
@@ -26,7 +25,7 @@ const SILENCE: (Duration, Duration) = (Duration::from_secs(4), Duration::from_se
 pub(crate) struct RunState {
     pub(crate) id: RunId,
     pub(crate) phase: RunPhase,
-    pub(crate) demand: Arc<dyn MemoryModel>,
+    pub(crate) need: ModelNeed,
     pub(crate) placement: Placement,
     in_flight: u32,
     /// Those of them that take no slot.
@@ -35,6 +34,8 @@ pub(crate) struct RunState {
     sent: u32,
     /// Depth of the run, or the reason why it is not tracked.
     pub(crate) occupancy: Result<Occupancy, String>,
+    /// The driver has yet to tell how its memory grows.
+    pub(crate) awaits_growth: bool,
     /// Order of use over all runs.
     pub(crate) stamp: u64,
     /// The time at which it was sent a request last.
@@ -162,7 +163,7 @@ pub(crate) enum PartingCause {
 impl RunState {
     pub(crate) fn new(
         id: RunId,
-        demand: Arc<dyn MemoryModel>,
+        need: ModelNeed,
         placement: Placement,
         occupancy: Result<Occupancy, String>,
         phase: RunPhase,
@@ -170,12 +171,13 @@ impl RunState {
         Self {
             id,
             phase,
-            demand,
+            need,
             placement,
             in_flight: 0,
             slotless: 0,
             sent: 0,
             occupancy,
+            awaits_growth: false,
             stamp: 0,
             last_sent: Moment::START,
             draining: None,

@@ -4,17 +4,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_base::{Bytes, CardId, MemoryModel, RunId};
+use plimsoll_base::{Bytes, CardId, ModelNeed, NeedSize, RunId};
 
 use super::pauses::ClientPauses;
 use super::run::RunState;
 use crate::effect::ModelState;
 use crate::failures::FailureRecord;
 use crate::occupancy::Occupancy;
-use crate::place::DemandCache;
+use crate::place::NeedAnswers;
 use crate::queue::{OpenPeak, RequestLine, RequestState};
 use crate::spec::ModelSpec;
-use crate::time::{ModelId, Moment};
+use crate::time::{ModelId, Moment, SearchId};
 
 /// Answers that usually take less time are of a moment.
 const QUICK: Duration = Duration::from_millis(500);
@@ -81,16 +81,17 @@ pub(crate) enum RequestedState {
 /// Search for memory for a model that was surveyed and can load.
 #[derive(Clone, Debug)]
 pub(crate) struct RoomSearch {
-    pub(crate) demand: Arc<dyn MemoryModel>,
-    pub(crate) cache: DemandCache,
+    pub(crate) id: SearchId,
+    pub(crate) need: ModelNeed,
+    pub(crate) plan: PlanProgress,
     /// Runs that stop for it.
     pub(crate) victims: Vec<RunId>,
     pub(crate) obstacle: RoomObstacle,
     /// The model's need on the cards for which the runs stop.
     pub(crate) needs: Bytes,
     pub(crate) cards: Vec<CardId>,
-    /// The model's need on empty cards, if the largest model loads first.
-    pub(crate) size: Bytes,
+    /// The model's need on empty cards, if the largest model loads first and it is known.
+    pub(crate) size: Option<Bytes>,
     pub(crate) since: Moment,
     /// Runs whose memory must be free again before it starts, even if it would fit earlier.
     pub(crate) after: Vec<RunId>,
@@ -103,15 +104,16 @@ pub(crate) struct RoomSearch {
 }
 
 impl RoomSearch {
-    pub(crate) fn new(demand: Arc<dyn MemoryModel>, since: Moment, after: Vec<RunId>) -> Self {
+    pub(crate) fn new(id: SearchId, need: ModelNeed, since: Moment, after: Vec<RunId>) -> Self {
         Self {
-            demand,
-            cache: DemandCache::default(),
+            id,
+            need,
+            plan: PlanProgress::default(),
             victims: Vec::new(),
             obstacle: RoomObstacle::default(),
             needs: Bytes::ZERO,
             cards: Vec::new(),
-            size: Bytes::ZERO,
+            size: None,
             since,
             after,
             neighbours: NeighbourQuery::Before,
@@ -120,6 +122,19 @@ impl RoomSearch {
             displaced: Duration::ZERO,
         }
     }
+}
+
+/// What the plan has told of the model's need, and what it was asked.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PlanProgress {
+    pub(crate) answers: NeedAnswers,
+    /// The last question that has no answer.
+    pub(crate) asked: Option<Moment>,
+    /// Since then, the model cannot be placed for want of an answer.
+    pub(crate) lacking_since: Option<Moment>,
+    /// Questions since it was placed last, and those of them that repeat one.
+    pub(crate) rounds: u32,
+    pub(crate) repeats: u32,
 }
 
 /// Obstacles between a waiting model and its memory, as the last search found them.
@@ -132,6 +147,8 @@ pub(crate) enum RoomObstacle {
     Held { kept: Vec<CardId>, runs: Vec<RunId> },
     /// A start measures the free memory of its cards, or will: of this model, where one is to be named.
     Motion { of: Option<ModelId> },
+    /// The plan has not told yet what the model takes.
+    Unplanned,
     /// Models before it get the memory.
     Turn,
     /// Other requests of the model itself.
@@ -269,6 +286,12 @@ impl ModelSlot {
             (None, RequestedState::Nothing) if self.record.failed => ModelState::Failed,
             (None, RequestedState::Nothing) => ModelState::Unloaded,
         }
+    }
+
+    /// The need as it was measured, in place of an unknown one.
+    pub(crate) fn measured_need(&self, need: &ModelNeed) -> Option<ModelNeed> {
+        let measured = self.record.measured.filter(|_| need.is_alone())?;
+        Some(ModelNeed { size: NeedSize::Declared(measured), named: need.named.clone() })
     }
 
     /// Runs that stop for it, whether it is to load or to go deeper.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use plimsoll_base::{Advice, Bytes, Card, CardId, CardKind, Hint, Order, Placement, Reason, RunId};
 
 use super::ledger::{Account, Ledger};
-use super::placement::{CardStanding, CardTenant, NoPlacement, PlacementQuery};
+use super::placement::{CardStanding, CardTenant, NoPlacement, PlacementQuery, PlanAdvice};
 
 /// Sets of cards that the reason lists; further ones are counted.
 const SPELT_OUT: usize = 8;
@@ -28,7 +28,7 @@ pub(super) fn never(
     // Empty cards have no pinned models.
     let tenants = if crowded_out { tenants } else { &[] };
     let text = match (asked.is_empty(), crowded_out) {
-        (true, _) if !query.named.cards.is_empty() => {
+        (true, _) if !query.need.named.cards.is_empty() => {
             format!("{name} is not allowed to use some of the cards that its flags name")
         }
         (true, _) => format!("{name} is not allowed to use any card of this machine"),
@@ -67,12 +67,12 @@ pub(super) fn never(
             reason = reason.because(Reason::new(code, text).fact("learned", bytes));
         }
     }
-    let mut hints = hints(query, ledger, tenants, crowded_out);
+    let (mut hints, advice) = hints(query, ledger, tenants, crowded_out);
     if !crowded_out && !query.learned.measured.is_zero() {
         let placements = asked.iter().filter_map(|(_, placement)| placement.as_ref().ok());
         hints.extend(placements.take(1).flat_map(|placement| after_measurement(ledger, placement)));
     }
-    NoPlacement { crowded_out, reason, hints }
+    NoPlacement { crowded_out, reason, hints, advice }
 }
 
 /// True if no process and no pinned model holds memory of the cards that a yield keeps free.
@@ -106,6 +106,7 @@ pub(super) fn no_run_left(
         crowded_out: true,
         reason: reason.because_all(pinned.keys().map(of_pinned)),
         hints: hints.collect(),
+        advice: PlanAdvice::default(),
     }
 }
 
@@ -130,7 +131,8 @@ pub(super) fn apart_pinned(query: &PlacementQuery, ledger: &Ledger, tenants: &[C
     };
     let reason = reason.fact("model", name);
     let unpin = holder.map(|claim| Hint::new(Advice::Other(unpin(tenants, claim.run, &claim.holder))));
-    NoPlacement { crowded_out: true, reason, hints: unpin.into_iter().collect() }
+    let hints = unpin.into_iter().collect();
+    NoPlacement { crowded_out: true, reason, hints, advice: PlanAdvice::default() }
 }
 
 /// The settings that keep models apart.
@@ -299,12 +301,17 @@ fn lacking(
         .because_all(largest_first(causes))
 }
 
-fn hints(query: &PlacementQuery, ledger: &Ledger, tenants: &[CardTenant], crowded_out: bool) -> Vec<Hint> {
+fn hints(
+    query: &PlacementQuery,
+    ledger: &Ledger,
+    tenants: &[CardTenant],
+    crowded_out: bool,
+) -> (Vec<Hint>, PlanAdvice) {
     let usable = || {
         let accounts = ledger.accounts().iter();
         accounts.filter(|account| {
             let id = &account.card().id;
-            (query.allowed.is_empty() || query.allowed.contains(id)) && query.named.allows(id)
+            (query.allowed.is_empty() || query.allowed.contains(id)) && query.need.named.allows(id)
         })
     };
     let at_best = |account: &Account| {
@@ -313,11 +320,6 @@ fn hints(query: &PlacementQuery, ledger: &Ledger, tenants: &[CardTenant], crowde
         let free = beside_pinned(account, tenants).saturating_sub(beyond);
         Card { free, ..account.card().clone() }
     };
-    // Hints are computed for the memory that the cards could give, not for the memory that is free now.
-    let cards: Vec<Card> = usable().map(at_best).collect();
-    let mut of_model = query.demand.hints(&cards);
-    // The demand takes what a card lacks for memory of other programs; here it is known who holds it.
-    of_model.retain(|hint| !matches!(hint.advice, Advice::FreeCard { .. }));
     let mut hints = Vec::new();
     if crowded_out {
         for account in usable() {
@@ -337,12 +339,13 @@ fn hints(query: &PlacementQuery, ledger: &Ledger, tenants: &[CardTenant], crowde
             }
         }
     }
-    hints.extend(of_model);
-    if query.demand.alone() {
+    // A plan's advice is for the memory that the cards could give, not for what is free now.
+    let advice = PlanAdvice { cards: usable().map(at_best).collect(), place: hints.len(), model: None };
+    if query.need.is_alone() {
         hints.push(Hint::new(Advice::DeclareMemory));
     }
     if !query.allowed.is_empty() && ledger.accounts().len() > query.allowed.len() {
         hints.push(Hint::new(Advice::AnotherCard));
     }
-    hints
+    (hints, advice)
 }

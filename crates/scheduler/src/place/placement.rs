@@ -3,13 +3,16 @@
 //! The cheapest set of cards is chosen: best is one where no engine must stop, then the one whose stops cost clients the
 //! least time: the next loads of the engines, and the wait until the last of them is free.
 
+use std::cell::RefCell;
 use std::num::NonZeroUsize;
 
-use plimsoll_base::{Bytes, Card, CardId, Hint, MemoryModel, NamedDemand, Placement, Reason, RunId, Share};
+use plimsoll_base::{
+    Advice, Bytes, Card, CardId, CardShares, Hint, ModelNeed, Placement, Reason, RunId, Share,
+};
 
 use serde::Serialize;
 
-use super::cache::DemandCache;
+use super::answers::{CardSet, NeedAnswers};
 use super::evict::{self, EvictionCandidate};
 use super::ledger::{Account, Ledger};
 use super::{explain, sets};
@@ -19,13 +22,12 @@ use crate::time::ModelId;
 #[derive(Clone, Copy, Debug)]
 pub struct PlacementQuery<'a> {
     pub name: &'a str,
-    pub demand: &'a dyn MemoryModel,
-    pub cache: &'a DemandCache,
+    pub need: &'a ModelNeed,
+    /// What the plan has told, if one tells the need.
+    pub answers: &'a NeedAnswers,
     pub learned: LearnedNeed,
     /// Empty for any card.
     pub allowed: &'a [CardId],
-    /// Cards that the model's flags name.
-    pub named: &'a NamedDemand,
     /// Port that no other run may have.
     pub port: Option<u16>,
     /// Models that have waited longer and may not run beside it.
@@ -155,6 +157,8 @@ pub enum PlacementVerdict {
     },
     /// The model fits after those that have waited longer have been placed.
     Later,
+    /// The plan has to tell first what the model takes of these sets of cards.
+    Unplanned(Vec<CardSet>),
     Never(Box<NoPlacement>),
 }
 
@@ -165,6 +169,29 @@ pub struct NoPlacement {
     pub crowded_out: bool,
     pub reason: Reason,
     pub hints: Vec<Hint>,
+    pub advice: PlanAdvice,
+}
+
+/// Where a refusal has room for the advice of the model's plan, which the caller adds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PlanAdvice {
+    /// The cards, each with the memory that it could give the model; empty for no advice.
+    pub cards: CardSet,
+    /// The model, in a refusal of its requests.
+    pub model: Option<ModelId>,
+    /// The place of the advice among the hints.
+    pub place: usize,
+}
+
+impl PlanAdvice {
+    /// Puts the plan's advice for these cards among the hints.
+    pub fn fill(&mut self, hints: &mut Vec<Hint>, of_plan: Vec<Hint>) {
+        let place = self.place.min(hints.len());
+        // The plan takes what a card lacks for memory of other programs; the scheduler knows who holds it.
+        let of_plan = of_plan.into_iter().filter(|hint| !matches!(hint.advice, Advice::FreeCard { .. }));
+        hints.splice(place..place, of_plan);
+        self.cards.clear();
+    }
 }
 
 /// Finds a place for the model.
@@ -177,9 +204,12 @@ pub fn place(
     let placer = Placer::new(query, ledger, reserved, tenants);
     let full = placer.full_of_pinned();
     let mut best: Option<PlacementOption> = None;
-    for set in sets::candidates(ledger, query.allowed, query.named) {
+    let mut unplanned = None;
+    for set in sets::candidates(ledger, query.allowed, &query.need.named) {
         // Sets come smallest first: a larger one cannot beat a set that fits at once.
-        if matches!(&best, Some(way) if way.ease == PlacementRank::Now && way.cards < set.len()) {
+        if matches!(&best, Some(way) if way.ease == PlacementRank::Now && way.cards < set.len())
+            || unplanned.is_some_and(|size| size < set.len())
+        {
             break;
         }
         let way = placer.way(&set);
@@ -188,8 +218,19 @@ pub fn place(
             (Some(best), Some(way)) => Some(if way.rank() < best.rank() { way } else { best }),
             (best, way) => best.or(way),
         };
+        if unplanned.is_none() && placer.lacks_answers() {
+            unplanned = Some(set.len());
+        }
     }
-    let verdict = best.map_or_else(|| placer.without_cards(), PlacementOption::verdict);
+    let verdict = match best {
+        _ if unplanned.is_some() => PlacementVerdict::Later,
+        None => placer.without_cards(),
+        Some(best) => best.verdict(),
+    };
+    // A set that is not planned yet may be better than the best of the others.
+    if placer.lacks_answers() {
+        return PlacementVerdict::Unplanned(placer.unplanned.into_inner());
+    }
     match (full, verdict) {
         (_, verdict) if placer.apart_of_pinned() => match verdict {
             PlacementVerdict::Never(never) if !never.crowded_out => PlacementVerdict::Never(never),
@@ -205,13 +246,20 @@ pub fn place(
 }
 
 /// Memory that the model would take on the first set of cards that suits it, if they were empty; zero if none
-/// does.
-pub fn need(query: &PlacementQuery, ledger: &Ledger) -> Bytes {
+/// does. The sets of cards that the plan has to tell of, if it has not yet.
+pub fn need(query: &PlacementQuery, ledger: &Ledger) -> Result<Bytes, Vec<CardSet>> {
     let reserved = Reservations::default();
     let placer = Placer::new(query, ledger, &reserved, &[]);
-    let sets = sets::candidates(ledger, query.allowed, query.named);
-    let mut placements = sets.iter().filter_map(|set| placer.placement(set, Account::limit).ok());
-    placements.next().map_or(Bytes::ZERO, |placement| placement.total())
+    for set in sets::candidates(ledger, query.allowed, &query.need.named) {
+        let placement = placer.placement(&set, Account::limit);
+        if placer.lacks_answers() {
+            return Err(placer.unplanned.into_inner());
+        }
+        if let Ok(placement) = placement {
+            return Ok(placement.total());
+        }
+    }
+    Ok(Bytes::ZERO)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -262,6 +310,8 @@ struct Placer<'a> {
     tenants: &'a [CardTenant],
     /// Those that could be stopped, the readiest first, and of these the least recently used.
     stoppable: Vec<&'a CardTenant>,
+    /// Sets of cards that the plan has to tell of.
+    unplanned: RefCell<Vec<CardSet>>,
 }
 
 impl<'a> Placer<'a> {
@@ -276,7 +326,28 @@ impl<'a> Placer<'a> {
         };
         let mut stoppable: Vec<&CardTenant> = tenants.iter().filter(is_stoppable).collect();
         stoppable.sort_by_key(|tenant| (tenant.standing, tenant.last_used));
-        Self { query, ledger, reserved, tenants, stoppable }
+        Self { query, ledger, reserved, tenants, stoppable, unplanned: RefCell::default() }
+    }
+
+    fn lacks_answers(&self) -> bool {
+        !self.unplanned.borrow().is_empty()
+    }
+
+    /// What the model takes of these cards, as far as that is known.
+    fn ask(&self, cards: &[(&Card, Bytes)]) -> Result<CardShares, Reason> {
+        let query = self.query;
+        if let Some(shares) = query.need.shares(cards) {
+            return shares;
+        }
+        if let Some(answer) = query.answers.find(cards) {
+            return answer.shares.clone();
+        }
+        let set: CardSet = cards.iter().map(|(card, free)| Card { free: *free, ..(*card).clone() }).collect();
+        let mut unplanned = self.unplanned.borrow_mut();
+        if !unplanned.contains(&set) {
+            unplanned.push(set);
+        }
+        Err(Reason::new("unplanned", "the plan for these cards is not made yet"))
     }
 
     fn way(&self, set: &[usize]) -> Option<PlacementOption> {
@@ -327,7 +398,7 @@ impl<'a> Placer<'a> {
         let accounts = set.iter().map(|index| &self.ledger.accounts()[*index]);
         let cards: Vec<(&Card, Bytes)> = accounts.map(|account| (account.card(), free(account))).collect();
         // A run of unknown need is given all that the card can hold, whatever its demand answers.
-        let alone = self.query.demand.alone();
+        let alone = self.query.need.is_alone();
         let share = |(card, bytes): (CardId, Bytes)| {
             let account = self.ledger.account(&card).ok_or_else(|| explain::no_such_card(&card))?;
             let bytes = match alone {
@@ -339,8 +410,7 @@ impl<'a> Placer<'a> {
             };
             Ok(Share::new(card, bytes))
         };
-        let shares: Result<Vec<Share>, Reason> =
-            self.query.cache.ask(self.query.demand, &cards)?.into_iter().map(share).collect();
+        let shares: Result<Vec<Share>, Reason> = self.ask(&cards)?.into_iter().map(share).collect();
         Ok(Placement { shares: shares?, alone })
     }
 
@@ -451,7 +521,7 @@ impl<'a> Placer<'a> {
 
     fn never(&self) -> NoPlacement {
         // Asked again for the explanation, which is needed only once a model is refused.
-        let sets = sets::candidates(self.ledger, self.query.allowed, self.query.named);
+        let sets = sets::candidates(self.ledger, self.query.allowed, &self.query.need.named);
         let roomy = |placement: &Placement| {
             self.enters(placement)
                 && placement.shares.iter().all(|share| {

@@ -32,6 +32,7 @@ impl Scheduler {
 
     fn search(&mut self) {
         // The order is that of `crate::state::turns`. Each search starts from scratch.
+        let mut is_blocked = self.settings.largest_first && self.lacks_sizes();
         let mut turns: Vec<QueueTurn> = Vec::new();
         let waiting: Vec<ModelId> = self.models.waiting().map(|(id, _)| id).collect();
         for id in waiting {
@@ -55,6 +56,11 @@ impl Scheduler {
             }
             let (model, since) = (turn.model, turn.since);
             let has_changed = match turn.goal {
+                // What it would take may be meant for the one before it, whose need is being told.
+                _ if is_blocked => {
+                    self.ask_ahead(model, &contention, &reserved);
+                    false
+                }
                 _ if self.state().is_postponed(&turn) => {
                     self.set_obstacle(model, RoomObstacle::Turn);
                     false
@@ -67,6 +73,7 @@ impl Scheduler {
                     self.find_room(model, since, &contention, &mut reserved)
                 }
             };
+            is_blocked |= self.is_being_planned(model);
             if has_changed {
                 contention = self.state().contention();
             }
@@ -101,6 +108,11 @@ impl Scheduler {
         let Some(found) = self.state().verdict(id, contention, reserved) else {
             return false;
         };
+        if let PlacementVerdict::Unplanned(sets) = found.verdict {
+            self.ask_need(id, sets);
+            return false;
+        }
+        self.planned(id);
         let obstacle = self.state().obstacle(id, &found, reserved);
         self.set_obstacle(id, obstacle);
         let RoomVerdict { verdict, barred, next, .. } = found;
@@ -173,7 +185,7 @@ impl Scheduler {
                 }
             }
             // Victims chosen earlier may be needed no more; without this their drain would not be called off.
-            PlacementVerdict::Later => self.set_victims(id, Vec::new()),
+            PlacementVerdict::Later | PlacementVerdict::Unplanned(_) => self.set_victims(id, Vec::new()),
             // Memory of other processes may be back since the last reading.
             PlacementVerdict::Never(never) if never.crowded_out && !self.has_reading() => {}
             PlacementVerdict::Never(never) => {
@@ -202,7 +214,7 @@ impl Scheduler {
     /// hold.
     fn asks_neighbours(&mut self, id: ModelId, verdict: &PlacementVerdict) -> bool {
         let could_help = match verdict {
-            PlacementVerdict::Fits(_) | PlacementVerdict::Later => false,
+            PlacementVerdict::Fits(_) | PlacementVerdict::Later | PlacementVerdict::Unplanned(_) => false,
             PlacementVerdict::FitsAfter { .. } | PlacementVerdict::WaitsFor { .. } => true,
             PlacementVerdict::Never(never) => never.crowded_out,
         };

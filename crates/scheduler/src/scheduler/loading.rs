@@ -5,12 +5,13 @@
 
 use std::sync::Arc;
 
-use plimsoll_base::{MemoryModel, Placement, Reason, RunId};
+use plimsoll_base::{Card, ModelNeed, Placement, Reason, RunId};
 
 use super::Scheduler;
+use super::planning::NOT_PLANNED;
 use crate::effect::{RequestRefusal, SchedulerEffect};
-use crate::models::{RequestedState, RoomSearch, RunState, StartFigure};
-use crate::place::{DemandCache, NoPlacement, PlacementVerdict, Reservations};
+use crate::models::{PlanProgress, RequestedState, RoomSearch, RunState, StartFigure};
+use crate::place::{NoPlacement, PlacementVerdict, Reservations};
 use crate::refusal;
 use crate::time::ModelId;
 
@@ -50,7 +51,7 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn surveyed(&mut self, id: ModelId, result: Result<Arc<dyn MemoryModel>, Reason>) {
+    pub(super) fn surveyed(&mut self, id: ModelId, result: Result<ModelNeed, Reason>) {
         let Some(slot) = self.models.get(id) else { return };
         let stale = match slot.seeking() {
             RequestedState::Survey { stale } => *stale,
@@ -61,7 +62,7 @@ impl Scheduler {
         match result {
             // The configuration changed meanwhile; the answer is about another engine.
             _ if stale => self.seek(id),
-            Ok(demand) => self.await_room(id, demand, Vec::new()),
+            Ok(need) => self.await_room(id, need, Vec::new()),
             Err(reason) => {
                 if let Some(slot) = self.models.get_mut(id) {
                     slot.record.found_fault(reason);
@@ -73,37 +74,34 @@ impl Scheduler {
     }
 
     /// Replaces the need of a model that waits for room. Its place in the order and its victims stay.
-    fn resurveyed(&mut self, id: ModelId, result: Result<Arc<dyn MemoryModel>, Reason>) {
+    fn resurveyed(&mut self, id: ModelId, result: Result<ModelNeed, Reason>) {
+        let search = self.runs.next_search();
         let room = self.models.get_mut(id).and_then(|slot| slot.room_mut());
-        if let (Some(room), Ok(demand)) = (room, result) {
-            room.demand = demand;
-            room.cache = DemandCache::default();
+        if let (Some(room), Ok(need)) = (room, result) {
+            // Answers that are on their way are about the need before.
+            (room.id, room.need, room.plan) = (search, need, PlanProgress::default());
             self.placements.mark_dirty();
         }
     }
 
     /// Waits for room for a model that is known to load, and for the memory of the runs in `after`.
-    pub(super) fn await_room(&mut self, id: ModelId, demand: Arc<dyn MemoryModel>, after: Vec<RunId>) {
+    pub(super) fn await_room(&mut self, id: ModelId, need: ModelNeed, after: Vec<RunId>) {
         let slot = self.models.get(id).filter(|slot| slot.wanted());
-        let Some(slot) = slot.filter(|_| self.closing.is_none()) else {
+        if slot.is_none() || self.closing.is_some() {
             return;
-        };
-        let mut room = RoomSearch::new(demand, self.clock.now(), after);
-        // The size orders turns only where the largest loads first; a plan is too expensive to make for
-        // nothing.
-        if self.settings.largest_first {
-            room.size = self.state().size(slot, &*room.demand, &room.cache);
         }
+        let room = RoomSearch::new(self.runs.next_search(), need, self.clock.now(), after);
         self.set_seeking(id, RequestedState::Room(Box::new(room)));
     }
 
     pub(super) fn start(&mut self, id: ModelId, placement: Placement) {
         let Some(slot) = self.models.get(id) else { return };
         let Some(room) = slot.room() else { return };
-        let (demand, name) = (Arc::clone(&room.demand), Arc::clone(&slot.name));
+        let (need, name) = (room.need.clone(), Arc::clone(&slot.name));
         let (timeout, port) = (slot.spec.load_timeout, slot.spec.port);
         let (measures_free, displaced) = (slot.spec.measures_free, room.displaced);
-        let occupancy = self.state().occupancy(id, &*demand, &placement);
+        let growth = Self::growth(slot, &need);
+        let cards = if growth == NOT_PLANNED { self.cards_of(&placement) } else { Vec::new() };
         // Kept for the conclusions after the load: they compare the card with this moment.
         let start = self.start_figures(&placement);
         let next = self.runs.next_id();
@@ -114,7 +112,8 @@ impl Scheduler {
         }
         let (run_id, now) = (self.runs.begin(id), self.clock.now());
         let phase = RunState::loading(now, timeout);
-        let mut run = RunState::new(run_id, demand, placement.clone(), occupancy, phase);
+        let mut run = RunState::new(run_id, need, placement.clone(), Err(growth.to_owned()), phase);
+        run.awaits_growth = growth == NOT_PLANNED;
         run.stamp = self.runs.next_stamp();
         run.started = now;
         run.displaced = displaced;
@@ -126,9 +125,19 @@ impl Scheduler {
             (slot.preload, slot.comes_back) = (false, false);
             slot.last_claim = placement.shares.iter().map(|share| share.bytes).max().unwrap_or_default();
         }
+        let awaits_growth = run.awaits_growth;
         self.models.begin_run(id, run);
         self.arm(now + timeout);
         self.emit(SchedulerEffect::Start { run: run_id, model: id, placement });
+        if awaits_growth {
+            self.emit(SchedulerEffect::PlanGrowth { run: run_id, model: id, cards });
+        }
+    }
+
+    /// The placement's cards, each with what is free now: an engine splits its layers by free memory.
+    fn cards_of(&self, placement: &Placement) -> Vec<Card> {
+        let accounts = placement.cards().filter_map(|card| self.ledger().account(card));
+        accounts.map(|account| Card { free: account.free(), ..account.card().clone() }).collect()
     }
 
     fn start_figures(&self, placement: &Placement) -> Vec<StartFigure> {
@@ -181,7 +190,7 @@ impl Scheduler {
             // The refusals of waiting requests tell it as well.
             let alone = never.crowded_out && slot.line.is_empty();
             let reason = alone.then(|| Box::new(never.reason.clone()));
-            self.give_up(id, refusal::no_placement(never));
+            self.give_up(id, refusal::no_placement(id, never));
             if let Some(reason) = reason {
                 self.emit(SchedulerEffect::GiveUpLoad { model: id, reason });
             }
@@ -219,7 +228,7 @@ impl Scheduler {
         self.give_up(id, refusal);
     }
 
-    fn give_up(&mut self, id: ModelId, refusal: RequestRefusal) {
+    pub(super) fn give_up(&mut self, id: ModelId, refusal: RequestRefusal) {
         self.set_seeking(id, RequestedState::Nothing);
         self.refuse_queue(id, &refusal);
     }

@@ -45,7 +45,7 @@ impl Scheduler {
         let is_own = |card: &CardId| !ledger.is_beside(card, &run.placement);
         let on_cards = || used.iter().filter(|(card, _)| is_own(card));
         let total: Bytes = on_cards().map(|(_, bytes)| *bytes).sum();
-        if run.demand.alone() {
+        if run.need.is_alone() {
             // While it loads, a run of unknown need is measured too early; only a ready one shows its need.
             if !total.is_zero() && run.is_ready() {
                 let claims = ledger.claim_shares(run.id).into_iter();

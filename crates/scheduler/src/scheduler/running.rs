@@ -256,7 +256,7 @@ impl Scheduler {
             return;
         };
         // A run that had a whole card cannot get more memory by a second try.
-        let again = !run.demand.alone() && !std::mem::replace(&mut slot.record.retried, true);
+        let again = !run.need.is_alone() && !std::mem::replace(&mut slot.record.retried, true);
         let reason = match found {
             // The need was right and the card was not free: no idle run is at fault.
             MemoryCause::Foreign(foreign) => {
@@ -265,7 +265,7 @@ impl Scheduler {
                     return self.load_failed(id, reason);
                 }
                 slot.record.note(reason);
-                return self.await_room(id, run.demand.clone(), vec![run.id]);
+                return self.await_room(id, run.need.clone(), vec![run.id]);
             }
             MemoryCause::Need(missing) => {
                 slot.record.ran_out(&run.placement, missing);
@@ -295,7 +295,7 @@ impl Scheduler {
             after.extend(run.map(|run| run.id));
             self.drain(other, Drain::Evict);
         }
-        self.await_room(id, run.demand.clone(), after);
+        self.await_room(id, run.need.clone(), after);
     }
 
     /// Refuses all waiting requests with the cause, and holds the next load back, so that it does not fail in

@@ -2,7 +2,7 @@
 //!
 //! The request is admitted if the engine's claim (the memory that it may take) covers its depth.
 
-use plimsoll_base::{Card, MemoryModel, Placement, RunId};
+use plimsoll_base::RunId;
 
 use super::StateRef;
 use crate::models::ModelSlot;
@@ -28,29 +28,6 @@ pub(crate) enum DepthGate {
 }
 
 impl StateRef<'_> {
-    /// The occupancy of a run that starts there; or the reason why its depth is not tracked.
-    pub(crate) fn occupancy(
-        self,
-        id: ModelId,
-        demand: &dyn MemoryModel,
-        placement: &Placement,
-    ) -> Result<Occupancy, String> {
-        let slot = self.model(id).ok_or("the model is no longer configured")?;
-        if !slot.spec.by_depth {
-            return Err("the configuration switches this limit off".to_owned());
-        }
-        // An engine splits its layers by free memory, so the curve has to be given the figures that the
-        // placement was.
-        let accounts = placement.cards().filter_map(|card| self.ledger.account(card));
-        let cards = accounts.map(|account| Card { free: account.free(), ..account.card().clone() });
-        let cards: Vec<Card> = cards.collect();
-        let curve = demand.curve(&cards)?;
-        if !curve.grows() {
-            return Err("the model's memory does not grow with the tokens in use".to_owned());
-        }
-        Ok(Occupancy::new(curve, slot.record.learned().total()))
-    }
-
     pub(crate) fn gate(self, slot: &ModelSlot, id: RequestId) -> DepthGate {
         let (Some((run, occupancy)), Some(request)) = (slot.tracked(), self.queue.get(id)) else {
             return DepthGate::Open;

@@ -137,7 +137,7 @@ impl StateRef<'_> {
     /// The refusal of a front that its run's cards can never hold.
     pub(crate) fn too_deep(self, id: ModelId) -> Option<RequestRefusal> {
         let slot = self.model(id)?;
-        let (run, occupancy) = slot.tracked()?;
+        let (_, occupancy) = slot.tracked()?;
         let depth = self.queue.get(slot.line.front()?)?.depth?;
         let needs = occupancy.needs(occupancy.alone(depth.tokens(occupancy.slots())));
         let have = |card: &CardId| self.at_best(id, card);
@@ -150,6 +150,7 @@ impl StateRef<'_> {
             })
             .collect();
         Some(refusal::too_deep(&DepthRefusal {
+            model: id,
             name: &slot.name,
             depth,
             slots: occupancy.slots(),
@@ -158,7 +159,6 @@ impl StateRef<'_> {
             needs,
             ledger: self.ledger,
             cards: &cards,
-            hints: run.demand.hints(&cards),
         }))
     }
 }

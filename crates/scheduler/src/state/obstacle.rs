@@ -35,6 +35,7 @@ impl StateRef<'_> {
                 }
             }
             (PlacementVerdict::Later, _) => RoomObstacle::Turn,
+            (PlacementVerdict::Unplanned(_), _) => RoomObstacle::Unplanned,
             (PlacementVerdict::Never(_), _) => RoomObstacle::Unread,
         }
     }
@@ -50,7 +51,9 @@ impl StateRef<'_> {
             | PlacementVerdict::WaitsFor { placement, busy: runs } => {
                 (Some(placement), needed_for(placement, runs, &later.ledger, reserved))
             }
-            PlacementVerdict::Later | PlacementVerdict::Never(_) => (None, Vec::new()),
+            PlacementVerdict::Later | PlacementVerdict::Unplanned(_) | PlacementVerdict::Never(_) => {
+                (None, Vec::new())
+            }
         };
         let on = |card: &CardId| placement.is_none_or(|placement| !placement.on(card).is_zero());
         let cards = self.ledger.accounts().iter().map(|account| &account.card().id);

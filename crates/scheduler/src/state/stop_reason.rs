@@ -105,10 +105,9 @@ fn parting(cause: PartingCause) -> Reason {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::time::Duration;
 
-    use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting, DeclaredSize, Priority};
+    use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting, ModelNeed, NeedSize, Priority};
 
     use super::*;
     use crate::scheduler::Scheduler;
@@ -159,7 +158,7 @@ mod tests {
             traits: crate::RequestTraits::default(),
         };
         tell(scheduler, arrived);
-        let result = Ok(Arc::new(DeclaredSize(Bytes::mib(600))) as Arc<_>);
+        let result = Ok(ModelNeed::new(NeedSize::Declared(Bytes::mib(600))));
         let mut effects = tell(scheduler, SchedulerEvent::Surveyed { model, result });
         let free = vec![(CardId::new("card"), scheduler.ledger().accounts()[0].card().free)];
         let taken = Moment::START;

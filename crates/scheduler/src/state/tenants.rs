@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use plimsoll_base::{Company, DeclaredSize, Placement, RunId, RunningModel};
+use plimsoll_base::{Company, Placement, RunId, RunningModel};
 
 use super::StateRef;
 use super::swap::{Contention, RunFacts, SwapCase, milliseconds, number};
@@ -61,21 +61,19 @@ impl StateRef<'_> {
         let room = slot.room()?;
         let after = room.after.iter().copied();
         let barred = after.filter(|run| self.runs.holds_memory(*run)).collect();
-        let known = slot.record.measured.filter(|_| room.demand.alone());
-        let known = known.map(DeclaredSize);
+        let measured = slot.measured_need(&room.need);
         let query = PlacementQuery {
             name: &slot.name,
-            demand: known.as_ref().map_or(&*room.demand, |known| known),
-            cache: &room.cache,
+            need: measured.as_ref().unwrap_or(&room.need),
+            answers: &room.plan.answers,
             learned: slot.record.learned(),
             allowed: &slot.spec.allowed,
-            named: room.demand.named(),
             port: slot.spec.port,
             apart: reserved.models().iter().filter(|other| self.excludes(slot, **other)).count(),
         };
         let Tenants { list: tenants, next } = self.tenants(id, contention);
         let verdict = match place(&query, self.ledger, reserved, &tenants) {
-            fits @ PlacementVerdict::Fits(_) => fits,
+            known @ (PlacementVerdict::Fits(_) | PlacementVerdict::Unplanned(_)) => known,
             // Only if the model does not fit otherwise: building this ledger costs a copy.
             other => match self.without_slack() {
                 Some(ledger) => place(&query, &ledger, reserved, &tenants),

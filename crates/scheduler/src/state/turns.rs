@@ -5,11 +5,11 @@
 
 use std::cmp::Reverse;
 
-use plimsoll_base::{Bytes, DeclaredSize, MemoryModel, RunId};
+use plimsoll_base::{Bytes, RunId};
 
 use super::StateRef;
 use crate::models::{ModelSlot, RequestedState, RoomSearch, RunState};
-use crate::place::{DemandCache, PlacementQuery, need};
+use crate::place::{CardSet, PlacementQuery, need};
 use crate::time::{ModelId, Moment};
 
 /// Position of a waiting model in the order.
@@ -82,7 +82,7 @@ impl StateRef<'_> {
             since,
             begun: slot.victims().any(|run| self.is_leaving(*run)),
             counted: self.counts_since(slot),
-            size: room.filter(|_| self.settings.largest_first).map(|room| room.size),
+            size: room.filter(|_| self.settings.largest_first).map(|room| room.size.unwrap_or_default()),
             overdue: due <= self.now && goal != TurnGoal::Preload,
             due,
         }
@@ -113,16 +113,15 @@ impl StateRef<'_> {
         turn.due > self.now && surveyed()
     }
 
-    /// Memory that a model would take on empty cards.
-    pub(crate) fn size(self, slot: &ModelSlot, demand: &dyn MemoryModel, cache: &DemandCache) -> Bytes {
-        let known = slot.record.measured.filter(|_| demand.alone()).map(DeclaredSize);
+    /// Memory that a model would take on empty cards; or the sets of cards that its plan has to tell of first.
+    pub(crate) fn size(self, slot: &ModelSlot, room: &RoomSearch) -> Result<Bytes, Vec<CardSet>> {
+        let measured = slot.measured_need(&room.need);
         let query = PlacementQuery {
             name: &slot.name,
-            demand: known.as_ref().map_or(demand, |known| known),
-            cache,
+            need: measured.as_ref().unwrap_or(&room.need),
+            answers: &room.plan.answers,
             learned: slot.record.learned(),
             allowed: &slot.spec.allowed,
-            named: demand.named(),
             port: None,
             apart: 0,
         };

@@ -87,6 +87,7 @@ impl StateRef<'_> {
                     false => "a reading of the cards".to_owned(),
                 }
             }
+            RoomObstacle::Unplanned => "the plan of its memory on the cards".to_owned(),
             RoomObstacle::Turn => {
                 let ahead: Vec<&str> = self.ahead(id).map(|slot| &*slot.name).collect();
                 match ahead.is_empty() {
@@ -132,7 +133,10 @@ impl StateRef<'_> {
     /// The obstacle's parts, each with its figure.
     fn causes(self, id: ModelId, obstacle: &RoomObstacle) -> Vec<Reason> {
         match obstacle {
-            RoomObstacle::Unread | RoomObstacle::OwnRequests | RoomObstacle::Motion { .. } => Vec::new(),
+            RoomObstacle::Unread
+            | RoomObstacle::Unplanned
+            | RoomObstacle::OwnRequests
+            | RoomObstacle::Motion { .. } => Vec::new(),
             RoomObstacle::Turn => self.ahead(id).map(before).collect(),
             RoomObstacle::Held { kept, runs } => {
                 let contention = self.contention();

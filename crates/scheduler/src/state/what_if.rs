@@ -1,10 +1,12 @@
 //! Dry run of a load: the cards that a model would get now, and the models that would have to stop for it.
 
-use plimsoll_base::{Bytes, DeclaredSize, Hint, MemoryModel, Reason, Share};
+use plimsoll_base::{Bytes, Hint, ModelNeed, Reason, Share};
 use serde::Serialize;
 
 use super::StateRef;
-use crate::place::{CardTenant, DemandCache, PlacementQuery, PlacementVerdict, Reservations, place};
+use crate::place::{
+    CardSet, CardTenant, NeedAnswers, PlacementQuery, PlacementVerdict, PlanAdvice, Reservations, place,
+};
 use crate::time::ModelId;
 
 /// Result of a dry run.
@@ -19,6 +21,8 @@ pub struct WhatIf {
     pub reason: Option<Reason>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hints: Vec<Hint>,
+    #[serde(skip)]
+    pub advice: PlanAdvice,
 }
 
 /// Result of a dry run of an order to keep memory of a card free.
@@ -44,18 +48,23 @@ pub enum WhatIfVerdict {
 }
 
 impl StateRef<'_> {
-    /// The verdict on a load of the model with this need, as if its own run had ended and no other model waited.
-    pub(crate) fn what_if(self, id: ModelId, demand: &dyn MemoryModel) -> Option<WhatIf> {
+    /// The verdict on a load of the model with this need, as if its own run had ended and no other model waited; or the sets
+    /// of cards that its plan has to tell of first.
+    pub(crate) fn what_if(
+        self,
+        id: ModelId,
+        need: &ModelNeed,
+        answers: &NeedAnswers,
+    ) -> Option<Result<WhatIf, Vec<CardSet>>> {
         let slot = self.model(id)?;
         let own = slot.run.as_ref().map(|run| run.id);
-        let known = slot.record.measured.filter(|_| demand.alone()).map(DeclaredSize);
+        let measured = slot.measured_need(need);
         let query = PlacementQuery {
             name: &slot.name,
-            demand: known.as_ref().map_or(demand, |known| known),
-            cache: &DemandCache::default(),
+            need: measured.as_ref().unwrap_or(need),
+            answers,
             learned: slot.record.learned(),
             allowed: &slot.spec.allowed,
-            named: demand.named(),
             port: slot.spec.port,
             apart: 0,
         };
@@ -72,24 +81,36 @@ impl StateRef<'_> {
             });
         // Unused parts of claims are taken before any model is stopped.
         let mut verdict: Vec<_> = verdict.collect();
-        let first_fits = matches!(verdict.first(), Some(PlacementVerdict::Fits(_)));
-        let verdict = if first_fits { verdict.swap_remove(0) } else { verdict.pop()? };
+        let is_first =
+            matches!(verdict.first(), Some(PlacementVerdict::Fits(_) | PlacementVerdict::Unplanned(_)));
+        let verdict = if is_first { verdict.swap_remove(0) } else { verdict.pop()? };
+        let advice = PlanAdvice::default();
         let (fits, placement, stops) = match verdict {
             PlacementVerdict::Fits(placement) => (WhatIfVerdict::Now, placement, Vec::new()),
             PlacementVerdict::FitsAfter { placement, evict } => (WhatIfVerdict::After, placement, evict),
             PlacementVerdict::WaitsFor { placement, busy } => (WhatIfVerdict::Waits, placement, busy),
             PlacementVerdict::Later => {
                 let (shares, stops, hints) = (Vec::new(), Vec::new(), Vec::new());
-                return Some(WhatIf { fits: WhatIfVerdict::Waits, shares, stops, reason: None, hints });
+                let fits = WhatIfVerdict::Waits;
+                return Some(Ok(WhatIf { fits, shares, stops, reason: None, hints, advice }));
             }
+            PlacementVerdict::Unplanned(sets) => return Some(Err(sets)),
             PlacementVerdict::Never(never) => {
                 let fits = if never.crowded_out { WhatIfVerdict::Crowded } else { WhatIfVerdict::Never };
-                let (reason, hints) = (Some(never.reason), never.hints);
-                return Some(WhatIf { fits, shares: Vec::new(), stops: Vec::new(), reason, hints });
+                let (reason, hints, advice) = (Some(never.reason), never.hints, never.advice);
+                return Some(Ok(WhatIf {
+                    fits,
+                    shares: Vec::new(),
+                    stops: Vec::new(),
+                    reason,
+                    hints,
+                    advice,
+                }));
             }
         };
         let named = stops.iter().filter_map(|run| Some(self.model_of(*run)?.1.name.to_string()));
         let stops = named.collect();
-        Some(WhatIf { fits, shares: placement.shares, stops, reason: None, hints: Vec::new() })
+        let shares = placement.shares;
+        Some(Ok(WhatIf { fits, shares, stops, reason: None, hints: Vec::new(), advice }))
     }
 }

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_base::{
-    AllocationLimit, Bytes, Card, CardId, CardKind, Counting, DeclaredSize, End, MemoryModel, Priority,
-    Reason, Shortfall, Stage, UnknownSize,
+    AllocationLimit, Bytes, Card, CardId, CardKind, Counting, DeclaredSize, End, MemoryModel, ModelNeed,
+    NeedSize, Priority, Reason, Shortfall, Stage, UnknownSize,
 };
+use plimsoll_scheduler::place::{CardSet, NeedAnswer, NeedAnswers};
 use plimsoll_scheduler::{
     CardLimit, ClientId, ConfigChange, Health, ModelId, ModelSpec, ModelState, ModelView, Moment, RequestId,
     RequestRefusal, RequestTraits, RunId, Scheduler, SchedulerEffect, SchedulerEvent, SchedulerSettings,
-    Stopping, UnknownRequest,
+    Stopping, UnknownRequest, WhatIf,
 };
 
 pub(crate) const PATIENCE: u64 = 5;
@@ -36,12 +37,24 @@ pub(crate) fn card(index: usize, total: Bytes) -> CardLimit {
     CardLimit { card, budget: None, reserve: Bytes::ZERO }
 }
 
+/// What the plan of a model tells of these sets of cards.
+pub(crate) fn answers(demand: &dyn MemoryModel, sets: &[CardSet]) -> Vec<NeedAnswer> {
+    let answer = |set: &CardSet| NeedAnswer {
+        cards: set.iter().map(|card| (card.id.clone(), card.free)).collect(),
+        ignores_free: false,
+        shares: demand.on(set),
+    };
+    sets.iter().map(answer).collect()
+}
+
 pub(crate) struct Desk {
     pub(crate) scheduler: Scheduler,
     pub(crate) now: Moment,
     /// What the last event led to.
     pub(crate) effects: Vec<SchedulerEffect>,
     needs: Vec<Arc<dyn MemoryModel>>,
+    /// Questions about needs are answered at once.
+    pub(crate) plans: bool,
     next_request: u64,
     /// Readings that the scheduler asks for find the cards as they were.
     pub(crate) reads: bool,
@@ -92,6 +105,7 @@ impl Desk {
             now: Moment::START,
             effects: Vec::new(),
             needs: needs.iter().map(|n| Arc::new(DeclaredSize(gib(*n))) as Arc<dyn MemoryModel>).collect(),
+            plans: true,
             next_request: 0,
             reads: true,
         };
@@ -125,6 +139,7 @@ impl Desk {
     pub(crate) fn send(&mut self, event: SchedulerEvent) -> &[SchedulerEffect] {
         self.effects.clear();
         self.scheduler.on_event(self.now, event, &mut self.effects).unwrap();
+        self.answer_questions();
         // A reading that finds the cards as they were changes nothing but its age.
         if let Some(asked) = self.effects.iter().position(|effect| *effect == SchedulerEffect::ReadCards)
             && self.reads
@@ -136,9 +151,34 @@ impl Desk {
             let free = free.collect();
             let read = SchedulerEvent::CardsRead { free, taken };
             self.scheduler.on_event(self.now, read, &mut self.effects).unwrap();
+            self.answer_questions();
         }
         self.scheduler.ledger().audit().unwrap();
         &self.effects
+    }
+
+    /// Answers the questions to plans, and those that follow.
+    fn answer_questions(&mut self) {
+        let is_question = |effect: &mut SchedulerEffect| {
+            matches!(effect, SchedulerEffect::AskNeed { .. } | SchedulerEffect::PlanGrowth { .. })
+        };
+        while self.plans
+            && let Some(place) = self.effects.iter_mut().position(is_question)
+        {
+            let question = self.effects.remove(place);
+            let event = match question {
+                SchedulerEffect::AskNeed { model, search, sets } => {
+                    let answers = answers(&*self.needs[usize::try_from(model.0).unwrap()], &sets);
+                    SchedulerEvent::NeedAnswered { model, search, answers }
+                }
+                SchedulerEffect::PlanGrowth { run, model, cards } => {
+                    let curve = self.needs[usize::try_from(model.0).unwrap()].curve(&cards);
+                    SchedulerEvent::GrowthPlanned { run, curve }
+                }
+                _ => continue,
+            };
+            self.scheduler.on_event(self.now, event, &mut self.effects).unwrap();
+        }
     }
 
     /// Sends an event for a request that has ended, which changes nothing.
@@ -198,7 +238,7 @@ impl Desk {
     }
 
     pub(crate) fn surveyed(&mut self, model: u32) -> &[SchedulerEffect] {
-        let result = Ok(self.needs[usize::try_from(model).unwrap()].clone());
+        let result = Ok(self.needs[usize::try_from(model).unwrap()].need());
         self.send(SchedulerEvent::Surveyed { model: ModelId(model), result })
     }
 
@@ -287,6 +327,13 @@ impl Desk {
 
     pub(crate) fn surveys(&self) -> usize {
         self.effects.iter().filter(|effect| matches!(effect, SchedulerEffect::Survey { .. })).count()
+    }
+
+    /// Dry run of a load of the model with a declared need of so many GiB.
+    pub(crate) fn what_if(&self, model: u32, size: u64) -> WhatIf {
+        let need = ModelNeed::new(NeedSize::Declared(gib(size)));
+        let answers = NeedAnswers::default();
+        self.scheduler.what_if(ModelId(model), &need, &answers, self.now).unwrap().unwrap()
     }
 
     pub(crate) fn view(&self, model: u32) -> ModelView {

@@ -16,10 +16,9 @@
 //! times as many, because the answers of one client follow each other.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_base::{Bytes, CardId, DeclaredSize, End, Priority, RunId};
+use plimsoll_base::{Bytes, CardId, End, ModelNeed, NeedSize, Priority, RunId};
 use plimsoll_scheduler::{
     ClientId, ConfigChange, ModelId, ModelSpec, Moment, RequestId, RequestTraits, Scheduler, SchedulerEffect,
     SchedulerEvent, SchedulerSettings,
@@ -199,8 +198,9 @@ impl FourModels {
                 });
             }
             Due::Surveyed(model) => {
-                let need = DeclaredSize(Bytes::mib(MODELS[usize::try_from(model.0).unwrap()]));
-                self.tell(SchedulerEvent::Surveyed { model, result: Ok(Arc::new(need)) });
+                let size = Bytes::mib(MODELS[usize::try_from(model.0).unwrap()]);
+                let need = ModelNeed::new(NeedSize::Declared(size));
+                self.tell(SchedulerEvent::Surveyed { model, result: Ok(need) });
             }
             Due::Ready(run) => self.tell(SchedulerEvent::Ready { run }),
             Due::Gone(run) => self.tell(SchedulerEvent::Ended { run, end: End::Expected }),

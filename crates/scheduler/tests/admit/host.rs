@@ -28,10 +28,6 @@ impl MemoryModel for BesideHost {
         Ok(shares)
     }
 
-    fn alone(&self) -> bool {
-        self.demand.alone()
-    }
-
     fn curve(&self, cards: &[Card]) -> Result<Curve, String> {
         self.demand.curve(&self.cards(cards))
     }

@@ -2,9 +2,11 @@
 
 use plimsoll_base::Priority;
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
 
 use crate::desk::PATIENCE;
-use crate::script::{Action, CONTEXT, COUNT, Client, Fate, Grows, Need, RETURN, STOP, SURVEY};
+use crate::script::{Action, CONTEXT, COUNT, Client, Fate, Grows, Need, PlanFate, RETURN, STOP, SURVEY};
 use crate::world::World;
 
 const MODELS: u32 = 5;
@@ -59,6 +61,17 @@ fn fate() -> impl Strategy<Value = Fate> {
     ]
 }
 
+fn plan_fate() -> impl Strategy<Value = PlanFate> {
+    prop_oneof![
+        4 => Just(PlanFate::Answers),
+        2 => (1_u64..4_000).prop_map(PlanFate::Late),
+        1 => Just(PlanFate::OtherCards),
+        1 => any::<u8>().prop_map(PlanFate::Nonsense),
+        1 => Just(PlanFate::OtherSearch),
+        1 => Just(PlanFate::Never),
+    ]
+}
+
 fn action() -> impl Strategy<Value = Action> {
     let model = || 0..MODELS;
     prop_oneof![
@@ -81,6 +94,25 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
+/// One world of many events: each plan answers in one of all ways, and engines have all faults.
+#[test]
+fn ten_thousand_events_with_plans_that_answer_late_wrongly_or_never_break_no_invariant() {
+    let mut runner = TestRunner::deterministic();
+    let needs = (0..MODELS).map(|_| Need { survey_fails: false, ..drawn(&mut runner, need()) }).collect();
+    let fates = drawn(&mut runner, prop::collection::vec(fate(), 40));
+    let plans = drawn(&mut runner, prop::collection::vec(plan_fate(), 40));
+    let actions = drawn(&mut runner, prop::collection::vec((0_u64..1_500, action()), 4_000));
+    let mut world = World::new(&[24, 16], needs, fates, (false, 0)).with_plans(plans);
+    world.plan(&actions);
+    world.run();
+    assert!(world.events >= 10_000, "{} events", world.events);
+    assert!(world.answered > 300, "{} answers, refused {:?}", world.answered, world.refused);
+}
+
+fn drawn<S: Strategy>(runner: &mut TestRunner, strategy: S) -> S::Value {
+    strategy.new_tree(runner).unwrap().current()
+}
+
 proptest! {
     // The world checks every effect: no card is over-committed, no busy or pinned run is stopped, no dead run is spoken
     // to, every request ends exactly once, and the ledger is back to zero at the end.
@@ -96,6 +128,23 @@ proptest! {
         on_port in 0_u32..4,
     ) {
         let mut world = World::new(&totals, needs, fates, (largest_first, models_max)).with_host(host).with_shared_port(on_port);
+        world.plan(&actions);
+        world.run();
+    }
+
+    // The same, whatever the plans of the models answer, and when. A request whose model cannot be placed for want of an
+    // answer ends at its deadline.
+    #[test]
+    fn plans_that_answer_late_wrongly_or_never_break_no_invariant(
+        totals in prop::collection::vec(8_u64..24, 1..4),
+        needs in prop::collection::vec(need(), usize::try_from(MODELS).unwrap()),
+        fates in prop::collection::vec(fate(), 1..12),
+        plans in prop::collection::vec(plan_fate(), 1..12),
+        actions in prop::collection::vec((0_u64..1_500, action()), 1..120),
+        largest_first in any::<bool>(),
+        host in any::<bool>(),
+    ) {
+        let mut world = World::new(&totals, needs, fates, (largest_first, 0)).with_host(host).with_plans(plans);
         world.plan(&actions);
         world.run();
     }

@@ -24,6 +24,7 @@ mod outlook;
 mod pins;
 mod pleas;
 mod ports;
+mod purity;
 mod requests;
 mod room;
 mod script;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use plimsoll_base::{CardId, DeclaredSize};
+use plimsoll_base::CardId;
 use plimsoll_scheduler::{ModelId, ModelOutlook, Moment, RequestRefusalKind, SchedulerEvent, WhatIfVerdict};
 use proptest::prelude::*;
 
@@ -101,7 +101,7 @@ proptest! {
             desk.pass(PATIENCE);
         }
         let need = *needs.last().unwrap();
-        let said = desk.scheduler.what_if(ModelId(target), &DeclaredSize(gib(need)), desk.now).unwrap();
+        let said = desk.what_if(target, need);
         desk.ask(target);
         desk.surveyed(target);
         match said.fits {

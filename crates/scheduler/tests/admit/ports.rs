@@ -6,9 +6,7 @@ use plimsoll_scheduler::{
     ConfigChange, ModelId, ModelSpec, Moment, RequestRefusalKind, SchedulerEvent, Stopping, WhatIfVerdict,
 };
 
-use plimsoll_base::DeclaredSize;
-
-use crate::desk::{Desk, PATIENCE, gib};
+use crate::desk::{Desk, PATIENCE};
 use crate::world::World;
 
 impl World {
@@ -33,7 +31,7 @@ fn an_idle_model_leaves_for_the_other_on_its_port_and_for_no_other() {
     let first = desk.loaded(0);
     let third = desk.loaded(2);
     assert!(first != third && desk.stopped().is_empty(), "another port is no obstacle");
-    let what_if = desk.scheduler.what_if(ModelId(1), &DeclaredSize(gib(1)), desk.now).unwrap();
+    let what_if = desk.what_if(1, 1);
     assert_eq!((what_if.fits, what_if.stops), (WhatIfVerdict::After, vec!["m0".to_owned()]));
     desk.ask(1);
     desk.surveyed(1);

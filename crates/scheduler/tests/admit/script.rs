@@ -43,6 +43,21 @@ pub(crate) enum Fate {
     },
 }
 
+/// How a plan answers a question.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum PlanFate {
+    Answers,
+    /// After so many milliseconds.
+    Late(u64),
+    /// About other cards than those that were asked about.
+    OtherCards,
+    /// More than any card has, on a card that does not exist, or one card twice.
+    Nonsense(u8),
+    /// The right answer to an earlier search.
+    OtherSearch,
+    Never,
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Action {
     Ask {

@@ -2,24 +2,21 @@
 mod deaths;
 mod diving;
 mod effects;
+mod plans;
 mod reading;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use plimsoll_base::{
-    Bytes, CardId, CardKind, DeclaredSize, End, MemoryModel, Placement, Reason, Stage, UnknownSize,
-};
+use plimsoll_base::{Bytes, CardId, CardKind, End, Placement, Reason, Stage};
 use plimsoll_scheduler::{
     ClientId, ConfigChange, Health, ModelId, ModelSpec, Moment, ProbeOutcome, RequestId, RequestTraits,
     RunId, Scheduler, SchedulerEvent, SchedulerSettings,
 };
 
-use self::diving::{Diver, Grower, tokens};
+use self::diving::{Diver, tokens};
 use crate::desk::{PATIENCE, card, gib};
-use crate::host::BesideHost;
-use crate::script::{Action, Client, Fate, Need};
+use crate::script::{Action, Client, Fate, Need, PlanFate};
 
 const HUNG: u64 = u64::MAX;
 /// What a sleeping engine keeps of a card.
@@ -50,6 +47,8 @@ struct Engine {
     asleep: bool,
     /// Each of its answers is an error.
     poisoned: bool,
+    /// Guard holds it to what it was given: the scheduler does not know how it grows.
+    is_limited: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +74,8 @@ enum Happening {
     Act(Action),
     AskAgain(Client),
     Surveyed(ModelId),
+    /// A plan, or an engine, answers.
+    Planned(SchedulerEvent),
     Ready(RunId),
     Ends(RunId, End),
     Returned(RunId),
@@ -98,6 +99,7 @@ impl Engine {
             Some(diver) => diver.takes(card),
             None => self.placement.on(card),
         };
+        let awake = if self.is_limited { awake.min(self.placement.on(card)) } else { awake };
         if self.asleep { awake.min(ASLEEP) } else { awake }
     }
 }
@@ -116,6 +118,11 @@ pub(crate) struct World {
     totals: Vec<u64>,
     foreign: Vec<u64>,
     fates: Vec<Fate>,
+    /// How plans answer, in turn; at once if that is empty.
+    plans: Vec<PlanFate>,
+    questions: usize,
+    at_once: VecDeque<SchedulerEvent>,
+    pub(crate) events: usize,
     lives: usize,
     engines: BTreeMap<RunId, Engine>,
     asked: Vec<Asked>,
@@ -159,6 +166,10 @@ impl World {
             foreign: vec![0; totals.len()],
             needs,
             fates,
+            plans: Vec::new(),
+            questions: 0,
+            at_once: VecDeque::new(),
+            events: 0,
             lives: 0,
             engines: BTreeMap::new(),
             asked: Vec::new(),
@@ -192,6 +203,12 @@ impl World {
             self.scheduler = Scheduler::new(settings);
             self.configure();
         }
+        self
+    }
+
+    /// Where plans answer late, wrongly or never.
+    pub(crate) fn with_plans(mut self, plans: Vec<PlanFate>) -> Self {
+        self.plans = plans;
         self
     }
 
@@ -270,20 +287,12 @@ impl World {
             }
             Happening::AskAgain(_) => {}
             Happening::Surveyed(model) => {
-                let need = self.need(model.0);
-                let demand: Arc<dyn MemoryModel> = match need.gib {
-                    Some(n) if need.grows.is_some() => Arc::new(Grower::new(n, need.grows.unwrap())),
-                    Some(n) => Arc::new(DeclaredSize(gib(n))),
-                    None => Arc::new(UnknownSize),
-                };
-                let demand: Arc<dyn MemoryModel> = match self.host.clone() {
-                    Some(host) => Arc::new(BesideHost { demand, host, bytes: gib(need.host) }),
-                    None => demand,
-                };
-                let result =
-                    if need.survey_fails { Err(Reason::new("missing", "missing")) } else { Ok(demand) };
+                let fails = self.need(model.0).survey_fails;
+                let need = self.demand(model.0).need();
+                let result = if fails { Err(Reason::new("missing", "missing")) } else { Ok(need) };
                 self.tell(SchedulerEvent::Surveyed { model, result });
             }
+            Happening::Planned(event) => self.planned(event),
             Happening::Ready(run) => self.becomes_ready(run),
             Happening::Ends(run, end) => self.ends(run, end),
             Happening::Returned(run) => {

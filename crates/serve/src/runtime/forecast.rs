@@ -14,15 +14,14 @@ use plimsoll_base::{Bytes, Card, CardId, CardKind, Curve, Hint, MemoryModel, Pla
 use plimsoll_config::ConfiguredModel;
 use plimsoll_flags::quoted;
 use plimsoll_planner::HostRoom;
-use plimsoll_scheduler::place::{
-    DemandCache, LearnedNeed, Ledger, PlacementQuery, PlacementVerdict, Reservations, place,
-};
+use plimsoll_scheduler::place::{LearnedNeed, Ledger, NeedAnswers, PlacementQuery, PlacementVerdict};
 use plimsoll_scheduler::{CardLimit, ModelId, SchedulerEvent};
 
 pub(crate) use self::doubts::{FlagsLeftOut, this_host};
 pub use self::standing::StandingConflicts;
 pub(crate) use self::standing::conflicts;
 use super::Runtime;
+use super::need_answers::place_planned;
 use super::needs::KnownNeeds;
 use super::operator_log::{in_a_line, label};
 use super::survey::{Asking, FoundProgram, Patience, look_with, profile};
@@ -263,16 +262,15 @@ fn verdict(
     let allowed: Vec<CardId> = cards.iter().filter(may_use).map(|card| card.id.clone()).collect();
     let query = PlacementQuery {
         name: &entry.name,
-        demand,
-        cache: &DemandCache::default(),
+        need: &demand.need(),
+        answers: &NeedAnswers::default(),
         // Nothing is learned from runs here: the forecast comes before the first one.
         learned: LearnedNeed::default(),
         allowed: &allowed,
-        named: demand.named(),
         port: None,
         apart: 0,
     };
-    place(&query, ledger, &Reservations::default(), &[])
+    place_planned(&query, demand, ledger, &[])
 }
 
 /// The cards among which a placement divides the model; else the one that is asked about.

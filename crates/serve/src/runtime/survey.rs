@@ -67,6 +67,7 @@ pub(super) async fn survey(runtime: Rc<Runtime>, model: ModelId) {
         runtime.statuses.with(model, |status| status.demand = Some(Arc::clone(demand)));
         runtime.lowered(model, demand.lowered_context());
     }
+    let result = result.map(|demand| demand.need());
     runtime.submit(SchedulerEvent::Surveyed { model, result });
 }
 

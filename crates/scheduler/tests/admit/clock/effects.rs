@@ -57,7 +57,9 @@ impl Machine {
             }
             SchedulerEffect::Suspected { request, kills, .. } => drop(self.suspects.insert(request, kills)),
             SchedulerEffect::Drained => assert!(self.drained.replace(now).is_none() && now >= self.until),
-            SchedulerEffect::AskNeighbours { .. }
+            SchedulerEffect::AskNeed { .. }
+            | SchedulerEffect::PlanGrowth { .. }
+            | SchedulerEffect::AskNeighbours { .. }
             | SchedulerEffect::MeasureDepth { .. }
             | SchedulerEffect::AnswerBudget { .. } => panic!("{effect:?} of models of one size"),
             SchedulerEffect::GiveUpLoad { .. }

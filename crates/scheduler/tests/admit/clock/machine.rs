@@ -1,10 +1,9 @@
 //! The simulated machine: its models, its agenda, and its end.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_base::{Bytes, Card, CardId, DeclaredSize, End, MemoryModel, Reason, RunId};
+use plimsoll_base::{End, ModelNeed, NeedSize, Reason, RunId};
 use plimsoll_scheduler::{
     ConfigChange, Health, ModelId, ModelSpec, Moment, ProbeOutcome, RequestId, Scheduler, SchedulerEvent,
     SchedulerSettings,
@@ -42,19 +41,6 @@ impl Model {
     pub(super) fn with(mut self, tune: impl FnOnce(&mut Self)) -> Self {
         tune(&mut self);
         self
-    }
-}
-
-/// A program that uses one card.
-#[derive(Debug)]
-struct OneCard(DeclaredSize);
-
-impl MemoryModel for OneCard {
-    fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {
-        if cards.len() > 1 {
-            return Err(Reason::new("one_card", "it uses one card"));
-        }
-        self.0.on(cards)
     }
 }
 
@@ -201,10 +187,10 @@ impl Machine {
             Happening::GivesUp(request) => self.gives_up(request),
             Happening::Surveyed(model) => {
                 let place = usize::try_from(model.0).unwrap();
-                let size = OneCard(DeclaredSize(gib(self.models[place].gib)));
-                let result: Result<Arc<dyn MemoryModel>, Reason> = match self.lasting[place] {
+                let size = NeedSize::Declared(gib(self.models[place].gib));
+                let result = match self.lasting[place] {
                     true => Err(Reason::new("unstartable", "nothing has changed since the last load")),
-                    false => Ok(Arc::new(size)),
+                    false => Ok(ModelNeed::new(size)),
                 };
                 self.tell(SchedulerEvent::Surveyed { model, result });
             }

@@ -3,6 +3,7 @@
 //! `cargo test --release -p plimsoll-scheduler --test admit long_the_same_events -- --nocapture` prints the times.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
 
 use plimsoll_scheduler::{SchedulerEffect, SchedulerEvent};
@@ -19,7 +20,11 @@ const RUNS: usize = 5;
 
 /// The times of the events that a machine gives to its scheduler.
 #[derive(Debug, Default)]
-pub(super) struct Stopwatch(Vec<(&'static str, Duration)>);
+pub(super) struct Stopwatch {
+    times: Vec<(&'static str, Duration)>,
+    /// Hash of all effects, which tells whether a change of the code has changed a decision.
+    pub(super) trace: DefaultHasher,
+}
 
 impl Machine {
     /// Gives the event to the scheduler, and returns what follows.
@@ -27,7 +32,8 @@ impl Machine {
         let (kind, at, mut effects) = (kind(&event), moment(self.now), Vec::new());
         let begins = Instant::now();
         self.scheduler.on_event(at, event, &mut effects).unwrap();
-        self.stopwatch.0.push((kind, begins.elapsed()));
+        self.stopwatch.times.push((kind, begins.elapsed()));
+        format!("{effects:?}").hash(&mut self.stopwatch.trace);
         effects
     }
 }
@@ -68,7 +74,8 @@ fn crowd() -> Scenario {
 fn long_the_same_events_follow_each_time_and_their_times_are_printed() {
     let mut best: Vec<(&str, Duration)> = Vec::new();
     for _ in 0..RUNS {
-        let Stopwatch(times) = Machine::run(&crowd()).stopwatch;
+        let Stopwatch { times, trace } = Machine::run(&crowd()).stopwatch;
+        println!("trace {:016x}", trace.finish());
         if best.is_empty() {
             best = times;
         } else {

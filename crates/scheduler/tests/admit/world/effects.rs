@@ -15,17 +15,24 @@ use crate::script::{ASKED, CHECK, COUNT, Fate, PROBE, READ, RETURN, STOP, SURVEY
 impl World {
     pub(crate) fn tell(&mut self, event: SchedulerEvent) {
         let mut effects = Vec::new();
+        self.events += 1;
         self.scheduler.on_event(moment(self.now), event, &mut effects).unwrap();
         self.scheduler.ledger().audit().unwrap();
         for effect in effects {
             self.carry_out(effect);
         }
         self.check_depths();
+        // A driver's own answers come before anything else happens.
+        while let Some(event) = self.at_once.pop_front() {
+            self.planned(event);
+        }
     }
 
     fn carry_out(&mut self, effect: SchedulerEffect) {
         match effect {
             SchedulerEffect::Survey { model } => self.later(self.now + SURVEY, Happening::Surveyed(model)),
+            SchedulerEffect::AskNeed { model, search, sets } => self.plan_need(model, search, &sets),
+            SchedulerEffect::PlanGrowth { run, model, cards } => self.plan_growth(run, model, &cards),
             SchedulerEffect::ReadAhead { model } => {
                 let models = self.scheduler.snapshot(moment(self.now)).models;
                 let waits = models.iter().any(|view| view.id == model && view.state == ModelState::Queued);
@@ -110,6 +117,7 @@ impl World {
             buried: false,
             asleep: false,
             poisoned: false,
+            is_limited: true,
         };
         assert!(self.engines.insert(run, engine).is_none(), "{run:?} is used twice");
         for (index, total) in self.totals.iter().enumerate() {

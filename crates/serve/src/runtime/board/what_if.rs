@@ -4,10 +4,12 @@
 use plimsoll_config::{ConfiguredModel, Launch};
 use plimsoll_flags::Options;
 use plimsoll_scheduler::ModelId;
+use plimsoll_scheduler::place::NeedAnswers;
 use serde_json::{Value, json};
 
 use super::Runtime;
 use crate::runtime::Patience;
+use crate::runtime::need_answers::{advise, with_answers};
 use crate::runtime::survey::look;
 use plimsoll_route::WhatIfError;
 use plimsoll_task::spawn_blocking;
@@ -38,7 +40,14 @@ impl Runtime {
                 return Ok(json!({ "fits": "never", "shares": [], "stops": [], "reason": reason }));
             }
         };
-        let said = self.state.borrow().scheduler.what_if(model, &*demand, self.now());
+        let (need, now) = (demand.need(), self.now());
+        let ask = |answers: &NeedAnswers| {
+            self.state.borrow().scheduler.what_if(model, &need, answers, now).transpose()
+        };
+        let mut said = with_answers(&*demand, &mut NeedAnswers::default(), ask);
+        if let Some(said) = &mut said {
+            advise(&*demand, &mut said.advice, &mut said.hints);
+        }
         let mut answer = json!(said);
         let placed = said.iter().flat_map(|said| &said.shares);
         let on: Vec<_> = placed.map(|share| &share.card).collect();

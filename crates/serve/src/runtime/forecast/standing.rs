@@ -3,15 +3,15 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use plimsoll_base::{Bytes, Card, CardId, MemoryModel, Order, RunId, RunningModel};
+use plimsoll_base::{Bytes, Card, CardId, MemoryModel, ModelNeed, Order, RunId, RunningModel};
 use plimsoll_config::ConfiguredModel;
 use plimsoll_scheduler::CardLimit;
 use plimsoll_scheduler::place::{
-    CardStanding, CardTenant, DemandCache, LearnedNeed, Ledger, PlacementQuery, PlacementVerdict,
-    Reservations, need, place,
+    CardStanding, CardTenant, LearnedNeed, Ledger, NeedAnswers, PlacementQuery, PlacementVerdict, need,
 };
 
 use super::Forecast;
+use crate::runtime::need_answers::{place_planned, with_answers};
 use crate::runtime::operator_log::in_a_line;
 
 /// Models that cannot be loaded together, though the configuration wants that.
@@ -27,7 +27,7 @@ pub struct StandingConflicts {
 struct Standing<'a> {
     entry: &'a ConfiguredModel,
     demand: &'a Arc<dyn MemoryModel>,
-    cache: DemandCache,
+    need: ModelNeed,
 }
 
 /// Places the pinned models, and then those that are preloaded, on the cards as if nothing else ran.
@@ -42,7 +42,8 @@ pub(crate) fn conflicts(
     let all = entries.iter().zip(forecasts).filter(|(_, forecast)| forecast.refused.is_none());
     let all: Vec<Standing<'_>> = all
         .filter_map(|(entry, forecast)| {
-            Some(Standing { entry, demand: forecast.demand.as_ref()?, cache: DemandCache::default() })
+            let demand = forecast.demand.as_ref()?;
+            Some(Standing { entry, need: demand.need(), demand })
         })
         .collect();
     let (mut pinned, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|model| model.entry.pinned);
@@ -65,7 +66,8 @@ struct PlacedModels<'a> {
 impl<'a> PlacedModels<'a> {
     fn size(&self, model: &Standing<'_>) -> Bytes {
         let allowed = self.allowed(model.entry);
-        need(&query(model, &allowed), &self.ledger)
+        let ask = |answers: &NeedAnswers| need(&query(model, &allowed, answers), &self.ledger);
+        with_answers(&**model.demand, &mut NeedAnswers::default(), ask)
     }
 
     fn allowed(&self, entry: &ConfiguredModel) -> Vec<CardId> {
@@ -97,7 +99,8 @@ impl<'a> PlacedModels<'a> {
             })
             .collect();
         let allowed = self.allowed(entry);
-        let verdict = place(&query(&model, &allowed), &self.ledger, &Reservations::default(), &tenants);
+        let (none, demand) = (NeedAnswers::default(), &**model.demand);
+        let verdict = place_planned(&query(&model, &allowed, &none), demand, &self.ledger, &tenants);
         let (name, run) = (&entry.name, RunId(u64::try_from(self.placed.len()).unwrap_or(u64::MAX)));
         let why = match verdict {
             PlacementVerdict::Fits(placement) => {
@@ -117,14 +120,13 @@ impl<'a> PlacedModels<'a> {
     }
 }
 
-fn query<'a>(model: &'a Standing<'_>, allowed: &'a [CardId]) -> PlacementQuery<'a> {
+fn query<'a>(model: &'a Standing<'_>, allowed: &'a [CardId], answers: &'a NeedAnswers) -> PlacementQuery<'a> {
     PlacementQuery {
         name: &model.entry.name,
-        demand: &**model.demand,
-        cache: &model.cache,
+        need: &model.need,
+        answers,
         learned: LearnedNeed::default(),
         allowed,
-        named: model.demand.named(),
         port: model.entry.fixed_port(),
         apart: 0,
     }

@@ -2,7 +2,6 @@
 //! moment, and its client hears of it.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_base::{
@@ -16,6 +15,7 @@ use plimsoll_scheduler::{
 use proptest::prelude::*;
 
 use super::*;
+use crate::runtime::need_answers::answers;
 
 const MODELS: u32 = 2;
 
@@ -183,7 +183,13 @@ impl Desk {
     fn promise(&mut self, effect: SchedulerEffect) {
         let report = match effect {
             SchedulerEffect::Survey { model } => {
-                SchedulerEvent::Surveyed { model, result: Ok(Arc::new(Growing)) }
+                SchedulerEvent::Surveyed { model, result: Ok(Growing.need()) }
+            }
+            SchedulerEffect::AskNeed { model, search, sets } => {
+                SchedulerEvent::NeedAnswered { model, search, answers: answers(&Growing, &sets) }
+            }
+            SchedulerEffect::PlanGrowth { run, cards, .. } => {
+                SchedulerEvent::GrowthPlanned { run, curve: Growing.curve(&cards) }
             }
             SchedulerEffect::ReadCards => {
                 let free = vec![(CardId::new("card"), Bytes::gib(4))];

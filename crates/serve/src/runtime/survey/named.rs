@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use plimsoll_base::{
-    AskedMemory, Bytes, CacheOverflow, Card, CardId, CardKind, Curve, Hint, HostNeed, MemoryModel,
-    NamedDemand, PromptCache, Reason,
+    AskedMemory, Bytes, CacheOverflow, Card, CardId, CardKind, CardShares, Curve, Hint, HostNeed,
+    MemoryModel, ModelNeed, NamedDemand, PromptCache, Reason,
 };
 use plimsoll_config::ConfiguredModel;
 use plimsoll_engine::{Environment, Visible, child_environment, renumber};
@@ -155,13 +155,17 @@ pub(super) struct OnNamed {
 }
 
 impl MemoryModel for OnNamed {
-    /// A model of unknown need takes all of the named cards whole, rather than one of them.
-    fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {
-        // The engine will split itself over all of them, in a ratio that is unknown.
-        match self.demand.alone() && self.named.only && cards.len() > 1 {
-            true => Ok(cards.iter().map(|card| (card.id.clone(), card.free)).collect()),
-            false => self.demand.on(cards),
-        }
+    fn need(&self) -> ModelNeed {
+        ModelNeed { named: self.named.clone(), ..self.demand.need() }
+    }
+
+    fn ignores_free(&self, cards: &[Card]) -> bool {
+        self.demand.ignores_free(cards)
+    }
+
+    fn on(&self, cards: &[Card]) -> Result<CardShares, Reason> {
+        let free: Vec<(&Card, Bytes)> = cards.iter().map(|card| (card, card.free)).collect();
+        self.need().shares(&free).unwrap_or_else(|| self.demand.on(cards))
     }
 
     fn named(&self) -> &NamedDemand {

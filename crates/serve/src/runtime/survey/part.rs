@@ -8,6 +8,10 @@ use plimsoll_config::CardPart;
 pub(super) struct PartOfCards(pub(super) CardPart);
 
 impl MemoryModel for PartOfCards {
+    fn ignores_free(&self, _: &[Card]) -> bool {
+        true
+    }
+
     fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {
         let wanted = self.0.cards;
         if cards.len() != wanted {
