@@ -101,6 +101,15 @@ impl ModelNeed {
         self.size == NeedSize::Unknown
     }
 
+    /// False where the model runs on fewer cards alone, whatever is free of these.
+    pub fn may_use<'a>(&self, mut cards: impl ExactSizeIterator<Item = &'a Card>) -> bool {
+        match self.size {
+            NeedSize::Declared(size) => cards.len() < 2 || cards.all(|card| card.total < size),
+            NeedSize::Unknown => cards.len() == 1 || cards.len() > 1 && self.named.only,
+            NeedSize::Divided(_) | NeedSize::Planned => true,
+        }
+    }
+
     /// The most that the model takes of each of these cards, given with the memory that it could get there. `None` where a
     /// plan has to tell it.
     pub fn shares(&self, cards: &[(&Card, Bytes)]) -> Option<Result<CardShares, Reason>> {

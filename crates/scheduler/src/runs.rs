@@ -69,7 +69,7 @@ impl Runs {
         self.living.iter().map(|(run, model)| (*run, *model))
     }
 
-    pub(crate) fn leaving(&self) -> impl Iterator<Item = RunId> {
+    pub(crate) fn leaving(&self) -> impl ExactSizeIterator<Item = RunId> {
         self.leaving.iter().copied()
     }
 

@@ -95,14 +95,18 @@ impl<'a> StateRef<'a> {
     /// The other model of a run that the configuration keeps apart from this one.
     pub(crate) fn apart_from_any(self, id: ModelId, runs: &[RunId]) -> Option<&'a str> {
         let apart = self.apart_from(id);
+        if apart.is_empty() {
+            return None;
+        }
         let run = runs.iter().find(|run| apart.contains(run))?;
         Some(&*self.model_of(*run)?.1.name)
     }
 
     /// The port that a model would share with a run.
     pub(crate) fn port_between(self, slot: &ModelSlot, run: RunId) -> Option<u16> {
+        let port = slot.spec.port?;
         let other = self.model_of(run)?.1.run.as_ref().filter(|other| other.id == run)?;
-        slot.spec.port.filter(|port| other.port == Some(*port))
+        (other.port == Some(port)).then_some(port)
     }
 
     /// The port that a model shares with one of the runs, and the other model's name.

@@ -4,10 +4,10 @@ use plimsoll_base::{Bytes, RunId};
 
 /// A run that could stop, and the memory that this would free on each card that lacks memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct EvictionCandidate {
+pub(crate) struct EvictionCandidate<F = Vec<Bytes>> {
     pub(crate) run: RunId,
     /// Freed bytes in the order of the deficits.
-    pub(crate) frees: Vec<Bytes>,
+    pub(crate) frees: F,
     /// Cost of stopping it, such as the time of its next load. It counts as 1 at least.
     pub(crate) cost: u64,
     /// Cost of the wait until it can stop. Of a set the longest counts.
@@ -20,17 +20,26 @@ const STEPS: usize = 500;
 /// Returns the victims in the order of `candidates`, or None if all of them together do not suffice.
 ///
 /// Among sets of the same cost, the smallest is chosen, and of these the first in the candidates' order.
-pub(crate) fn cheapest(deficits: &[Bytes], candidates: &[EvictionCandidate]) -> Option<Vec<RunId>> {
+pub(crate) fn cheapest<F: AsRef<[Bytes]>>(
+    deficits: &[Bytes],
+    candidates: &[EvictionCandidate<F>],
+) -> Option<Vec<RunId>> {
     // A run that frees nothing on these cards would only make the search longer.
-    let useful: Vec<&EvictionCandidate> =
-        candidates.iter().filter(|c| c.frees.iter().any(|f| !f.is_zero())).collect();
-    if !covers(deficits, &useful) {
+    let is_useful = |c: &&EvictionCandidate<F>| c.frees.as_ref().iter().any(|f| !f.is_zero());
+    let useful = || candidates.iter().filter(is_useful);
+    if !covers(deficits, useful()) {
         return None;
     }
+    // Where each suffices alone, as with models of one size, no set of several is cheaper.
+    if !covers::<F, _>(deficits, []) && useful().all(|candidate| covers(deficits, [candidate])) {
+        let first = useful().min_by_key(|candidate| cost(&[*candidate]));
+        return first.map(|candidate| vec![candidate.run]);
+    }
+    let useful: Vec<&EvictionCandidate<F>> = useful().collect();
     // A cheap set to begin with leaves little to search.
     let mut by_cost = useful.clone();
     by_cost.sort_by_key(|candidate| candidate.cost.saturating_add(candidate.wait));
-    let alone = by_cost.iter().find(|candidate| covers(deficits, &[**candidate])).map(|alone| vec![*alone]);
+    let alone = by_cost.iter().find(|candidate| covers(deficits, [**candidate])).map(|alone| vec![*alone]);
     let seeds = [Some(pruned(deficits, &useful)), Some(pruned(deficits, &by_cost)), alone];
     let first = seeds.into_iter().flatten().min_by_key(|set| cost(set)).unwrap_or_default();
     let (bound, size) = cost(&first);
@@ -41,25 +50,34 @@ pub(crate) fn cheapest(deficits: &[Bytes], candidates: &[EvictionCandidate]) -> 
     Some(pruned(deficits, &search.best).iter().map(|c| c.run).collect())
 }
 
-fn covers(deficits: &[Bytes], chosen: &[&EvictionCandidate]) -> bool {
-    let freed = |i: usize| chosen.iter().filter_map(|c| c.frees.get(i)).copied().sum::<Bytes>();
+fn covers<'a, F, I>(deficits: &[Bytes], chosen: I) -> bool
+where
+    F: AsRef<[Bytes]> + 'a,
+    I: IntoIterator<Item = &'a EvictionCandidate<F>, IntoIter: Clone>,
+{
+    let chosen = chosen.into_iter();
+    let freed = |i: usize| chosen.clone().filter_map(|c| c.frees.as_ref().get(i)).copied().sum::<Bytes>();
     deficits.iter().enumerate().all(|(i, deficit)| freed(i) >= *deficit)
 }
 
 /// Cost of a set, and its size among sets of one cost.
-fn cost(chosen: &[&EvictionCandidate]) -> (u64, usize) {
+fn cost<F>(chosen: &[&EvictionCandidate<F>]) -> (u64, usize) {
     let wait = chosen.iter().map(|c| c.wait).max().unwrap_or(0);
     (chosen.iter().fold(wait, |sum, c| sum.saturating_add(c.cost.max(1))), chosen.len())
 }
 
 /// A set that suffices and contains no needless run. It is near the cheapest where the exact search gives up.
-fn pruned<'a>(deficits: &[Bytes], useful: &[&'a EvictionCandidate]) -> Vec<&'a EvictionCandidate> {
-    let enough = (1..=useful.len()).find(|n| covers(deficits, &useful[..*n])).unwrap_or(useful.len());
+fn pruned<'a, F: AsRef<[Bytes]>>(
+    deficits: &[Bytes],
+    useful: &[&'a EvictionCandidate<F>],
+) -> Vec<&'a EvictionCandidate<F>> {
+    let is_enough = |n: &usize| covers(deficits, useful[..*n].iter().copied());
+    let enough = (1..=useful.len()).find(is_enough).unwrap_or(useful.len());
     let mut chosen = useful[..enough].to_vec();
     // From the most recently used back, so that the least recently used remain.
     for i in (0..chosen.len()).rev() {
         let without = chosen.remove(i);
-        if !covers(deficits, &chosen) {
+        if !covers(deficits, chosen.iter().copied()) {
             chosen.insert(i, without);
         }
     }
@@ -67,26 +85,26 @@ fn pruned<'a>(deficits: &[Bytes], useful: &[&'a EvictionCandidate]) -> Vec<&'a E
 }
 
 /// Search through all sets, in the candidates' order, that leaves out what cannot be cheaper.
-struct VictimSearch<'a> {
+struct VictimSearch<'a, F> {
     deficits: &'a [Bytes],
-    best: Vec<&'a EvictionCandidate>,
+    best: Vec<&'a EvictionCandidate<F>>,
     best_cost: (u64, usize),
     steps: usize,
 }
 
-impl<'a> VictimSearch<'a> {
+impl<'a, F: AsRef<[Bytes]>> VictimSearch<'a, F> {
     /// Adds to a set with these costs: their sum, and the longest wait.
     fn extend(
         &mut self,
-        rest: &[&'a EvictionCandidate],
-        chosen: &mut Vec<&'a EvictionCandidate>,
+        rest: &[&'a EvictionCandidate<F>],
+        chosen: &mut Vec<&'a EvictionCandidate<F>>,
         (sum, wait): (u64, u64),
     ) {
         if self.steps == 0 {
             return;
         }
         self.steps -= 1;
-        if covers(self.deficits, chosen) {
+        if covers(self.deficits, chosen.iter().copied()) {
             // The first of equals in the candidates' order stays: sets are visited in that order.
             let cost = (sum.saturating_add(wait), chosen.len());
             if cost < self.best_cost {

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::num::NonZeroUsize;
 
 use plimsoll_base::{
-    Advice, Bytes, Card, CardId, CardShares, Hint, ModelNeed, Placement, Reason, RunId, Share,
+    Advice, Bytes, Card, CardId, CardShares, Hint, ModelNeed, NeedSize, Placement, Reason, RunId, Share,
 };
 
 use serde::Serialize;
@@ -324,7 +324,8 @@ impl<'a> Placer<'a> {
         let is_stoppable = |tenant: &&CardTenant| {
             tenant.standing > CardStanding::Leaving && tenant.standing <= CardStanding::Protected
         };
-        let mut stoppable: Vec<&CardTenant> = tenants.iter().filter(is_stoppable).collect();
+        let mut stoppable: Vec<&CardTenant> = Vec::with_capacity(tenants.len());
+        stoppable.extend(tenants.iter().filter(is_stoppable));
         stoppable.sort_by_key(|tenant| (tenant.standing, tenant.last_used));
         Self { query, ledger, reserved, tenants, stoppable, unplanned: RefCell::default() }
     }
@@ -351,16 +352,23 @@ impl<'a> Placer<'a> {
     }
 
     fn way(&self, set: &[usize]) -> Option<PlacementOption> {
+        // Before a refusal is written that nobody reads.
+        if !self.query.need.may_use(set.iter().map(|index| self.ledger.accounts()[*index].card())) {
+            return None;
+        }
         let now = self.placement(set, Account::free).ok()?;
-        if self.deficits(&now).iter().all(|deficit| deficit.is_zero()) && self.enters(&now) {
+        if self.deficits(&now).all(|deficit| deficit.is_zero()) && self.enters(&now) {
             return Some(self.made(PlacementRank::Now, set, now, Vec::new()));
         }
-        let placement = self.placement(set, |account| self.at_best(account)).ok()?;
+        // A size on one card is the same whatever is free of it.
+        let placement = match self.query.need.size {
+            NeedSize::Declared(_) | NeedSize::Divided(_) if set.len() == 1 => now,
+            _ => self.placement(set, |account| self.at_best(account)).ok()?,
+        };
         if !self.fits_at_best(&placement) {
             return None;
         }
-        let deficits = self.deficits(&placement);
-        Some(match self.victims(&placement, &deficits) {
+        Some(match self.victims(&placement) {
             Some(victims) => self.made(PlacementRank::Stopping, set, placement, victims),
             None => self.made(PlacementRank::Later, set, placement, Vec::new()),
         })
@@ -373,9 +381,12 @@ impl<'a> Placer<'a> {
         placement: Placement,
         victims: Vec<RunId>,
     ) -> PlacementOption {
-        let stopped = || {
-            self.tenants.iter().filter(|t| t.standing != CardStanding::Leaving && victims.contains(&t.run))
+        let is_stopped = |t: &&CardTenant| t.standing != CardStanding::Leaving && victims.contains(&t.run);
+        let stopped: Vec<&CardTenant> = match victims.is_empty() {
+            true => Vec::new(),
+            false => self.tenants.iter().filter(is_stopped).collect(),
         };
+        let stopped = || stopped.iter();
         let free: Bytes = set.iter().map(|index| self.ledger.accounts()[*index].free()).sum();
         let spread = SPREAD.saturating_mul(u64::try_from(set.len().saturating_sub(1)).unwrap_or(u64::MAX));
         let wait = stopped().map(|tenant| tenant.wait).max().unwrap_or(0);
@@ -395,6 +406,11 @@ impl<'a> Placer<'a> {
 
     /// Memory that the demand takes on the set if each card has `free` for it.
     fn placement(&self, set: &[usize], free: impl Fn(&Account) -> Bytes) -> Result<Placement, Reason> {
+        if let (NeedSize::Declared(size) | NeedSize::Divided(size), [index]) = (self.query.need.size, set) {
+            let more = if size.is_zero() { Bytes::ZERO } else { self.query.learned.total() };
+            let card = self.ledger.accounts()[*index].card().id.clone();
+            return Ok(Placement { shares: vec![Share::new(card, size + more)], alone: false });
+        }
         let accounts = set.iter().map(|index| &self.ledger.accounts()[*index]);
         let cards: Vec<(&Card, Bytes)> = accounts.map(|account| (account.card(), free(account))).collect();
         // A run of unknown need is given all that the card can hold, whatever its demand answers.
@@ -460,8 +476,8 @@ impl<'a> Placer<'a> {
 
     /// Missing memory on each card of the placement, runs beyond their limit if they have one, and runs that may not be
     /// beside the model.
-    fn deficits(&self, placement: &Placement) -> Vec<Bytes> {
-        let missing = |card: &CardId| {
+    fn deficits<'p>(&'p self, placement: &'p Placement) -> impl Iterator<Item = Bytes> + use<'a, 'p> {
+        let missing = move |card: &CardId| {
             let account = self.ledger.account(card)?;
             // Reservations of older models count as taken, so that a younger one never delays them.
             let wanted = placement.on(card) + self.reserved.on(card) + account.claimed();
@@ -473,38 +489,53 @@ impl<'a> Placer<'a> {
         });
         let apart = Some(self.apart()).filter(|apart| *apart > 0);
         let apart = apart.map(|apart| Bytes::new(u64::try_from(apart).unwrap_or(u64::MAX)));
-        let memory = placement.cards().map(|card| missing(card).unwrap_or(Bytes::MAX));
-        memory.chain(beyond).chain(apart).collect()
+        let memory = placement.cards().map(move |card| missing(card).unwrap_or(Bytes::MAX));
+        memory.chain(beyond).chain(apart)
     }
 
     /// All runs that leave anyway and the cheapest others.
-    fn victims(&self, placement: &Placement, deficits: &[Bytes]) -> Option<Vec<RunId>> {
-        let any_apart = self.apart() > 0;
-        let frees = |tenant: &CardTenant| -> Vec<Bytes> {
+    fn victims(&self, placement: &Placement) -> Option<Vec<RunId>> {
+        let mut rest: Vec<Bytes> = self.deficits(placement).collect();
+        let accounts: Vec<Option<&Account>> =
+            placement.cards().map(|card| self.ledger.account(card)).collect();
+        let (limits_runs, any_apart) = (self.ledger.most_runs().is_some(), self.apart() > 0);
+        let frees = |tenant: &CardTenant| {
             let run = tenant.run;
-            let accounts = placement.cards().map(|card| self.ledger.account(card));
-            let bytes = accounts.map(|account| account.map_or(Bytes::ZERO, |account| account.held_by(run)));
-            let place = self.ledger.most_runs().map(|_| Bytes::new(1));
+            let held =
+                move |account: &Option<&Account>| account.map_or(Bytes::ZERO, |account| account.held_by(run));
+            let place = limits_runs.then(|| Bytes::new(1));
             let apart = any_apart.then(|| Bytes::new(u64::from(self.query.is_apart(tenant))));
-            bytes.chain(place).chain(apart).collect()
+            accounts.iter().map(held).chain(place).chain(apart)
         };
         // Runs that leave anyway come first: stopping another while their memory is on its way would be in
         // vain.
-        let (mut rest, mut gone) = (deficits.to_vec(), Vec::new());
+        let mut gone = Vec::new();
         for tenant in self.tenants.iter().filter(|tenant| tenant.standing == CardStanding::Leaving) {
-            let freed = frees(tenant);
-            if freed.iter().any(|bytes| !bytes.is_zero()) {
+            if frees(tenant).any(|bytes| !bytes.is_zero()) {
                 gone.push(tenant.run);
-                rest.iter_mut().zip(freed).for_each(|(rest, freed)| *rest = rest.saturating_sub(freed));
+                rest.iter_mut()
+                    .zip(frees(tenant))
+                    .for_each(|(rest, freed)| *rest = rest.saturating_sub(freed));
+            }
+        }
+        // In one piece of memory, since there are many. Those that free nothing are no candidates.
+        let size = rest.len();
+        let mut freed: Vec<Bytes> = Vec::with_capacity(size * self.stoppable.len());
+        let mut able: Vec<&CardTenant> = Vec::with_capacity(self.stoppable.len());
+        for tenant in &self.stoppable {
+            let before = freed.len();
+            freed.extend(frees(tenant));
+            match freed[before..].iter().all(|bytes| bytes.is_zero()) {
+                true => freed.truncate(before),
+                false => able.push(tenant),
             }
         }
         // The order decides among sets of one cost and size: the least recently used leaves.
-        let candidates: Vec<EvictionCandidate> = self
-            .stoppable
-            .iter()
-            .map(|tenant| EvictionCandidate {
+        let each = able.iter().zip(freed.chunks(size.max(1)));
+        let candidates: Vec<EvictionCandidate<&[Bytes]>> = each
+            .map(|(tenant, frees)| EvictionCandidate {
                 run: tenant.run,
-                frees: frees(tenant),
+                frees,
                 cost: tenant.cost,
                 wait: tenant.wait,
             })

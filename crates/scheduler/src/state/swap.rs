@@ -41,6 +41,19 @@ pub(crate) struct Contention {
     waits: Vec<ClientWait>,
     /// In the order of their models.
     pub(crate) runs: Vec<RunFacts>,
+    /// The losses of those that wait for each run's memory, one run after the other.
+    losses: Vec<WaitLoss>,
+}
+
+/// The time that is lost while a run keeps its memory, from the start of one client's loss on.
+#[derive(Clone, Copy, Debug)]
+struct WaitLoss {
+    start: Moment,
+    /// Milliseconds that those before it have lost until then.
+    lost: u64,
+    /// Clients that lose from then on, by their weights.
+    slope: u64,
+    heaviest: u64,
 }
 
 /// Cost of the swap of a run, whichever model asks for its memory.
@@ -49,6 +62,10 @@ pub(crate) struct RunFacts {
     model: ModelId,
     /// Its turn begins when it is ready.
     begins: Moment,
+    /// Where its losses are in [`Contention::losses`].
+    losses: (usize, usize),
+    /// A start on its cards measures their free memory.
+    pub(crate) is_measured: bool,
     /// Clients that go on.
     pub(crate) clients: usize,
     /// Time of its next load.
@@ -86,6 +103,16 @@ impl ClientWait {
         let is_restricted = slot.is_some_and(|slot| !slot.spec.allowed.is_empty());
         Self { since, weight: weight(priority, request), count: 1, model, is_restricted }
     }
+
+    /// The losses with this wait, which begins to lose after those before it; not before `earliest`.
+    fn after(&self, before: Option<&WaitLoss>, earliest: Moment, patience: Duration) -> WaitLoss {
+        let start = (self.since + patience).max(earliest);
+        let (lost, slope, heaviest) = before.map_or((0, 0, 1), |before| {
+            let more = milliseconds(start.since(before.start)).saturating_mul(before.slope);
+            (before.lost.saturating_add(more), before.slope, before.heaviest)
+        });
+        WaitLoss { start, lost, slope: slope + self.weight * self.count, heaviest: heaviest.max(self.weight) }
+    }
 }
 
 impl Contention {
@@ -93,6 +120,10 @@ impl Contention {
     pub(crate) fn run_of(&self, model: ModelId) -> Option<&RunFacts> {
         let place = self.runs.binary_search_by_key(&model, |facts| facts.model).ok()?;
         self.runs.get(place)
+    }
+
+    fn losses_of(&self, facts: &RunFacts) -> &[WaitLoss] {
+        self.losses.get(facts.losses.0..facts.losses.1).unwrap_or_default()
     }
 }
 
@@ -112,7 +143,8 @@ fn weight(model: Priority, request: Priority) -> u64 {
 }
 
 pub(super) fn milliseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+    // In 64 bits, which is many times faster than `as_millis`.
+    time.as_secs().saturating_mul(1000).saturating_add(time.subsec_millis().into())
 }
 
 pub(super) fn number(count: usize) -> u64 {
@@ -148,19 +180,50 @@ impl StateRef<'_> {
         let elsewhere = self.queue.queued() - served.map(|(_, slot, _)| slot.line.len()).sum::<usize>();
         let most = self.queue.open_at_most().saturating_sub(elsewhere);
         let all_wait = self.all_wait();
-        let runs = self.models.running().map(|(model, slot, run)| RunFacts {
-            model,
-            begins: match run.phase {
+        let mut losses = Vec::new();
+        let runs = self.models.running().map(|(model, slot, run)| {
+            let begins = match run.phase {
                 RunPhase::Loading { .. } => self.now.max(run.started + self.expected_load(slot)),
                 _ => run.ready_at.unwrap_or(self.now),
-            },
-            clients: clients(slot, run, most),
-            reload: self.expected_load(slot),
-            held: self.held_until(slot, all_wait),
-            free: self.free_at(slot, run),
-            cost: self.eviction_cost(slot, run),
+            };
+            let first = losses.len();
+            self.push_losses(&mut losses, &waits, begins, model, run);
+            RunFacts {
+                model,
+                begins,
+                losses: (first, losses.len()),
+                is_measured: self.is_measured(&run.placement, run.id),
+                clients: clients(slot, run, most),
+                reload: self.expected_load(slot),
+                held: self.held_until(slot, all_wait),
+                free: self.free_at(slot, run),
+                cost: self.eviction_cost(slot, run),
+            }
         });
-        Contention { waits, runs: runs.collect() }
+        let runs: Vec<RunFacts> = runs.collect();
+        Contention { waits, runs, losses }
+    }
+
+    /// Adds the losses of those that wait and may use the run's cards, in the order in which they begin: each at its
+    /// arrival, or the start of the turn, and the patience.
+    fn push_losses(
+        self,
+        all: &mut Vec<WaitLoss>,
+        waits: &[ClientWait],
+        begins: Moment,
+        model: ModelId,
+        run: &RunState,
+    ) {
+        let first = all.len();
+        for wait in waits.iter().filter(|wait| self.may_use(wait, model, run)) {
+            let before = all[first..].last();
+            all.push(wait.after(before, begins + self.settings.patience, self.settings.patience));
+        }
+    }
+
+    fn may_use(self, wait: &ClientWait, model: ModelId, run: &RunState) -> bool {
+        let allowed = |slot: &ModelSlot| run.placement.cards().any(|card| slot.spec.allowed.contains(card));
+        wait.model != model && (!wait.is_restricted || self.model(wait.model).is_some_and(allowed))
     }
 
     /// Adds the clients that wait for the model.
@@ -225,27 +288,25 @@ impl StateRef<'_> {
         let swap = case.load.saturating_add(reload);
         let own = weight(slot.spec.priority, Priority::Normal);
         let cost = milliseconds(swap).saturating_mul(own).saturating_mul(number(clients));
-        let reaches = |wait: &ClientWait| {
-            let allowed =
-                |slot: &ModelSlot| run.placement.cards().any(|card| slot.spec.allowed.contains(card));
-            !wait.is_restricted || self.model(wait.model).is_some_and(allowed)
-        };
-        let may_use = |wait: &&ClientWait| wait.model != id && reaches(wait);
-        // Sorted by the time from which each loses: its arrival, or the start of the turn, and the patience.
-        let (mut first, mut at, mut lost, mut slope, mut heaviest) = (None, Moment::NEVER, 0_u64, 0_u64, 1);
-        for wait in case.waits().filter(may_use) {
-            let start = wait.since.max(begins) + self.settings.patience;
-            let more = lost.saturating_add(milliseconds(start.since(at)).saturating_mul(slope));
-            if first.is_some() && more >= cost {
-                break;
-            }
-            (first, at, lost) = (first.or(Some(start)), start, more);
-            (slope, heaviest) = (slope + wait.weight * wait.count, heaviest.max(wait.weight));
+        let losses = case.contention.losses_of(facts);
+        // Those beyond would lose nothing before the turn is over.
+        let counted = losses.get(1..).map_or(0, |rest| rest.partition_point(|loss| loss.lost < cost) + 1);
+        let mut last = losses[..counted.min(losses.len())].last().copied();
+        if counted >= losses.len()
+            && let Some(asking) = case.own.filter(|wait| self.may_use(wait, id, run))
+        {
+            let after = asking.after(last.as_ref(), begins + self.settings.patience, self.settings.patience);
+            last = Some(after).filter(|after| losses.is_empty() || after.lost < cost).or(last);
         }
-        let rest = Duration::from_millis(cost.saturating_sub(lost).checked_div(slope).unwrap_or(0));
+        let first = losses.first().map(|loss| loss.start).or(last.map(|loss| loss.start));
+        let ends = last.map_or(Moment::NEVER, |last| {
+            let rest = cost.saturating_sub(last.lost).checked_div(last.slope).unwrap_or(0);
+            last.start + Duration::from_millis(rest)
+        });
+        let heaviest = last.map_or(1, |last| last.heaviest);
         let halves = u32::try_from(HALF_SWAPS * (own / heaviest).clamp(1, 2)).unwrap_or(1);
         let latest = first.map_or(Moment::NEVER, |first| first + (swap / 2).saturating_mul(halves));
-        RunTurn { ends: latest.min(at + rest), swap, clients }
+        RunTurn { ends: latest.min(ends), swap, clients }
     }
 
     /// The time at which a run's requests are expected to have ended, if it gets no more.

@@ -38,8 +38,8 @@ pub(crate) struct Prospect {
     /// Milliseconds that its clients lose by its next load, and that those who wait lose until it is free.
     pub(crate) cost: u64,
     wait: u64,
-    /// The end of its hold or of its turn.
-    next: Option<Moment>,
+    /// The end of its hold or of its turn; [`Moment::NEVER`] if both are over.
+    next: Moment,
 }
 
 pub(crate) struct AfterYields {
@@ -111,9 +111,11 @@ impl StateRef<'_> {
         let case = self.swap_case(contention, asking);
         let age = |id: ModelId| self.model(id).map(|slot| (self.waits_since(slot), id));
         let asked = age(asking);
-        let drains = |run: &RunState| own.contains(&run.id) && self.is_draining_for_model(run);
-        let mut next = None;
-        let is_second = self.models.running().any(|(_, _, run)| drains(run));
+        let drains = |run: &RunState| {
+            run.draining.is_some() && own.contains(&run.id) && self.is_draining_for_model(run)
+        };
+        let mut next = Moment::NEVER;
+        let is_second = !own.is_empty() && self.models.running().any(|(_, _, run)| drains(run));
         let standing_of =
             |run: RunId, standing: CardStanding| match promised.contains(&run) && !own.contains(&run) {
                 true => CardStanding::Promised,
@@ -137,7 +139,7 @@ impl StateRef<'_> {
         let here = running.map(|((id, slot, run), facts)| {
             let stays = own_company.is_some_and(|own| slot.spec.company.stays_for(own));
             let Prospect { standing, cost, mut wait, next: change } = self.prospect(&case, facts, slot, run);
-            next = [next, change].into_iter().flatten().min();
+            next = next.min(change);
             let standing = match standing {
                 standing if stays && standing != CardStanding::Leaving => CardStanding::Stays,
                 _ if slot.depth_wait().is_some() && age(id) < asked => CardStanding::Promised,
@@ -159,8 +161,10 @@ impl StateRef<'_> {
                 apart: apart.contains(&run.id),
             }
         });
-        let list = gone.chain(here).collect();
-        Tenants { list, next }
+        let mut list = Vec::with_capacity(contention.runs.len() + self.runs.leaving().len());
+        list.extend(gone);
+        list.extend(here);
+        Tenants { list, next: Some(next).filter(|next| *next != Moment::NEVER) }
     }
 
     /// Runs that have to end before the model loads, whatever memory is free.
@@ -197,7 +201,7 @@ impl StateRef<'_> {
     ) -> Prospect {
         let turn = self.run_turn(case, facts, slot, run).ends;
         let held = facts.held.map(|held| held.min(turn)).filter(|held| *held > self.now);
-        let standing = self.standing(slot, run, held, turn <= self.now);
+        let standing = standing(facts, slot, run, held, turn <= self.now);
         let (load, free, clients) = (facts.cost, facts.free.since(self.now), number(facts.clients));
         let goes_on = run.is_idle() || slot.pauses.is_series() || clients > 1;
         let (clients, wait) = match standing {
@@ -216,32 +220,7 @@ impl StateRef<'_> {
             standing,
             cost,
             wait,
-            next: held.into_iter().chain(Some(turn).filter(|at| *at > self.now)).min(),
-        }
-    }
-
-    fn standing(
-        self,
-        slot: &ModelSlot,
-        run: &RunState,
-        held: Option<Moment>,
-        turn_is_over: bool,
-    ) -> CardStanding {
-        let is_idle = run.in_flight() == 0 && slot.line.is_empty();
-        match run.phase {
-            _ if run.leaves() => CardStanding::Leaving,
-            _ if slot.is_pinned() => CardStanding::Stays,
-            _ if run.draining.is_some() => CardStanding::Leaving,
-            _ if self.is_measured(&run.placement, run.id) => CardStanding::Protected,
-            // A preload, or a load whose clients have left.
-            RunPhase::Loading { .. } if !slot.pressing() => CardStanding::Idle,
-            RunPhase::Ready { .. } if is_idle && held.is_none() => CardStanding::Idle,
-            RunPhase::Ready { .. } => {
-                // A new run is sent the first request that it was loaded for.
-                let is_new = run.is_unused() && !slot.line.is_empty() && slot.depth_wait().is_none();
-                if is_new || !turn_is_over { CardStanding::Protected } else { CardStanding::Busy }
-            }
-            _ => CardStanding::Protected,
+            next: held.unwrap_or(Moment::NEVER).min(if turn > self.now { turn } else { Moment::NEVER }),
         }
     }
 
@@ -254,5 +233,30 @@ impl StateRef<'_> {
     /// True if a reading of the cards is needed before the placement may be carried out.
     pub(crate) fn needs_reading(placement: &Placement) -> bool {
         placement.shares.iter().any(|share| !share.bytes.is_zero())
+    }
+}
+
+fn standing(
+    facts: &RunFacts,
+    slot: &ModelSlot,
+    run: &RunState,
+    held: Option<Moment>,
+    turn_is_over: bool,
+) -> CardStanding {
+    let is_idle = run.in_flight() == 0 && slot.line.is_empty();
+    match run.phase {
+        _ if run.leaves() => CardStanding::Leaving,
+        _ if slot.is_pinned() => CardStanding::Stays,
+        _ if run.draining.is_some() => CardStanding::Leaving,
+        _ if facts.is_measured => CardStanding::Protected,
+        // A preload, or a load whose clients have left.
+        RunPhase::Loading { .. } if !slot.pressing() => CardStanding::Idle,
+        RunPhase::Ready { .. } if is_idle && held.is_none() => CardStanding::Idle,
+        RunPhase::Ready { .. } => {
+            // A new run is sent the first request that it was loaded for.
+            let is_new = run.is_unused() && !slot.line.is_empty() && slot.depth_wait().is_none();
+            if is_new || !turn_is_over { CardStanding::Protected } else { CardStanding::Busy }
+        }
+        _ => CardStanding::Protected,
     }
 }
