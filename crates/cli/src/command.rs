@@ -19,6 +19,7 @@ pub(crate) mod import;
 mod inherited;
 pub(crate) mod look;
 mod misread;
+mod overview;
 pub(crate) mod plan;
 pub(crate) mod quickstart;
 pub(crate) mod raise_signal;
@@ -47,61 +48,64 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Measure the memory of a CUDA context on this machine's cards, for later plans
-    #[command(after_help = "Example: plimsoll calibrate --engine /opt/llama.cpp/llama-server\n\n\
-            Exit status: 0 if every kind of card was measured, 1 if one was not, 2 if there is nothing \
-            to measure.")]
-    Calibrate(calibrate::Arguments),
-    /// Print a script that completes verbs and options in your shell
-    #[command(after_help = "Examples:\n\
-            \x20 plimsoll completions bash > ~/.local/share/bash-completion/completions/plimsoll\n\
-            \x20 plimsoll completions fish > ~/.config/fish/completions/plimsoll.fish\n\n\
-            Exit status: 0, or 2 for another shell.")]
-    Completions(reference::Completions),
-    /// Diagnose failed allocations: in a log, a program, a process or this machine
-    Doctor(doctor::Arguments),
-    /// Let a running server download a model, and show the progress
-    Download(server_verbs::Download),
-    /// Install, list and remove engines, and print the path of the one that is used
-    #[command(after_help = "Examples:\n\
-            \x20 plimsoll engine install\n\
-            \x20 plimsoll engine list --json\n\
-            \x20 plimsoll engine remove\n\n\
-            Exit status: 0, or 1 if there is no engine or the installation failed.")]
-    Engine(engine::Arguments),
-    /// List, drain and move what a fleet of hosts serves, or try a fleet on this machine
-    Fleet(fleet::Arguments),
-    /// Write a configuration from llama-swap's YAML, a preset of llama-server, or Ollama's models
-    Import(import::Arguments),
-    /// Load a model in a running server
-    #[command(after_help = "Example: plimsoll load qwen3-4b\n\n\
-            Exit status: 0, 1 if the server does not answer or refuses, 2 if it has no such model.")]
-    Load(server_verbs::Load),
-    /// Print the log lines of the engines of a running server
-    #[command(after_help = "Example: plimsoll logs -f qwen3-4b\n\n\
-            Exit status: 0, 1 if the server does not answer or refuses, 2 if it has no such model.")]
-    Logs(server_verbs::Logs),
-    /// Write the manual pages into a folder
-    #[command(after_help = "Example: plimsoll man ~/.local/share/man/man1\n\n\
-            Exit status: 0, or 1 if the folder cannot be written.")]
-    Man(reference::ManPages),
-    /// Keep a model of a running server loaded: it is not stopped for others or for being idle
-    #[command(after_help = "Examples:\n\
-            \x20 plimsoll pin qwen3-4b\n\
-            \x20 plimsoll pin qwen3-4b --for 1h\n\n\
-            A pin ends with `plimsoll unpin`, with its time or with the server. To keep a model for \
-            good, set `pin = true` in its section.\n\n\
-            Exit status: 0, 1 if the server does not answer or refuses, 2 if it has no such model.")]
-    Pin(server_verbs::Pin),
-    /// Compute the memory of a model on each card, and whether the model fits
-    Plan(Box<plan::Arguments>),
-    /// List the cards and models of a running server
-    Ps(server_verbs::List),
-    /// Take a tour: two small models, a budget that holds one of them, and requests to both
+    /// Take a tour with two small models and a budget that holds one
     #[command(after_help = "Example: plimsoll quickstart --once\n\n\
             `plimsoll engine remove` deletes what the tour installs and writes.\n\n\
             Exit status: 0 after the tour or a signal, 1 on failure.")]
     Quickstart(quickstart::Arguments),
+    /// Serve several models behind one address, each in its own process
+    Serve(serve::Arguments),
+    /// Compute the memory of a model on each card, and whether it fits
+    Plan(Box<plan::Arguments>),
+    /// Write a configuration from llama-swap, presets or Ollama's store
+    Import(import::Arguments),
+    /// Show a running server: its process, requests, cards and models
+    Status(server_verbs::List),
+    /// List the cards and models of a running server
+    Ps(server_verbs::List),
+    /// Watch a running server, or this machine's cards, full screen
+    Top(server_verbs::Top),
+    /// Load a model in a running server
+    #[command(after_help = "Example: plimsoll load qwen3-4b\n\n\
+            Exit status: 0, 1 if the server does not answer or refuses, 2 if it has no such model.")]
+    Load(server_verbs::Load),
+    /// Unload a model in a running server
+    #[command(after_help = "Examples:\n\
+            \x20 plimsoll unload qwen3-4b\n\
+            \x20 plimsoll unload --all\n\n\
+            Exit status: 0, 1 if the server does not answer or refuses, 2 if it has no such model.")]
+    Unload(server_verbs::Unload),
+    /// Keep a model of a running server loaded
+    #[command(after_help = "Examples:\n\
+            \x20 plimsoll pin qwen3-4b\n\
+            \x20 plimsoll pin qwen3-4b --for 1h\n\n\
+            A pinned model is not stopped for other models or for being idle. A pin ends with `plimsoll unpin`, \
+            with its time or with the server. To keep a model for good, set `pin = true` in its section.\n\n\
+            Exit status: 0, 1 if the server does not answer or refuses, 2 if it has no such model.")]
+    Pin(server_verbs::Pin),
+    /// End the pin of a model in a running server
+    #[command(after_help = "Example: plimsoll unpin qwen3-4b\n\n\
+            Exit status: 0, 1 if the server does not answer or refuses, 2 if it has no such model.")]
+    Unpin(server_verbs::Unpin),
+    /// Keep memory of a card free for other programs
+    Yield(server_verbs::Yield),
+    /// Let a running server download a model
+    Download(server_verbs::Download),
+    /// Make a running server read its configuration again
+    #[command(after_help = "Example: plimsoll reload --url http://127.0.0.1:8080\n\n\
+            Exit status: 0, or 1 if the server does not answer or refuses.")]
+    Reload(server_verbs::Reload),
+    /// Print the engines' log lines of a running server
+    #[command(after_help = "Example: plimsoll logs -f qwen3-4b\n\n\
+            Exit status: 0, 1 if the server does not answer or refuses, 2 if it has no such model.")]
+    Logs(server_verbs::Logs),
+    /// End a running server of yours after its current answers
+    Stop(server_verbs::Stop),
+    /// Run an unmodified CUDA program within a memory budget
+    // Boxed, because clippy (`large_enum_variant`) objects where one variant is far larger than the others.
+    Run(Box<run::Arguments>),
+    /// Diagnose a failed allocation in a log, a program or this machine
+    Doctor(doctor::Arguments),
     /// Free memory on a machine whose GPU shares the host's memory
     #[command(after_help = "Examples:\n\
             \x20 plimsoll reclaim --dry-run\n\
@@ -109,15 +113,11 @@ enum Command {
             Exit status: 0 if there is enough memory (with --dry-run: if there would be), 1 if there is \
             not, 2 for bad input.")]
     Reclaim(reclaim::Arguments),
-    /// Make a running server read its configuration again
-    #[command(after_help = "Example: plimsoll reload --url http://127.0.0.1:8080\n\n\
-            Exit status: 0, or 1 if the server does not answer or refuses.")]
-    Reload(server_verbs::Reload),
-    /// Run an unmodified CUDA program under guard, which counts its memory and enforces a budget
-    // Boxed, because clippy (`large_enum_variant`) objects where one variant is far larger than the others.
-    Run(Box<run::Arguments>),
-    /// Serve several models behind one address, each in its own process
-    Serve(serve::Arguments),
+    /// Measure the CUDA context of this machine's cards, for later plans
+    #[command(after_help = "Example: plimsoll calibrate --engine /opt/llama.cpp/llama-server\n\n\
+            Exit status: 0 if every kind of card was measured, 1 if one was not, 2 if there is nothing \
+            to measure.")]
+    Calibrate(calibrate::Arguments),
     /// Put load on a server and look for memory leaks
     #[command(after_help = "Example: plimsoll soak 127.0.0.1:8080 --for 30m --html soak.html\n\n\
             Exit status: 0 if no leak was found, 1 if there is a leak or the load ended early, 2 for \
@@ -128,30 +128,31 @@ enum Command {
             Exit status: 0 if every depth was answered, 1 if one was not, 2 for bad input, 3 if the model \
             was stopped meanwhile.")]
     Sweep(sweep::Arguments),
-    /// Show a running server: its process, requests, cards and models
-    Status(server_verbs::List),
-    /// End a running server of yours once its current answers are finished
-    Stop(server_verbs::Stop),
-    /// Watch a running server or this machine's cards, full screen
-    Top(server_verbs::Top),
-    /// Unload a model in a running server
-    #[command(after_help = "Examples:\n\
-            \x20 plimsoll unload qwen3-4b\n\
-            \x20 plimsoll unload --all\n\n\
-            Exit status: 0, 1 if the server does not answer or refuses, 2 if it has no such model.")]
-    Unload(server_verbs::Unload),
-    /// End the pin of a model in a running server
-    #[command(after_help = "Example: plimsoll unpin qwen3-4b\n\n\
-            Exit status: 0, 1 if the server does not answer or refuses, 2 if it has no such model.")]
-    Unpin(server_verbs::Unpin),
     /// Record the memory of a program or of this machine
     #[command(after_help = "Examples:\n\
             \x20 plimsoll watch -o run.watch -- llama-server -m model.gguf\n\
             \x20 plimsoll watch show run.watch --html run.html\n\n\
             Exit status: that of the program; without a program, 0, or 1 on failure and 2 for bad input.")]
     Watch(Box<watch::Arguments>),
-    /// Keep memory of a card free for other programs
-    Yield(server_verbs::Yield),
+    /// List, drain and move the models of a fleet of hosts, or try one
+    Fleet(fleet::Arguments),
+    /// Install, list and remove engines
+    #[command(after_help = "Examples:\n\
+            \x20 plimsoll engine install\n\
+            \x20 plimsoll engine list --json\n\
+            \x20 plimsoll engine remove\n\n\
+            Exit status: 0, or 1 if there is no engine or the installation failed.")]
+    Engine(engine::Arguments),
+    /// Print a script that completes commands and options in your shell
+    #[command(after_help = "Examples:\n\
+            \x20 plimsoll completions bash > ~/.local/share/bash-completion/completions/plimsoll\n\
+            \x20 plimsoll completions fish > ~/.config/fish/completions/plimsoll.fish\n\n\
+            Exit status: 0, or 2 for another shell.")]
+    Completions(reference::Completions),
+    /// Write the manual pages into a folder
+    #[command(after_help = "Example: plimsoll man ~/.local/share/man/man1\n\n\
+            Exit status: 0, or 1 if the folder cannot be written.")]
+    Man(reference::ManPages),
     #[command(hide = true)]
     Look(look::Arguments),
     #[command(hide = true)]
@@ -193,7 +194,7 @@ pub fn main() -> ExitCode {
         Some(OftenStarted::Serve(arguments)) => Command::Serve(*arguments),
         Some(OftenStarted::Look(arguments)) => Command::Look(arguments),
         Some(OftenStarted::Warden(arguments)) => Command::Warden(arguments),
-        None => match Cli::try_parse_from(plan::spelled(std::env::args_os())) {
+        None => match overview::read(plan::spelled(std::env::args_os())) {
             Ok(cli) => cli.command,
             Err(error) => return misread(plan::meant(error)),
         },

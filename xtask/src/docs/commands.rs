@@ -27,11 +27,12 @@ fn write_below(
     Ok(())
 }
 
-/// Names in the list of commands; clap adds a `help` to each, which documents nothing of ours.
+/// Names below headings such as `Commands:` or `Commands to measure:`. `help`, which clap adds, is left out.
 pub(super) fn subcommands(page: &str) -> impl Iterator<Item = &str> {
-    let listed = page.split_once("Commands:\n").map_or("", |(_, rest)| rest);
-    let lines = listed.lines().take_while(|line| !line.is_empty());
+    let lists = page.split("\n\n").filter_map(|part| part.trim_start().split_once('\n'));
+    let lists = lists.filter(|(heading, _)| heading.starts_with("Commands") && heading.ends_with(':'));
     // A wrapped description is indented further than the names.
+    let lines = lists.flat_map(|(_, list)| list.lines());
     let names = lines.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help")
 }
@@ -44,10 +45,14 @@ mod tests {
     fn every_listed_subcommand_is_described_with_those_below_it() {
         let help = |words: &[&str]| {
             Ok(match words {
-                [] => "All\n\nCommands:\n  pool  Replay\n  help  Print this\n\nOptions:\n  --x\n",
-                ["pool"] => {
-                    "Replay\n\nUsage: plimsoll pool\n\nCommands:\n  gen  Generate\n        more of it\n"
+                [] => {
+                    "All\n\nUsage: plimsoll\n\nCommands to begin with:\n  pool  Replay\n\n\
+                        Commands to measure:\n  soak  Load\n\nOptions:\n  --x\n"
                 }
+                ["pool"] => {
+                    "Replay\n\nUsage: plimsoll pool\n\nCommands:\n  gen   Generate\n        more of it\n  help  Print\n"
+                }
+                ["soak"] => "Load\n\nUsage: plimsoll soak\n\nExamples:\n  plimsoll soak\n",
                 _ => "Generate\n\nUsage: plimsoll pool gen\n",
             }
             .to_owned())
@@ -55,6 +60,7 @@ mod tests {
         let text = markdown(&help).unwrap();
         assert!(text.contains("\n## plimsoll pool\n\nReplay.\n\n```text\nUsage: plimsoll pool\n"));
         assert!(text.contains("\n### plimsoll pool gen\n\nGenerate.\n"));
+        assert!(text.contains("\n## plimsoll soak\n\nLoad.\n"));
         assert!(!text.contains("plimsoll help") && !text.contains("plimsoll pool more"));
     }
 }
