@@ -10,6 +10,7 @@
 //!
 //! `UPDATE_DOCUMENTS=1 cargo test -p plimsoll documents::` writes today's output into the pages.
 
+mod figures;
 mod named;
 mod page;
 mod room;
@@ -57,7 +58,7 @@ fn follow_block(room: &mut Room, page: &mut Page, block: &Block) -> Option<Strin
         room.serve(&block.commands[0]);
         return None;
     }
-    let mut told = Vec::new();
+    let mut printed = Vec::new();
     for command in &block.commands {
         let (status, output) = room.run(command);
         // A pipe ends with the status of its last program.
@@ -65,9 +66,9 @@ fn follow_block(room: &mut Room, page: &mut Page, block: &Block) -> Option<Strin
             !command.contains(" | ") && NOT_FITTING.iter().any(|words| command.contains(words));
         let expected = i32::from(shows_no_fit);
         assert_eq!(status, Some(expected), "`{command}` printed\n{output}");
-        told.push((command.clone(), output));
+        printed.push((command.clone(), output));
     }
-    (!block.takes_any_output()).then(|| page.compare(block, &told))?
+    (!block.takes_any_output()).then(|| page.compare(block, &printed))?
 }
 
 #[test]
@@ -147,7 +148,8 @@ fn every_command_that_is_named_exists() {
 
 #[test]
 fn every_link_between_documents_leads_somewhere() {
-    let others = ["ARCHITECTURE.md", "CONTRIBUTING.md", "SPECIFICATION.md", "SECURITY.md"];
+    let others =
+        ["ARCHITECTURE.md", "CONTRIBUTING.md", "SPECIFICATION.md", "SECURITY.md", "bench/RESULTS.md"];
     let others = others.iter().map(|name| repository().join(name)).filter(|path| path.exists());
     for path in pages().into_iter().chain(others) {
         let folder = path.parent().unwrap();
@@ -155,6 +157,12 @@ fn every_link_between_documents_leads_somewhere() {
             let target = link.split('#').next().unwrap();
             let is_outside = link.starts_with("http") || target.is_empty();
             assert!(is_outside || folder.join(target).exists(), "{}: {link}", path.display());
+            let place =
+                link.split_once('#').filter(|(target, _)| target.is_empty() || target.ends_with(".md"));
+            if let Some((target, place)) = place {
+                let page = if target.is_empty() { path.clone() } else { folder.join(target) };
+                assert!(Page::read(&page).places().any(|found| found == place), "{}: {link}", path.display());
+            }
         }
     }
 }
@@ -185,7 +193,9 @@ fn the_guide_to_remove_everything_names_every_folder() {
 }
 
 #[test]
-fn the_readme_has_at_most_110_lines() {
-    let lines = std::fs::read_to_string(repository().join("README.md")).unwrap().lines().count();
-    assert!(lines <= 110, "{lines} lines");
+fn readme_and_changelog_are_short() {
+    for (name, most) in [("README.md", 110), ("CHANGELOG.md", 40)] {
+        let lines = std::fs::read_to_string(repository().join(name)).unwrap().lines().count();
+        assert!(lines <= most, "{name}: {lines} lines");
+    }
 }

@@ -386,7 +386,7 @@ _plimsoll() {
 
     case "${cmd}" in
         plimsoll)
-            opts="-h -V --help --version calibrate completions doctor download engine fleet import load logs man pin plan ps quickstart reclaim reload run serve soak sweep status stop top unload unpin watch yield look reclaim-step raise-signal reference warden help"
+            opts="-h -V --help --version quickstart serve plan import status ps top load unload pin unpin yield download reload logs stop run doctor reclaim calibrate soak sweep watch fleet engine completions man look reclaim-step raise-signal reference warden help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1228,7 +1228,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__help)
-            opts="calibrate completions doctor download engine fleet import load logs man pin plan ps quickstart reclaim reload run serve soak sweep status stop top unload unpin watch yield look reclaim-step raise-signal reference warden help"
+            opts="quickstart serve plan import status ps top load unload pin unpin yield download reload logs stop run doctor reclaim calibrate soak sweep watch fleet engine completions man look reclaim-step raise-signal reference warden help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

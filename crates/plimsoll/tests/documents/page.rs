@@ -77,9 +77,9 @@ impl Page {
     }
 
     /// Compares a block with what its commands printed, and puts that into the page.
-    pub(crate) fn compare(&mut self, block: &Block, told: &[(String, String)]) -> Option<String> {
+    pub(crate) fn compare(&mut self, block: &Block, printed: &[(String, String)]) -> Option<String> {
         let mut lines = Vec::new();
-        for (command, output) in told {
+        for (command, output) in printed {
             lines.push(format!("$ {command}"));
             lines.extend(output.trim_end().lines().map(|line| line.trim_end().to_owned()));
         }
@@ -91,6 +91,16 @@ impl Page {
         }
         let documented = self.lines[block.begin..block.end].join("\n");
         (!is_same).then(|| format!("documented:\n{documented}\nprinted:\n{}\n", lines.join("\n")))
+    }
+
+    /// Names by which links reach the page's headings.
+    pub(crate) fn places(&self) -> impl Iterator<Item = String> {
+        let headings = self.lines.iter().filter(|line| line.starts_with('#'));
+        headings.map(|line| {
+            let words = line.trim_start_matches('#').trim().to_lowercase();
+            let kept = words.chars().filter(|letter| letter.is_alphanumeric() || " -_".contains(*letter));
+            kept.map(|letter| if letter == ' ' { '-' } else { letter }).collect()
+        })
     }
 
     pub(crate) fn links(&self) -> Vec<String> {
