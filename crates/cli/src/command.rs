@@ -35,8 +35,8 @@ pub(crate) mod sweep;
 pub(crate) mod warden;
 pub(crate) mod watch;
 
-const STATUSES: &str = "Exit status of every command: 0 for success, 1 for a failure or the answer no (such \
-    as a model that does not fit), 2 for bad input, 3 for no verdict. `run`, `watch -- COMMAND` and \
+const STATUSES: &str = "Exit status of every command: 0 for success, 1 for a failure or the answer no, 2 \
+    for bad input, 3 for no verdict. `run`, `watch -- COMMAND` and \
     `doctor -- COMMAND` end with the exit status of their program.";
 
 #[derive(Debug, Parser)]
@@ -50,7 +50,7 @@ struct Cli {
 enum Command {
     /// Take a tour with two small models and a budget that holds one
     #[command(after_help = "Example: plimsoll quickstart --once\n\n\
-            `plimsoll engine remove` deletes what the tour installs and writes.\n\n\
+            `plimsoll engine remove` deletes the tour's engine and models.\n\n\
             Exit status: 0 after the tour or a signal, 1 on failure.")]
     Quickstart(quickstart::Arguments),
     /// Serve several models behind one address, each in its own process

@@ -42,8 +42,8 @@ type Unused = (&'static str, &'static str, bool);
 
 const WITHOUT_EFFECT: [Unused; 15] = [
     ("startPort", "the operating system assigns a port to each engine", true),
-    ("logLevel", "choose what is logged with --log-level, or `log-level` under [serve]", true),
-    ("logRequests", "choose what is logged with --log-level, or `log-level` under [serve]", true),
+    ("logLevel", "choose the logged lines with --log-level, or `log-level` under [serve]", true),
+    ("logRequests", "choose the logged lines with --log-level, or `log-level` under [serve]", true),
     ("logTimeFormat", "log lines begin with the time in UTC", true),
     ("logToStdout", "the output of engines goes to `GET /logs`, and to `log-file` under [serve]", true),
     ("metricsMaxInMemory", "the endpoint `/metrics` needs no size limit", true),

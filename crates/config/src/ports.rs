@@ -72,8 +72,8 @@ fn foreign(models: &[ConfiguredModel]) -> Option<Warning> {
         more => format!(" and {more} more"),
     };
     let text = format!(
-        "requests for {}{more} go to other hosts or to containers by name, which are not isolated here; what their \
-            commands do not say to be on this machine's cards is not claimed there",
+        "requests for {}{more} go to other hosts or to containers by name, which are not isolated here; \
+            they claim memory of this machine only if their commands or `memory` state it",
         names.join(", ")
     );
     let at = named.first()?.origin.0.clone();

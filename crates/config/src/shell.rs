@@ -48,7 +48,7 @@ fn shell_words(entry: &ConfiguredModel) -> Vec<(String, &'static str)> {
         found.push((text, "write `sh -c 'exec …'`, or leave it out"));
     }
     if argv.iter().any(|word| word == "#") {
-        let text = format!("{no_shell} `#` and what follows it are arguments of the program");
+        let text = format!("{no_shell} `#` and the words after it are arguments of the program");
         found.push((text, "begin a line of a `cmd: |` with the comment"));
     }
     if let Some(variable) = variable(argv) {

@@ -135,7 +135,8 @@ fn what_has_no_effect_is_named_with_its_line() {
         warnings(text),
         [
             "config.yaml:1: `startPort` has no effect; the operating system assigns a port to each engine",
-            "config.yaml:2: `logLevel` has no effect; choose what is logged with --log-level, or `log-level` under [serve]",
+            "config.yaml:2: `logLevel` has no effect; choose the logged lines with --log-level, or \
+                `log-level` under [serve]",
             "config.yaml:3: unknown key `modles`; did you mean `models`?",
             "config.yaml:8: unknown key `cdm`; remove it",
         ]

@@ -102,7 +102,7 @@ named! {
             for it",
         BesideFree = "refused_beside_free_memory": "less was requested than was free, and the log does not show why it \
             was refused",
-        Unexplained = "out_of_memory": "memory of the card ran out, and the log does not show for what",
+        Unexplained = "out_of_memory": "memory of the card ran out, and the log does not show its purpose",
         Released = "neighbour_released": "another process released memory of the card while the program measured it",
         ContainerLimit = "container_limit": "the container's memory limit includes GPU memory",
         Override = "tensor_override": "tensors were assigned to a buffer type that cannot hold them",

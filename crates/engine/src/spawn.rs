@@ -341,8 +341,8 @@ impl Parent {
         }
         if let Err(cause) = self.warden.strike_off(child.id()) {
             tracing::warn!(
-                "the warden, the process that kills engines if plimsoll dies, could not be told that process \
-                    {} has exited: {cause}",
+                "the warden, the process that kills engines if plimsoll dies, did not get the report that \
+                    process {} has exited: {cause}",
                 child.id()
             );
         }

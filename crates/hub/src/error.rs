@@ -85,8 +85,8 @@ pub enum HubFailure {
     )]
     SetTooLong(Bytes),
     #[error(
-        "the connection broke, and the server states neither a SHA-256 nor a strong ETag of this file, so its rest may be that \
-         of another file\nhint: try again; the download begins anew"
+        "the connection broke, and the server states neither a SHA-256 nor a strong ETag, so the rest may \
+            belong to another file\nhint: try again; the download begins anew"
     )]
     NoValidator,
     #[error("reading the header takes more than {0} requests\nhint: download the file and give it with -m")]

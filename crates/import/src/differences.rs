@@ -22,7 +22,7 @@ const OF_LLAMA_SWAP: Differences = &[
         "give a model `memory` if its plan is wrong, and `pin` if it has to stay loaded",
     ),
     (
-        "a llama-server listens where plimsoll tells it, and not on the --host and --port of its command",
+        "plimsoll chooses the address of a llama-server, in place of the --host and --port of its command",
         "clients use the address of plimsoll serve",
     ),
 ];
@@ -87,7 +87,7 @@ impl Gathered {
                     "the memory need of {names} is not known before it has been measured, so a card is kept for one alone"
                 )
             },
-            "set `memory` to what it takes, for example \"6GiB\"",
+            "set `memory` to its need, for example \"6GiB\"",
             told,
         );
         gathered(

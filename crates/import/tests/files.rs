@@ -56,7 +56,8 @@ fn a_home_servers_llama_swap_file_becomes_toml_with_its_places() {
         told(&imported.cosmetic),
         [
             "swap.yaml:2: `startPort` has no effect; the operating system assigns a port to each engine",
-            "swap.yaml:3: `logLevel` has no effect; choose what is logged with --log-level, or `log-level` under \
+            "swap.yaml:3: `logLevel` has no effect; choose the logged lines with --log-level, or \
+                `log-level` under \
                 [serve]",
             "swap.yaml:38: `sendLoadingState` has no effect; the progress of loading is shown in the model's status, \
                 not in answers",

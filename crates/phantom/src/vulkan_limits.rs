@@ -80,7 +80,8 @@ impl VulkanLimits {
             "dot" => self.dot = value > 0,
             _ => {
                 return Err(format!(
-                    "`{key}` is none of total, free, cc, sms, integrated, vmm, gfx, name, or a limit of Vulkan's"
+                    "`{key}` is unknown; known are total, free, cc, sms, integrated, vmm, gfx, name, and \
+                        the limits of Vulkan"
                 ));
             }
         }

@@ -123,8 +123,8 @@ fn caveats(calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Vec<Reason> {
 fn on_other_machines(request: &PlanRequest<'_>) -> Option<Reason> {
     let servers = &request.wish.rpc_servers;
     let text = format!(
-        "--rpc gives a part of the model to {}, whose memory is not known here: the plan has all of it on the cards of this \
-        machine, and the servers' own need is unknown; -dev and -ts say what stays here",
+        "--rpc gives a part of the model to {}, whose memory is unknown here: the plan has the whole model \
+            on this machine's cards; -dev and -ts say which part stays here",
         servers.join(", ")
     );
     (!servers.is_empty()).then(|| Reason::new("rpc_not_counted", text))

@@ -39,7 +39,7 @@ pub(crate) fn flags(asked: Option<&str>) -> Result<Vec<String>, HttpProblem> {
     }
     if let Some(text) = query::parameter(asked, "cache") {
         let kind = CACHE_TYPES.iter().find(|kind| **kind == text);
-        let kind = kind.ok_or_else(|| bad(format!("`cache` is none of {}", CACHE_TYPES.join(", "))))?;
+        let kind = kind.ok_or_else(|| bad(format!("`cache` must be one of {}", CACHE_TYPES.join(", "))))?;
         for flag in ["--cache-type-k", "--cache-type-v"] {
             flags.extend([flag.to_owned(), (*kind).to_owned()]);
         }

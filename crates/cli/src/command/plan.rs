@@ -57,7 +57,8 @@ pub(crate) struct Arguments {
     /// File of that repository, instead of a quantisation (-hff)
     #[arg(long, value_name = "FILE", requires = "hf_repo")]
     hf_file: Option<String>,
-    /// List the quantisations of the repository with what each takes on these cards, the best that fits first
+    /// List the quantisations of the repository with the memory of each on these cards, the best that fits
+    /// first
     #[arg(long, conflicts_with_all = ["fit", "svg", "html", "check", "exact"])]
     quants: bool,
     /// Fetch at most this much of a file for its header

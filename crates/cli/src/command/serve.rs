@@ -44,7 +44,8 @@ Exit status: 0 after a signal, 1 on failure (with --check: a model cannot be loa
 pub(crate) struct Arguments {
     /// Configuration file: Plimsoll's TOML, a llama-server preset (.ini) or llama-swap's YAML
     config: Option<PathBuf>,
-    /// Print what each model will take and whether it fits, then exit (status 1 if one can never be loaded; one that does not fit now, beside other processes, is told so)
+    /// Print each model's memory and whether it fits, then exit with status 1 if one can never be loaded.
+    /// Models that only lack memory now are marked
     #[arg(long)]
     check: bool,
     /// With --check: print the answer as JSON (plimsoll.serve-check/1), or write it to FILE
@@ -94,7 +95,7 @@ pub(crate) struct Arguments {
     /// model; 0 disables [default: 500]
     #[arg(long, value_name = "MILLISECONDS", value_parser = clap::value_parser!(u64).range(..=3_600_000))]
     ask: Option<u64>,
-    /// On unified memory, free what a model needs before it loads. user takes only steps that need no root;
+    /// On unified memory, free a model's memory before it loads. user takes only steps that need no root;
     /// sudo and systemd take the others too, like plimsoll reclaim --with [default: off]
     #[arg(long, value_name = "HELPER", value_parser = words::<ReclaimBeforeLoad>(&["off", "user", "sudo", "systemd"]))]
     reclaim_before_load: Option<ReclaimBeforeLoad>,

@@ -91,7 +91,7 @@ pub(crate) struct Logs {
 pub(crate) enum ServerVerbError {
     #[error(
         "{url} does not answer\nhint: is `plimsoll serve` running at this address? choose another address with --url\n\
-        hint: `plimsoll top` shows this machine's cards, and what holds their memory, without a server"
+        hint: `plimsoll top` shows this machine's cards, and the holders of their memory, without a server"
     )]
     Unreachable {
         url: String,

@@ -77,7 +77,7 @@ impl LlamaSwapReader<'_> {
         self.warn_of_unread(
             matrix,
             &["vars", "sets"],
-            &[("evict_costs", "of models that could leave, those whose next load is fastest do", false)],
+            &[("evict_costs", "of models that could leave, those with the fastest next load do", false)],
         );
         let names = self.roster.models.iter().map(|model| model.name.clone());
         let mut known: Vec<String> = names.collect();

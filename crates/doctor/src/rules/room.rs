@@ -13,7 +13,7 @@ use crate::pattern::Pattern;
 rules! {
     refused_beside_free: "llama.cpp and ollama print the free memory of the cards before a load";
     capacity_misreported: "amdgpu_ttm.c prints the memory that the kernel has for a card";
-    beyond_working_set: "ggml-metal-device.m prints what is allocated and recommendedMaxWorkingSetSize";
+    beyond_working_set: "ggml-metal-device.m prints the allocated size and recommendedMaxWorkingSetSize";
 }
 
 /// Drivers of Vulkan and Level Zero mostly allow less than this at once.
@@ -101,6 +101,6 @@ pub(super) fn unexplained(facts: &Facts) -> Option<RuleFinding> {
     let asked = refusal.filter(|refusal| refusal.asked.is_some()).map(requested);
     let refused = asked.unwrap_or_else(|| "the driver refused memory".to_owned());
     let text =
-        format!("{refused}, and no line shows how much was requested for what, or what fills the card");
+        format!("{refused}, and no line shows the request's size and purpose, or the holder of the memory");
     Some(RuleFinding::new(Cause::Other, Weak, text, [line]).by(SubCause::Unexplained))
 }

@@ -108,7 +108,8 @@ fn say_cost(index: CardIndex, layout: &CacheLayout, bus_time: Option<u64>, granu
     let bytes = layout.position_bytes().saturating_mul(TOKENS);
     let tenths = bytes.saturating_mul(time) / granule.max(1) / 100_000;
     say!(
-        "card {}: where the server tells its depth, weights give way to further positions: each {TOKENS} of them take \
+        "card {}: where the server reports its depth, weights give way to further positions: each {TOKENS} \
+            of them take \
             {}.{} ms of a token",
         index.number(),
         tenths / 10,

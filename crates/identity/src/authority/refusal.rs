@@ -21,7 +21,7 @@ pub enum AdmissionRefusal {
         "`{0}` has renewed its certificate too often; the next renewal is possible once one of them expires"
     )]
     Often(String),
-    #[error("the public key is none")]
+    #[error("the public key is invalid")]
     PublicKey,
     #[error(transparent)]
     Failed(#[from] IdentityError),

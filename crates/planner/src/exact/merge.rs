@@ -127,8 +127,9 @@ impl EngineSizes<'_> {
             }
             (None, false) => "the engine does not report the pool and the CUDA context".to_owned(),
             (Some(tokens), _) => format!(
-                "the size of the pool is what the backend requested for a prompt of {tokens} tokens; the largest \
-                    context still includes a computed pool, and the size of the driver's context was not queried"
+                "the pool's size is that of the backend's requests for a prompt of {tokens} tokens; the \
+                    largest context still includes a computed pool, and the size of the driver's context \
+                    was not queried"
             ),
         };
         let text = format!(

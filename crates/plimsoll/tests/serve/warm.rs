@@ -131,7 +131,7 @@ fn a_damaged_file_is_refused_and_removed_and_the_prompt_is_computed_anew() {
     let answer = swap.ask("alpha", "the ship", "and then?");
     assert_eq!(answer["choices"][0]["message"]["role"], "assistant");
     assert!(swap.computed("alpha") > 4000);
-    swap.daemon.told("a saved slot was removed: its content is not what was saved");
+    swap.daemon.told("a saved slot was removed: its content differs from the saved one");
     assert!(!file.exists());
 }
 

@@ -172,7 +172,7 @@ fn after_measurement(ledger: &Ledger, placement: &Placement) -> Vec<Hint> {
         format!("let models use {bytes} of {card}: `total` or `budget` of its `--card`")
     });
     let less =
-        "make the engine take less; after a reload of its changed section, what was measured is forgotten";
+        "make the engine take less; after a reload of its changed section, its measurement is forgotten";
     more.chain([less.to_owned()]).map(|text| Hint::new(Advice::Other(text))).collect()
 }
 

@@ -123,7 +123,7 @@ impl StateRef<'_> {
                     (false, true) => "memory that is kept free for other programs".to_owned(),
                     (false, false) => {
                         let held = verb(&names, "holds", "hold");
-                        format!("memory that is kept free for other programs, and for what {held}")
+                        format!("memory that is kept free for other programs, and memory that {held}")
                     }
                 }
             }

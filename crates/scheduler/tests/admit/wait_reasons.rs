@@ -46,7 +46,7 @@ fn a_yield_and_the_model_that_must_leave_after_it_are_named_together() {
     keep(&mut desk, 8, 60);
     desk.ask(1);
     desk.surveyed(1);
-    let told = "the model still waits for memory that is kept free for other programs, and for what m0 holds\n  \
+    let told = "the model still waits for memory that is kept free for other programs, and memory that m0 holds\n  \
                 a yield to other programs keeps free 8192 MiB of card0\n  m0 holds 8192 MiB on card0";
     assert_eq!(reason(&desk, 1).to_string(), told);
 }

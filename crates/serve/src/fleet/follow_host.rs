@@ -43,7 +43,7 @@ pub(super) enum NewsError {
     Refused(StatusCode),
     #[error("its answer breaks off: {0}")]
     Broken(hyper::Error),
-    #[error("it tells nothing")]
+    #[error("it sends nothing")]
     Silent,
     #[error("it does not send news of a fleet")]
     Unreadable,
@@ -51,11 +51,11 @@ pub(super) enum NewsError {
     Foreign,
     #[error("its news has passed through too many hosts")]
     Deep,
-    #[error("its news is older than what this host has")]
+    #[error("its news is older than this host's")]
     Late,
-    #[error("its news contradicts what is known")]
+    #[error("its news contradicts known records")]
     Doubted,
-    #[error("it sends more than a fleet's store can have to tell")]
+    #[error("it sends more than a fleet's store can hold")]
     TooMuch,
     #[error("the source is changed from time to time")]
     Tenure,

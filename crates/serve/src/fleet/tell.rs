@@ -24,7 +24,7 @@ impl FleetMember {
     /// Passes changes on that this host has taken.
     pub(super) fn tell_changes(&self, changes: &[StoreChange]) {
         for key in NewsLine::unreadable(self.store.keys(), changes) {
-            tracing::error!("fleet: the value of '{key}' in the store is no text, so no host can read it");
+            tracing::error!("fleet: the value of '{key}' in the store is not UTF-8, so no host can read it");
         }
         if self.told.from.get().is_some() {
             NewsLine::changes(self.store.keys(), changes).for_each(|line| self.told.publish(&line));

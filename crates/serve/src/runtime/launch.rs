@@ -167,7 +167,7 @@ impl Starter<'_> {
         }
         program::vulkan_numbers(&shown, &names).ok_or_else(|| {
             let why = format!(
-                "the Vulkan device numbers of {} cannot be told from those of other cards ({}); set \
+                "the Vulkan device numbers of {} cannot be distinguished from those of other cards ({}); set \
                     GGML_VK_VISIBLE_DEVICES in the model's `env`",
                 names.join(", "),
                 shown.join(", ")

@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
     /// The program etcd [default: the one on the search path]
     #[arg(long, value_name = "PROGRAM")]
     etcd: Option<PathBuf>,
-    /// llama-server [default: the installed engine, which is installed if there is none]
+    /// llama-server [default: the installed engine; a missing one is installed]
     #[arg(long, value_name = "PROGRAM")]
     engine: Option<PathBuf>,
 }

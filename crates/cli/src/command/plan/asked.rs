@@ -125,8 +125,10 @@ pub(super) fn other_program(words: &[String]) -> Option<String> {
             -ub, -ctk, -ctv and -fa are the same"
             .to_owned(),
         _ => format!(
-            "`plan` computes the memory of llama.cpp's programs ({names}), and `{name}` is none of them\nhint: `plimsoll watch \
-            -- COMMAND` measures what a program takes; `memory = \"SIZE\"` in a model's section tells it to `plimsoll serve`"
+            "`plan` computes the memory of llama.cpp's programs ({names}), but not of `{name}`\nhint: \
+                `plimsoll watch \
+            -- COMMAND` measures what a program takes; `memory = \"SIZE\"` in a model's section states it \
+                for `plimsoll serve`"
         ),
     })
 }
@@ -178,7 +180,7 @@ mod tests {
         }
         assert!(said("/opt/llama-bench -m m.gguf -p 512").unwrap().contains("`-c 1536`"));
         let vllm = said("vllm serve org/model").unwrap();
-        assert!(vllm.contains("`vllm` is none of them") && vllm.contains("plimsoll watch"), "{vllm}");
+        assert!(vllm.contains("not of `vllm`") && vllm.contains("plimsoll watch"), "{vllm}");
     }
 
     #[test]

@@ -27,7 +27,7 @@ Exit status: 0, 1 if the server does not answer or refuses, 2 if it has no such 
 #[derive(Debug, clap::Args)]
 #[command(after_help = MORE)]
 pub(crate) struct Yield {
-    /// Memory to keep free, e.g. 8GiB; without it, print what is kept free
+    /// Memory to keep free, e.g. 8GiB; without it, list the memory that is kept free
     #[arg(value_parser = plimsoll_config::reserve_size)]
     size: Option<Bytes>,
     /// Card, by its name or UUID; needed where several are served

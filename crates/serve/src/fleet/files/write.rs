@@ -44,7 +44,7 @@ pub(super) fn matched(
         }
         match FileCopy::new(path, file.size, &file.sha256) {
             Some(copy) => copies.push((place, copy)),
-            None => return lies("a digest is none".to_owned()),
+            None => return lies("a digest is invalid".to_owned()),
         }
     }
     match copies.is_empty() {

@@ -45,7 +45,7 @@ pub(super) enum SlotFileError {
     OtherModel,
     #[error("it has {found} bytes instead of {expected}")]
     Size { found: u64, expected: u64 },
-    #[error("its content is not what was saved")]
+    #[error("its content differs from the saved one")]
     Damaged,
     #[error("the engine refuses it")]
     Refused,
