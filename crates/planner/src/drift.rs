@@ -52,10 +52,10 @@ mod tests {
 
     #[test]
     fn a_row_is_found_in_the_part_of_its_interface() {
-        let table = "# x\nCUDA 0.5.0-dev\nglm4moe -107.4\nllama -0.5\nVulkan 0.7.0\nllama 8.0\nbad x\n";
-        assert_eq!(seen(table, "CUDA", "glm4moe"), Some(("CUDA", "0.5.0-dev", -1074)));
-        assert_eq!(seen(table, "CUDA", "llama"), Some(("CUDA", "0.5.0-dev", -5)));
-        assert_eq!(seen(table, "Vulkan", "llama"), Some(("Vulkan", "0.7.0", 80)));
+        let table = "# x\nCUDA b11063\nglm4moe -107.4\nllama -0.5\nVulkan b11669\nllama 8.0\nbad x\n";
+        assert_eq!(seen(table, "CUDA", "glm4moe"), Some(("CUDA", "b11063", -1074)));
+        assert_eq!(seen(table, "CUDA", "llama"), Some(("CUDA", "b11063", -5)));
+        assert_eq!(seen(table, "Vulkan", "llama"), Some(("Vulkan", "b11669", 80)));
         for (interface, architecture) in
             [("ROCm", "llama"), ("CUDA", "qwen2"), ("Vulkan", "bad"), ("CUDA", "Vulkan")]
         {

@@ -163,12 +163,11 @@ impl Record {
         build.and_then(|build| build.parse().ok()).unwrap_or(0)
     }
 
-    /// The version without its build, or the build where upstream's version is not told: `0.5.0-dev`, `b11063`.
+    /// The build by upstream's number, as `b11063`; the version where an engine states no number.
     fn release(&self) -> String {
-        let version = self.version.split(" (").next().unwrap_or_default();
-        match version.starts_with(|letter: char| letter.is_ascii_digit()) {
-            true => version.to_owned(),
-            false => format!("b{}", self.build()),
+        match self.build() {
+            0 => self.version.split(" (").next().unwrap_or_default().to_owned(),
+            build => format!("b{build}"),
         }
     }
 }
@@ -259,7 +258,7 @@ mod tests {
         assert_eq!(Record::read(&path).unwrap().worst, record("llama", -8.125).worst);
         assert_eq!(
             Forms::read(folder.path()).unwrap().text().lines().skip(1).collect::<Vec<_>>(),
-            ["CUDA 0.5.0-dev", "llama -8.1"]
+            ["CUDA b11063", "llama -8.1"]
         );
         fs::write(&path, "{").unwrap();
         let error = Record::read(&path).unwrap_err().to_string();
