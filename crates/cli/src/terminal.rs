@@ -7,8 +7,9 @@
 //! DECISION: a line feed may be ours or foreign. Words of the command line are known, so those with control characters
 //! are shown wherever they stand in a text; [`crate::report`] knows which lines of an error are ours.
 //!
-//! DECISION: data (JSON, a configuration, an engine's log) is written to a pipe or a file byte by byte as it is, because the
-//! next program has to get what was asked for. A terminal is no such program, so it gets data through the same door.
+//! DECISION: data (JSON, a configuration, an engine's log) is written to a pipe or a file unchanged, because
+//! the next program needs the exact bytes. A terminal is no such program, so it gets data through the same
+//! door.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;

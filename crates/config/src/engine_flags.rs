@@ -26,8 +26,8 @@ impl Launch {
 }
 
 /// The flags of a command, for the memory plan, if its program is called like a llama-server. A program that
-/// only resembles one is not refused because of unknown flags, but a number is read alike by all: what is read of one in
-/// part is added to `found`. `at` is the place of a word.
+/// only resembles one is not refused because of unknown flags, but all programs read numbers alike. Partly
+/// read numbers are added to `found`. `at` is the place of a word.
 fn engine_flags(
     argv: &[String],
     model: &str,

@@ -301,7 +301,7 @@ impl Launch {
         }
     }
 
-    /// Returns the command line that serves `name` on `port` of the loopback; `engine` is the program for
+    /// Returns the command line that serves `name` on `port` of the loopback. `engine` is the program for
     /// models that give only flags, and `socket` the Unix socket that it listens on instead.
     pub fn command_line(
         &self,

@@ -109,8 +109,8 @@ fn is_of_prose(finding: &RuleFinding, facts: &Facts) -> bool {
     !finding.quotes.is_empty() && finding.quotes.iter().all(|quote| facts.is_prose(quote))
 }
 
-/// The classifier's opinion, where the log is a report: guard's page is beyond doubt, and the log of a server
-/// at work without a finding is like any other, as is that of a machine or of a program without a failure.
+/// The classifier's opinion, where the log is a report. Guard's page is beyond doubt. A healthy server's log
+/// without a finding is no report, and neither is that of a machine or of a program without a failure.
 fn classified<'a>(facts: &'a Facts, candidates: &[DiagnosisCandidate]) -> Option<TextClassifier<'a>> {
     let at_work = candidates.is_empty() && facts.progress.stage == LoadStage::Serving && !facts.ran_out();
     let is_healthy = is_of_machine(&facts.report) || candidates.is_empty() && is_healthy(&facts.report);

@@ -15,8 +15,8 @@ const SHARE: f64 = 0.3;
 /// line that only usually means a cause.
 const RULED_AGAINST: f64 = 0.8;
 const CLEAR: f64 = 0.6;
-/// A cause of the rules with a smaller share than this is not called sure, unless the rules give it more than
-/// [`PROVEN`] or it rests on the sizes of a refusal.
+/// A cause of the rules with a smaller share than this is not called sure. Exceptions are a confidence above
+/// [`PROVEN`], and a cause that rests on the sizes of a refusal.
 const DOUBTED: f64 = 0.35;
 const PROVEN: f64 = 0.97;
 

@@ -17,9 +17,9 @@ use tokio::net::{TcpStream, UnixStream};
 
 use plimsoll_process::port_owner::PortOwner;
 
-/// The congestion control towards an engine. BBR, the default of some systems, paces what it sends by its
-/// estimate of the line; on the loopback that is only a delay: a request of 2 MB took 0.47 ms instead of
-/// 0.31. Reno is in every Linux and open to every user.
+/// The congestion control towards an engine. BBR, the default of some systems, paces data by its estimate of
+/// the line. On the loopback that is only a delay: a request of 2 MB took 0.47 ms instead of 0.31. Reno is in
+/// every Linux and open to every user.
 const UNPACED: &str = "reno";
 /// The longest path of a socket: `sun_path` has 108 bytes, the last of which is zero (unix(7)).
 const LONGEST_PATH: usize = 107;

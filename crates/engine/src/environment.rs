@@ -39,8 +39,8 @@ const PASSED: &[&str] = &[
      PODMAN_USERNS DBUS_SESSION_BUS_ADDRESS DISPLAY WAYLAND_DISPLAY XAUTHORITY",
 ];
 
-/// Beginnings of names that no program but engines and the runtimes of cards reads, nor anything with a secret of another
-/// kind: `TF_*` would be Terraform's too, `NEO*` a database's, `UV_*` and `NODE_*` those of package registries.
+/// Beginnings of names that only engines and the runtimes of cards read, without secrets of another kind.
+/// `TF_*` would be Terraform's too, `NEO*` a database's, `UV_*` and `NODE_*` those of package registries.
 const PASSED_BEGINNINGS: &[&str] = &[
     "LC_ XDG_ MALLOC_",
     "CUDA_ CUDNN_ CUBLAS NVIDIA_ NVTE_ NCCL_ __NV_ __GLX_ __EGL_ ROCR_ ROCM_ ROCBLAS_ HIP_ HIPBLASLT_ HSA_ AMD_ MIOPEN_ \

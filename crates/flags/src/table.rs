@@ -150,8 +150,8 @@ fn row(line: &'static str, setters: &[(&str, Setter)]) -> Option<Flag> {
         stands_for: None,
         known: KnownFlag::Today,
     };
-    // Word by word, because every command reads the table as it starts: a search of each line for the marks of a
-    // bundle and of an older flag takes three times as long.
+    // Word by word, because every command reads the table as it starts. A search of each line for the marks
+    // of a bundle and of an older flag takes three times as long.
     while !rest.is_empty() {
         // Byte by byte, because words are too short for `split_once` to gain on them.
         let (word, after) = rest.split_at(rest.bytes().position(|byte| byte == b' ').unwrap_or(rest.len()));

@@ -213,9 +213,9 @@ impl FleetView {
                 && self.unreadable.contains_key(&FleetKey::Drain(name.to_owned())))
     }
 
-    /// True if a later reading of the store, at this revision, cannot follow on this view: it has a record of a time that
-    /// this view covers, and this view has another one. Revocations are read apart and are left out, and so are copies, of which
-    /// a host with an earlier version does not tell.
+    /// True if a later reading of the store, at this revision, cannot follow on this view. It then has a
+    /// record of a time that this view covers, and this view has another one. Revocations are read apart and
+    /// are left out, and so are copies, of which a host with an earlier version does not tell.
     pub fn contradicts(&self, later: &Self) -> bool {
         let (at, until) = (self.revision, later.revision);
         is_forked(&self.hosts, &later.hosts, at, until)

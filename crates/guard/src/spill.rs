@@ -1,7 +1,7 @@
 //! Spilled allocations, a part of which is on the card and the rest in host memory.
 //!
-//! A spilled allocation is one range of addresses. Only what does not fit on the card is in host memory: the end, or
-//! the last positions of each layer where the range is a KV cache whose layout is known.
+//! A spilled allocation is one range of addresses. Only the overflow is in host memory: the end, or the last
+//! positions of each layer of a KV cache with a known layout.
 
 pub(crate) mod exchange;
 mod make;

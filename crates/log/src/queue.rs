@@ -13,8 +13,8 @@ use std::time::Duration;
 const WAITING: usize = 1 << 20;
 /// The largest buffer that is kept for the next lines.
 const KEPT: usize = 64 << 10;
-/// Pause after each write. A thread that waits for a line is woken by the line's writer, which takes longer than
-/// the rest of a request's log line; now a busy server wakes it 100 times a second at most.
+/// Pause after each write. The line's writer wakes a waiting thread, which takes longer than the rest of a
+/// request's log line. Thus a busy server wakes it 100 times a second at most.
 const LINGER: Duration = Duration::from_millis(10);
 /// Time that the last lines of a program have; a reader that has stopped must not keep it from ending.
 const FLUSH_WITHIN: Duration = Duration::from_secs(1);

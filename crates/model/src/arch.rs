@@ -208,10 +208,9 @@ const SPECIAL: &[(&[&str], Traits)] = {
     ]
 };
 
-/// The architectures that the shared keys describe whole. Not here, and so planned as unknown: `deepseek4`
-/// and `dots3note` (several caches of their own), `graniteswitch` and `nanbeige` (layers that the file does
-/// not have), `gemma4-assistant`, `dflash` and `eagle3` (drafts that lean on another model), and those that
-/// speak.
+/// The architectures that the shared keys describe whole. Absent, and so planned as unknown: `deepseek4` and
+/// `dots3note` (several caches of their own), `graniteswitch` and `nanbeige` (layers that the file does not
+/// have). Also `gemma4-assistant`, `dflash` and `eagle3` (drafts that use another model), and speech models.
 #[rustfmt::skip]
 const PLAIN: &[&str] = &[
     "apertus", "arcee", "arctic", "baichuan", "bailingmoe", "bailingmoe2", "bitnet", "bloom", "chameleon",

@@ -147,8 +147,8 @@ pub struct HyperParameters {
     pub sliding: Option<SlidingWindow>,
     pub experts: Option<Experts>,
     pub mla: Option<Mla>,
-    /// The same of a file that states whole heads, as converters did before llama.cpp knew latent attention
-    /// and ik_llama.cpp's still does: only that engine attends to the latent vectors of such a file.
+    /// The same of a file that states whole heads, as old converters of llama.cpp and ik_llama.cpp's do. Only
+    /// ik_llama.cpp attends to the latent vectors of such a file.
     pub older_mla: Option<Mla>,
     pub recurrent: Option<Recurrent>,
     pub indexer: Option<Indexer>,

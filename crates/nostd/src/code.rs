@@ -29,8 +29,8 @@ unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, _: *mut c_vo
         };
         if header.p_flags & libc::PF_W == 0 {
             let pages = ptr::with_exposed_provenance_mut(address);
-            // SAFETY: nothing has written to these pages of the program's file, which the kernel keeps from being
-            // written to as long as it runs; so each is read again with the same bytes.
+            // SAFETY: nothing has written to these pages of the program's file, and the kernel forbids
+            // writing to it while it runs. So each page is read again with the same bytes.
             unsafe { libc::madvise(pages, length, libc::MADV_DONTNEED) };
         }
     }

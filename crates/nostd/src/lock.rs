@@ -80,8 +80,8 @@ impl<T> Lock<T> {
             }
             core::hint::spin_loop();
         }
-        // A thread that has slept cannot know whether others still do, so it takes the lock as AWAITED: one
-        // wake-up too many at the release costs a system call, one too few would leave a sleeper for ever.
+        // A thread that has slept cannot know whether others still do, so it takes the lock as AWAITED. One
+        // wake-up too many at the release costs a system call; one too few would leave a sleeper for ever.
         while self.state.swap(AWAITED, Acquire) != FREE {
             // SAFETY: the futex is our own live word; a wake-up without cause is allowed for.
             unsafe {

@@ -1,8 +1,9 @@
 //! Layout of the cache allocations that guard may divide between card and host memory.
 //!
-//! An engine allocates the cache of a context at once for each card: K and V of one layer after the other, each with the
-//! positions of one stream behind those of another (`llama-kv-cache.cpp: llama_kv_cache @ b10605`). Layers with a sliding
-//! window have a cache of their own (`llama-kv-cache-iswa.cpp`), and so have recurrent states.
+//! An engine allocates the cache of a context at once for each card. K and V of one layer follow the other,
+//! each with the positions of one stream behind those of another
+//! (`llama-kv-cache.cpp: llama_kv_cache @ b10605`). Layers with a sliding window have a cache of their own
+//! (`llama-kv-cache-iswa.cpp`), and so have recurrent states.
 
 use plimsoll_model::TensorType;
 use plimsoll_wire::cache::{CacheLayout, CacheTensor};

@@ -126,9 +126,9 @@ impl EngineContext<'_> {
         RunTimePool { card: on, peak: PlanTerm::new(peak + cublas, source), growth: attention.growth }
     }
 
-    /// Growth of each device's compute buffer at run time beyond the reserved size, where a shallower cache needs more than
-    /// the deepest (ik_llama.cpp 8337e4cd: `llama_init_from_model` reserves once, `ggml_gallocr_reserve_n` takes more and
-    /// keeps it).
+    /// Growth of each device's compute buffer at run time beyond the reserved size, where a shallower cache
+    /// needs more than the deepest. ik_llama.cpp 8337e4cd: `llama_init_from_model` reserves once,
+    /// `ggml_gallocr_reserve_n` takes more and keeps it.
     fn regrown(&self, request: &PlanRequest<'_>, reserve: &Reserve, cells: u64) -> Vec<Bytes> {
         let mut most = vec![Bytes::ZERO; self.layout.devices.len()];
         let restores = |latent: &LatentAttention| latent.restores(self.graph.flash.on, reserve.tokens);

@@ -9,8 +9,9 @@ use crate::named::interface;
 use crate::{EngineBuild, EngineKind, PlanRequest};
 
 // Most differences lie between builds b8799 and b10605, so they share one threshold.
-/// First build that counts as recent: the f16 copy of a quantised cache is in the compute buffer (PR 23907) and
-/// llama-server reserves only the logits that it can need (PR 23861). Both merged between b9305 and b9893.
+/// First build that counts as recent. The f16 copy of a quantised cache is in the compute buffer (PR 23907),
+/// and llama-server reserves only the logits that it can need (PR 23861). Both merged between b9305 and
+/// b9893.
 const RECENT: u32 = 9400;
 
 /// The newest build that the formulas were compared with.
@@ -44,8 +45,9 @@ pub(super) struct EngineQuirks {
     /// One batch may mix tokens and embeddings, which takes a second input. Not so in b11063 (0.5.0), so in b11549;
     /// builds between them count as mixing, which costs at most one activation.
     pub(super) mixes_embeddings: bool,
-    /// ik_llama.cpp: a graph for tokens has no input for embeddings; a norm with its weight is one operation; the average
-    /// batch of one expert, not the whole batch, decides whether its weights are copied to a card.
+    /// ik_llama.cpp: a graph for tokens has no input for embeddings, and a norm with its weight is one
+    /// operation. The average batch of one expert, not the whole batch, decides whether its weights are
+    /// copied to a card.
     pub(super) is_lean: bool,
     /// ik_llama.cpp: `ffn_up` and `ffn_gate` of the experts are one operation with one result.
     pub(super) fuses_experts: bool,

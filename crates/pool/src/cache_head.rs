@@ -7,9 +7,9 @@ use alloc::vec::Vec;
 
 use plimsoll_wire::cache::CacheLayout;
 
-// DECISION: what a cache gives up ends here, and beyond it weights overflow. A token reads a weight once and a used
-// position about five times (79 MiB of cache in host memory cost 8.1 ms on an H200), and nearly every conversation
-// uses its first few thousand positions.
+// DECISION: what a cache gives up ends here, and beyond it weights overflow. A token reads a weight once and
+// a used position about five times: 79 MiB of cache in host memory cost 8.1 ms on an H200. Nearly every
+// conversation uses its first few thousand positions.
 /// Positions of each stream that stay on the card while weights can overflow instead.
 const KEPT: u64 = 4096;
 

@@ -40,8 +40,8 @@ pub trait Policy {
         stream: Stream,
     ) -> Result<Block, OutOfMemory>;
 
-    /// Takes a range back that was handed out before and not yet taken back; work on `stream` may still use
-    /// it, and work on other streams is done with it or ordered before `stream`. Foreign blocks are ignored.
+    /// Takes back a range that was handed out. Work on `stream` may still use it; work on other streams has
+    /// ended or is ordered before `stream`. Foreign blocks are ignored.
     fn deallocate(&mut self, device: &mut dyn PoolDevice, block: Block, stream: Stream);
 
     /// Bytes that the policy holds of the device, in use or idle.

@@ -74,11 +74,10 @@ pub enum ListenerKind {
     Foreign(PortHolder),
 }
 
-// DECISION: a listener of another process tree is common: a container's port is that of a proxy which the
-// container service has started, and a service manager's unit is no child of ours. The port was free before
-// the start, so that a listener that is younger than the engine may be its own. An older one is not, unless
-// its program forwards ports for others. Time settles open cases: an engine that cannot bind ends, most at
-// once.
+// DECISION: a listener of another process tree is common. A container's port belongs to a proxy of the
+// container service, and a service manager's unit is no child of ours. The port was free before the start, so
+// that a listener that is younger than the engine may be its own. An older one is not, unless its program
+// forwards ports for others. Time settles open cases: an engine that cannot bind ends, most at once.
 /// Tells whose the listener on `port` is. It may read the descriptors of all processes.
 pub fn kind(port: u16, group: u32) -> ListenerKind {
     // Through a container's NAT rule an engine is reached without a listener on this host.

@@ -1,7 +1,7 @@
 //! HTTP headers of an engine's answer on its way to the client.
 //!
-//! An engine is a program that this server starts and does not trust with its own origin: what a browser applies to a
-//! whole origin is removed, and a document of an engine gets an origin that is nobody's.
+//! The server starts engines, but does not trust them with its own origin. Headers for a whole origin are
+//! removed, and a document of an engine gets an opaque origin.
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 

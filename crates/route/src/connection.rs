@@ -75,7 +75,7 @@ pub(crate) struct ClientConnection {
     pub(crate) shown_key: ShownKey,
     /// Who is not let in has less time for a request.
     hurries: bool,
-    /// What the connection becomes after the answer that upgrades it.
+    /// State of the connection after the answer that upgrades it.
     tunnel: RefCell<Option<Tunnel>>,
     close: Notify,
 }

@@ -1,9 +1,9 @@
 //! Origin of an engine's own pages, `http://NAME.engine.localhost:PORT/`: every path of it is the engine's.
 //!
-//! DECISION: a name below `localhost`, which browsers resolve to this machine themselves (RFC 6761). A page at
-//! `/upstream/` has an origin that is nobody's, because it would otherwise have that of `/ui` and of the API; a page that
-//! stores something or asks its engine needs one of its own. No path of such an origin is this server's: a page that
-//! outlives its engine must not find the API there.
+//! DECISION: a name below `localhost`, which browsers resolve to this machine themselves (RFC 6761). A page
+//! at `/upstream/` has an opaque origin, because it would otherwise have that of `/ui` and of the API. A page
+//! that stores something or asks its engine needs an origin of its own. No path of such an origin is this
+//! server's: a page that outlives its engine must not find the API there.
 
 use http::StatusCode;
 use http::request::Parts;

@@ -29,7 +29,7 @@ const WAIT: Duration = Duration::from_secs(30);
 const MOMENT: Duration = Duration::from_millis(100);
 const GLANCE: Duration = Duration::from_millis(10);
 
-/// What a client holds: a connection, or a conversation whose client has left.
+/// Place of a client: a connection, or a conversation whose client has left.
 #[derive(Debug)]
 pub(crate) struct Place {
     /// The client that its address is.
@@ -46,7 +46,7 @@ pub(crate) struct Place {
     is_leaving: Cell<bool>,
     /// It is closed at once.
     is_cut: Cell<bool>,
-    /// Whoever closes it looks again.
+    /// The closing task checks it again.
     pub(super) changed: Notify,
 }
 

@@ -34,9 +34,8 @@ use super::tunnel::Tunnel;
 use super::upstream::{Upstream, Wire};
 use super::websocket;
 
-/// Fresh connections tried before an engine is given up. On a busy machine, a connection may wait so long
-/// between the accept and its request that the engine closes it as idle; a dead engine refuses the next
-/// connection at once.
+/// Fresh connections tried before an engine is given up. On a busy machine, the engine may close a connection
+/// as idle between the accept and its request. A dead engine refuses the next connection at once.
 const FRESH: u32 = 2;
 
 /// Request to an engine, kept until the first byte of the answer so that it can be sent again.

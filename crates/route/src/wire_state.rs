@@ -17,8 +17,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::small_write::joined;
 
-/// The most that one read of an answer takes. hyper's buffer is at most twice that, and a client that reads nothing leaves
-/// both unread, so this bounds what a thousand of them hold.
+/// Most bytes of one read of an answer. hyper's buffer is at most twice that. A client that reads nothing
+/// leaves both unread, so this bounds the memory of a thousand of them.
 const ANSWER_READ: usize = 64 * 1024;
 /// The same of an event stream. Events are small.
 const EVENTS_READ: usize = 32 * 1024;

@@ -115,8 +115,8 @@ impl<'a> StateRef<'a> {
         runs.iter().find_map(found)
     }
 
-    /// The arrival of the request that has waited for the model longest, or of the order to load it; not
-    /// before the end of the model's last turn, after which others come first.
+    /// The arrival of the request that has waited for the model longest, or of the order to load it. It is
+    /// not before the end of the model's last turn, after which others come first.
     pub(crate) fn waits_since(self, slot: &ModelSlot) -> Moment {
         let left = slot.left.map(|left| left.since);
         let first = [slot.line.oldest(), slot.load_wanted, left].into_iter().flatten().min();

@@ -99,8 +99,9 @@ impl Facts {
         self.model.file.or(named)
     }
 
-    /// More than a quarter of a card that others hold, so that the refused request would fit without them: by
-    /// the free memory before the engine's first allocation, else by a table of the card's processes.
+    /// More than a quarter of a card is others' memory, so that the refused request would fit without them.
+    /// The figure is the free memory before the engine's first allocation, else a table of the card's
+    /// processes.
     pub(crate) fn taken_before(&self) -> Option<Bytes> {
         let of_table = self.usage.as_ref().map(|usage| usage.total);
         let card = self.card_sizes.iter().copied().max().or(of_table)?;

@@ -70,8 +70,8 @@ fn refused_buffer(facts: &Facts) -> Option<RuleFinding> {
     let text = format!("{} for {purpose}", requested(refusal));
     let sub_cause = copies.as_ref().map(|_| SubCause::PipelineCopies);
     let quotes = refusal.quotes().chain(copies);
-    // By the log's figures there was just enough, so something that it does not list took the rest; and a small buffer is not
-    // what fills a card of which nothing is known.
+    // By the log's figures there was just enough, so something outside of the log took the rest. A small
+    // buffer does not fill an unknown card.
     let is_small = facts.card().is_none() && refusal.asked.is_some_and(|asked| asked < SMALL);
     // Weights that an empty card would hold were refused because of other memory on it, which the log may not
     // show.

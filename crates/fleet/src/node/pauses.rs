@@ -16,8 +16,8 @@ const MOST_SPREAD: Duration = Duration::from_secs(60);
 const A_READING: Duration = Duration::from_micros(50);
 
 impl FleetNode {
-    /// A pause of this host's own: from half of `pause` to one and a half of it, and longer in a large fleet, so that a
-    /// thousand hosts that come back at once do not ask the store together.
+    /// A pause of this host's own, from half of `pause` to one and a half of it. In a large fleet it is
+    /// longer, so that a thousand returning hosts do not ask the store together.
     pub fn share(&mut self, pause: Duration) -> Duration {
         let hosts = u32::try_from(self.view.hosts.len()).unwrap_or(u32::MAX);
         pause / 2 + self.drawn_of(pause + A_HOST.saturating_mul(hosts).min(MOST_SPREAD))

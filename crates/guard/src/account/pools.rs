@@ -101,8 +101,8 @@ pub(crate) fn refresh(index: CardIndex) {
     }
 }
 
-/// Reads and stores one figure. Of two threads that do so at once the later figure must stand: with the older
-/// one, memory by which the pool has grown meanwhile would count for nothing until the next call.
+/// Reads and stores one figure. Of two threads that do so at once, the later figure must stand. With the
+/// older one, growth of the pool in the meantime would count for nothing until the next call.
 fn refresh_one(index: CardIndex, handle: usize) {
     for attempt in 1..=ATTEMPTS {
         let Some(generation) = POOLS.hold().find(handle).map(|pool| pool.generation) else {

@@ -171,7 +171,7 @@ impl PoolDevice for Backing {
         if self.granule > 0 { self.granule } else { LINEAR_GRANULE }
     }
 
-    /// Free bytes for a region, by the budget alone: a region maps a few MiB ahead, a driver without them
+    /// Free bytes for a region, by the budget alone. A region maps a few MiB ahead, a driver without them
     /// refuses harmlessly, and cuMemGetInfo would cost as much as the map that it saves. While refusals climb
     /// the ladder, nothing is mapped ahead.
     fn available(&self) -> u64 {

@@ -140,7 +140,7 @@ fn default_of(pool: MemoryPool) -> Option<CardIndex> {
     })
 }
 
-/// True if calls in this stream become nodes of a graph, or if the driver refuses the question: the legacy
+/// True if calls in this stream become nodes of a graph, or if the driver refuses the question. The legacy
 /// stream must not be queried while another stream captures in the global mode.
 fn capturing(stream: CuStream, per_thread: bool) -> bool {
     const NONE: c_uint = 0;

@@ -74,7 +74,7 @@ impl CardRoom {
         //     otherwise: min(size, left - later) bytes are on the card, in whole granules
         //
         // So if O bytes of the need do not fit on the card, the first O requested bytes overflow, and no
-        // others, unless a cache is to come whose last positions nothing reads yet.
+        // others. The exception is a cache to come whose last positions nothing reads yet.
         let wanted = self.left().saturating_sub(self.later(size)).min(size);
         // If host memory cannot take the rest, the card has to give more than this request should have.
         let least = up(size.saturating_sub(down(self.spillable, granule)), granule);

@@ -1,5 +1,5 @@
-//! Exchange of granules behind the program's addresses: used positions of a cache come to the card as conversations
-//! grow, and weights go to host memory in their place; both return when conversations end.
+//! Exchange of granules behind the program's addresses: used positions of a growing cache move to the card,
+//! and weights to host memory. Both return when conversations end.
 //!
 //! A token reads a weight once, and a used position about five times. So weights in host memory cost less than used
 //! positions there.

@@ -42,8 +42,8 @@ pub struct OrderBlocks {
 }
 
 impl Baseline {
-    /// `files` is how much page cache the files named have, as far as it was seen; `idle` is what pools under
-    /// guard hold idle, on a card or not: where cards have memory of their own it is not the host's.
+    /// `files` is the page cache of the named files, as far as it was seen. `idle` is idle memory of pools
+    /// under guard, on a card or not. Where cards have memory of their own, that is not the host's.
     pub fn of(
         snapshot: &HostSnapshot,
         allowance: &Allowance,
@@ -88,8 +88,8 @@ impl OrderBlocks {
         Some(pieces)
     }
 
-    /// Adds pages that are given back, and returns what blocks grow by at most: each page may be the last
-    /// that a block lacked, and free blocks side by side join by themselves.
+    /// Adds released pages, and returns the largest possible growth of blocks. Each page may be the last that
+    /// a block lacked, and adjacent free blocks join by themselves.
     pub(super) fn gain(&mut self, dropped: Bytes, page: Bytes) -> Bytes {
         let others = block(self.order, Bytes::new(1)).saturating_sub(Bytes::new(1));
         // At best each freed page completes a block whose other pages are free already.

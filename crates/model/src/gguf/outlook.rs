@@ -70,8 +70,8 @@ impl GapRun {
         let each = |bytes: u64, texts: u64| bytes.saturating_mul(16).checked_div(texts);
         let mean = each(self.next - self.start, passed).unwrap_or(16 * WORD);
         let last = each(pace.bytes, pace.texts).unwrap_or(mean);
-        // Lengths grow as the logarithm of the position, so the rest is about as much above the last ones as those
-        // are above the mean, and less where the rest is short.
+        // Lengths grow as the logarithm of the position. So the rest exceeds the last ones about as much as
+        // those exceed the mean, and less where the rest is short.
         let ahead = self.texts.min(passed).saturating_mul(16).checked_div(passed).unwrap_or(0);
         let growth = last.saturating_sub(mean).saturating_mul(ahead) / 16;
         let rest = self.texts.saturating_mul(last.saturating_add(growth)) / 16;

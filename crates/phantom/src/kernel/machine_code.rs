@@ -10,9 +10,10 @@ use crate::cards::Card;
 
 /// Registers and static shared memory of each kernel, by its mangled name.
 ///
-/// Registers are an attribute of a symbol in `.nv.info`; static shared memory is the size of `.nv.shared.KERNEL`.
-/// From compute capability 9.0 on, that size includes what the driver reserves, and a section of its own says so
-/// (seen in libraries of CUDA 12.9 and 13.0: the same kernel is 1024 bytes larger there).
+/// Registers are an attribute of a symbol in `.nv.info`; static shared memory is the size of
+/// `.nv.shared.KERNEL`. From compute capability 9.0 on, that size includes the driver's reserve, which a
+/// section of its own states. Seen in libraries of CUDA 12.9 and 13.0: the same kernel is 1024 bytes larger
+/// there.
 pub(super) fn kernels(file: &[u8]) -> Option<BTreeMap<&[u8], (u32, u32)>> {
     let file = ElfBytes::<LittleEndian>::minimal_parse(file).ok()?;
     let (Some(sections), Some(names)) = file.section_headers_with_strtab().ok()? else { return None };

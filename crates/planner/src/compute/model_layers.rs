@@ -165,10 +165,10 @@ pub(super) fn shares_cache(hyper: &HyperParameters, layer: u32) -> bool {
 }
 
 fn representative<'a>(model: &Model, blocks: Vec<Layer<'a>>, all: bool) -> Vec<Layer<'a>> {
-    // A recurrent layer, or one whose weights are copied to the card, leaves different holes in the heap than it found,
-    // and the next layer's tensors land in them, so the allocator's state never repeats. Attention on the host returns
-    // in copies that a pipeline keeps for each layer. Where layers share caches, the tensors of the first ones do not
-    // show which of them store.
+    // A recurrent layer, or one whose weights are copied to the card, leaves different holes in the heap than
+    // it found. The next layer's tensors use them, so the allocator's state never repeats. Attention on the
+    // host returns in copies that a pipeline keeps for each layer. Where layers share caches, the tensors of
+    // the first ones do not show which of them store.
     let shares = model.hyper.layers_with_cache < model.hyper.layers;
     if model.hyper.recurrent.is_some() || all || shares {
         return blocks;

@@ -8,9 +8,9 @@ pub const LEAST_PROMPT: u64 = 128;
 /// More heads than any model has.
 const MOST_HEADS: u64 = 1 << 10;
 
-/// Heads whose keys and values are restored at once: the largest even division whose floats take at most
-/// `pass` MiB (in whole MiB, as the engine counts); one head if none fits. `length` is that of a head's key
-/// and value together.
+/// Heads whose keys and values are restored at once. It is the largest even division whose floats take at
+/// most `pass` MiB (in whole MiB, as the engine counts), or one head if none fits. `length` is that of a
+/// head's key and value together.
 pub fn heads_a_pass(pass: Option<u64>, length: u64, heads: u64, cells: u64) -> u64 {
     let heads = heads.clamp(1, MOST_HEADS);
     // The engine divides to whole MiB before it compares, so a fraction of a MiB above the limit still counts

@@ -50,7 +50,7 @@ fn one_more_connection_of_a_client_waits_for_one_of_its_own() {
         let mut engine = stage.engine().await;
         read_request(&mut engine).await;
         let _other = stage.engine().await;
-        // What everybody may see is answered all the same.
+        // Public paths are answered all the same.
         let mut third = opened(&stage, HEALTH).await;
         read_until(&mut third, "}").await;
         write(&mut third, &ask).await;

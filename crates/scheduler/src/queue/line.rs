@@ -206,8 +206,8 @@ mod tests {
     }
 
     proptest! {
-        // No starvation: every second request that is sent is the one whose wait counts longest, so a request waits
-        // for at most twice those whose wait counts from an earlier time, whatever else comes.
+        // No starvation: every second request that is sent is the one with the longest counted wait. So a
+        // request waits for at most twice the requests with an earlier counted time.
         #[test]
         fn a_request_waits_for_twice_those_that_count_as_older_at_most(steps in steps()) {
             let (mut line, mut now) = (RequestLine::default(), Moment::START);

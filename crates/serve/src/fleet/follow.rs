@@ -16,8 +16,8 @@ use super::tell::Telling;
 const QUIET: Duration = Duration::from_secs(5);
 /// Pause between two sources.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Time after which a host that watches the store looks whether another host is its source by now: soon, as a fleet that
-/// starts grows, and late where other hosts have just failed it.
+/// Time after which a host that watches the store checks for another source: soon, because a starting fleet
+/// grows, and late after other hosts have failed it.
 const SOON: Duration = Duration::from_secs(10);
 const LATE: Duration = Duration::from_secs(60);
 /// As many failures as make the store the source.

@@ -15,9 +15,9 @@ pub(super) fn host_bound(settings: &RuntimeSettings, placement: &Placement, file
     bound(placement.on(&host.id), files)
 }
 
-// DECISION: a bound is there for an engine that runs away, and must never end one that keeps to its claim. The kernel
-// counts the page cache of the files that an engine reads, so their size is added: otherwise a load would evict its own
-// pages, and the next load would read the disk again.
+// DECISION: a bound is there for an engine that runs away, and must never end one that keeps to its claim.
+// The kernel counts the page cache of the files that an engine reads, so their size is added. Otherwise a
+// load would evict its own pages, and the next load would read the disk again.
 fn bound(claim: Bytes, files: Bytes) -> Option<Bytes> {
     let margin = claim.scaled(MARGIN.0, MARGIN.1).max(LEAST_MARGIN);
     (!claim.is_zero()).then(|| claim + margin + files)

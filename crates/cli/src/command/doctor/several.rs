@@ -34,8 +34,8 @@ pub(super) struct LogVerdict {
 impl LogVerdict {
     /// Weighs the diagnosis of all lines together against those of each log; `each` is empty for a single log.
     ///
-    /// DECISION: what one log proves is never outvoted by the words of the joined text, and a verdict over logs that prove
-    /// different causes would be true of one of them at most.
+    /// DECISION: proof in one log is never outvoted by the words of the joined text. A verdict over logs that
+    /// prove different causes would be true of one of them at most.
     pub(super) fn of(joined: Diagnosis, each: Vec<LogAlone>) -> Self {
         if differ(&joined, &each) {
             return Self { diagnosis: no_common_cause(), alone: each, differ: true };
@@ -66,8 +66,8 @@ fn differ(joined: &Diagnosis, each: &[LogAlone]) -> bool {
     })
 }
 
-/// True if the cause of one log is the verdict of all, and the other shows only that memory of a card was not the
-/// problem: an engine that was killed, and the kernel's log that says why.
+/// True if the cause of one log is the verdict of all, and the other log shows only that the card's memory
+/// was not the problem. An example is a killed engine, and the kernel's log of the kill.
 fn explains(joined: &Diagnosis, one: &Diagnosis, other: &Diagnosis) -> bool {
     let is_verdict = joined.confidence >= PROVEN && joined.cause == one.cause;
     is_verdict && other.cause == Cause::NotOom

@@ -139,8 +139,8 @@ impl Frames {
         self.get(number).handle
     }
 
-    /// Notes that the spare memory with this number is behind two granules of the program now, one that left the card
-    /// and one that came to it, and makes what was there the spare. False if that cannot be used.
+    /// Notes that the spare memory with this number is now behind two granules of the program, one that left
+    /// the card and one that came to it. Their former memory becomes the spare. False if that cannot be used.
     pub(super) fn exchanged(&mut self, spare: usize, left: GranulePlace, came: GranulePlace) -> bool {
         let (Some(&of_host), Some(&of_card)) = (self.host.get(spare), self.card.get(spare)) else {
             return false;

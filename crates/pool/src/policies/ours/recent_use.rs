@@ -2,8 +2,8 @@
 
 use crate::device::DeviceEvent;
 
-/// Calls of `trim` during which a piece must be unused before it is given back, so that memory which only
-/// every other phase of a program needs is not mapped and unmapped in turn.
+/// Calls of `trim` during which a piece must be unused before its release. Otherwise memory of every other
+/// phase of a program would be mapped and unmapped in turn.
 pub(super) const WINDOWS: usize = 4;
 
 // DECISION: the used bytes are one interval, not a set, so a free takes two comparisons. For use unlike a

@@ -47,7 +47,7 @@ impl RegionUsage {
         self.windows.close();
     }
 
-    /// True if a piece may be released, as far as the CPU can tell: it has no live block, no graph uses it
+    /// True if a piece may be released, as far as the CPU can tell. It has no live block, no graph uses it
     /// and, for idle memory, it was not used recently.
     pub(super) fn may_go(&self, trim: Trim, start: u64, end: u64) -> bool {
         // A prefix is pinned: everything below the highest address that the graph has seen.

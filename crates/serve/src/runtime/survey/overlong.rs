@@ -18,8 +18,9 @@ const REFUSES_FROM: u32 = 7062;
 /// An engine rounds its context up to a multiple of this (`llama-context.cpp: llama_context @ b10605`).
 const ROUNDED: u64 = 256;
 
-// DECISION: only what is proven is refused. The engine that would count the tokens is not loaded, so the bound is the
-// division of the text into the fewest words of the model's own vocabulary; no tokenizer with these words gives fewer.
+// DECISION: only what is proven is refused. The engine that would count the tokens is not loaded. The bound
+// is the division of the text into the fewest words of the model's own vocabulary; no tokenizer with these
+// words gives fewer.
 impl Runtime {
     /// The refusal of a prompt that the context of this model, which is not loaded, cannot hold.
     pub(in crate::runtime) async fn overlong(
