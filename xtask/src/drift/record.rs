@@ -159,7 +159,7 @@ impl Record {
 
     /// Number of upstream's build; 0 where the engine was built from sources without it.
     fn build(&self) -> u32 {
-        let build = self.version.split_once("(build ").and_then(|(_, rest)| rest.split(',').next());
+        let build = self.version.split_once("(build ").and_then(|(_, rest)| rest.split([',', ')']).next());
         build.and_then(|build| build.parse().ok()).unwrap_or(0)
     }
 
