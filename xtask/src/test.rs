@@ -13,6 +13,7 @@ use std::time::Instant;
 mod artefacts;
 mod doctests;
 mod junit;
+mod linted;
 mod loom;
 mod nextest;
 mod options;

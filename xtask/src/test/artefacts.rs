@@ -7,13 +7,14 @@
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
+use super::linted;
 use crate::{cross, guard};
 
 const TRIPLE: &str = "aarch64-unknown-linux-gnu";
 
-/// All programs, libraries and tests of the workspace.
+/// All programs, libraries and tests of the workspace, with all lints.
 pub(super) fn here(root: &Path) -> ExitCode {
-    cargo(root, &["build", "--workspace", "--lib", "--bins", "--tests"])
+    status(linted::cargo().args(["build", "--workspace", "--all-targets"]).current_dir(root))
 }
 
 /// Packages with an ABI of their own, whose types and assembly differ by architecture. They take no C compiler to check.
@@ -58,12 +59,13 @@ pub(super) fn long(root: &Path) -> bool {
 }
 
 fn cargo(root: &Path, words: &[&str]) -> ExitCode {
-    let status = Command::new("cargo")
-        .args(words)
-        .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", "aarch64-linux-gnu-gcc")
-        .current_dir(root)
-        .status();
-    match status {
+    let mut cargo = Command::new("cargo");
+    cargo.args(words).env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", "aarch64-linux-gnu-gcc");
+    status(cargo.current_dir(root))
+}
+
+fn status(command: &mut Command) -> ExitCode {
+    match command.status() {
         Ok(status) if status.success() => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
     }

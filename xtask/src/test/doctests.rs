@@ -3,8 +3,9 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
+use super::linted;
 use super::steps::Outcome;
 
 /// A README whose examples are those of its crate.
@@ -15,7 +16,7 @@ pub(super) fn run(root: &Path) -> Outcome {
     if packages.is_empty() {
         return Outcome { succeeded: true, ..Outcome::default() };
     }
-    let child = Command::new("cargo")
+    let child = linted::cargo()
         .args(["test", "--doc", "--no-fail-fast"])
         .args(packages.iter().flat_map(|package| ["--package", package]))
         .current_dir(root)

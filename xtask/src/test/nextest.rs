@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use super::artefacts;
 use super::junit::{self, Report};
+use super::linted;
 use super::steps::Outcome;
 use crate::pypi;
 
@@ -22,6 +23,7 @@ pub(super) struct Run {
     places: usize,
     arguments: &'static [&'static str],
     environment: &'static [(&'static str, &'static str)],
+    cargo: fn() -> Command,
     /// Brings up to date what the tests run.
     prepare: fn(&Path) -> bool,
 }
@@ -37,6 +39,7 @@ pub(super) const CI: Run = Run {
     places: 6,
     arguments: &["--workspace"],
     environment: &[SEED, BUILT],
+    cargo: linted::cargo,
     prepare: artefacts::usual,
 };
 
@@ -46,6 +49,7 @@ pub(super) const LONG: Run = Run {
     places: 3,
     arguments: &["--workspace", "--no-tests", "pass"],
     environment: &[SEED, BUILT],
+    cargo: linted::cargo,
     prepare: artefacts::long,
 };
 
@@ -80,6 +84,7 @@ pub(super) const FUZZ: Run = Run {
         ("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "true"),
         ("CARGO_PROFILE_RELEASE_LTO", "off"),
     ],
+    cargo: plain,
     prepare: |_| true,
 };
 
@@ -89,8 +94,13 @@ pub(super) const LOOM: Run = Run {
     places: 3,
     arguments: &["--package", "plimsoll-wire", "--test", "loom"],
     environment: &[("RUSTFLAGS", "--cfg loom"), ("CARGO_TARGET_DIR", "target/loom")],
+    cargo: plain,
     prepare: |_| true,
 };
+
+fn plain() -> Command {
+    Command::new("cargo")
+}
 
 impl Run {
     pub(super) fn run(&self, root: &Path) -> Outcome {
@@ -106,7 +116,7 @@ impl Run {
         let report = root.join("target/nextest").join(self.profile).join("junit.xml");
         // A run that fails before the first test leaves the report of the last run.
         let _ = fs::remove_file(&report);
-        let status = Command::new("cargo")
+        let status = (self.cargo)()
             .args(["nextest", "run", "--profile", self.profile])
             .args(["--test-threads", &(self.places * cores()).to_string()])
             .args(self.arguments)

@@ -80,7 +80,6 @@ pub(super) const STEPS: &[Step] = &[
     Step::chore("tidy", tidy::run),
     Step::chore("house", house::check),
     Step::chore("supply", supply::run),
-    Step::command("lints", &["cargo", "clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]),
     Step::command(
         "docs",
         &[
@@ -104,7 +103,7 @@ pub(super) const STEPS: &[Step] = &[
     Step::counted("loom", loom::run_if_changed),
 ];
 
-/// Programs, libraries and tests at once: without the tests, dependencies would be built with fewer features first.
+/// Programs, libraries and tests at once, linted: without the tests, dependencies would be built with fewer features first.
 const BUILD: Step = Step::chore("build", artefacts::here);
 
 /// The libraries that the tests preload.

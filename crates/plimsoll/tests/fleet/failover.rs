@@ -154,8 +154,9 @@ fn outlives_a_silence(silence: Duration) {
 }
 
 #[test]
-fn a_store_that_is_gone_for_a_minute_loses_no_request_for_a_loaded_model() {
-    outlives_a_silence(Duration::from_secs(60));
+fn a_store_that_is_gone_for_longer_than_a_lease_loses_no_request_for_a_loaded_model() {
+    // Leases last 10 s.
+    outlives_a_silence(Duration::from_secs(20));
 }
 
 #[test]
