@@ -3,9 +3,9 @@
 //! The owner holds a lock on a file in the folder, so a later process can find and remove folders without an
 //! owner.
 
-use std::fs::{self, DirBuilder, File, Metadata};
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -19,12 +19,10 @@ use crate::guard::{PAGES, pids};
 const LOCK: &str = "owner";
 /// Bytes that have to be free: a ledger, and the pages of some hundred processes.
 const ROOM: u64 = 1 << 20;
-/// Maximum number of folders of one process; usually there is one.
-const MOST: u32 = 1000;
-/// Times that a folder is made anew where another process removed it before it was locked.
-const ATTEMPTS: u32 = 20;
-/// A folder this young may be about to be locked.
-const YOUNG: Duration = Duration::from_secs(60);
+/// Begin of the name of a folder that is not locked yet.
+const STARTED: &str = ".new-";
+/// Age of a folder that nobody is making or removing any more.
+const OLD: Duration = Duration::from_secs(60);
 
 /// Private folder of this process. Dropping it removes it.
 #[derive(Debug)]
@@ -50,28 +48,24 @@ impl OwnedFolder {
     }
 
     /// The same in a folder of the caller's choice.
+    ///
+    /// DECISION: a folder gets its name once it is locked, and no name is used twice. So whoever finds one of these names
+    /// finds it locked, or its owner is gone.
     pub fn create_in(base: &Path, prefix: &str) -> io::Result<Self> {
         sweep(base, prefix);
-        let mut removed = io::ErrorKind::NotFound.into();
-        for _ in 0..ATTEMPTS {
-            let path = fresh(base, prefix)?;
-            let lock = match File::create_new(path.join(LOCK)) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    removed = error;
-                    continue;
-                }
-                made => made?,
-            };
-            // flock(2) belongs to the open file, so the lock goes with the process even after SIGKILL.
-            lock.lock()?;
-            // Another process may have found the file before it was locked, and removed the folder. By now the path may be
-            // that of a third one.
-            if is_at(&lock, &path.join(LOCK)) {
-                has_room(&lock).inspect_err(|_| drop(fs::remove_dir_all(&path)))?;
-                return Ok(Self { path, _lock: lock });
-            }
-        }
-        Err(removed)
+        let started = format!("{STARTED}{prefix}");
+        let private = Permissions::from_mode(0o700);
+        let folder = tempfile::Builder::new().prefix(&started).permissions(private).tempdir_in(base)?;
+        let lock = File::create_new(folder.path().join(LOCK))?;
+        // flock(2) belongs to the open file, so the lock goes with the process even after SIGKILL.
+        lock.lock()?;
+        has_room(&lock)?;
+        let name = folder.path().file_name().unwrap_or_default().to_string_lossy();
+        let unique = name.strip_prefix(&started).unwrap_or_default();
+        let path = base.join(format!("{prefix}{}-{unique}", std::process::id()));
+        fs::rename(folder.path(), &path)?;
+        let _ = folder.keep();
+        Ok(Self { path, _lock: lock })
     }
 
     pub fn path(&self) -> &Path {
@@ -132,29 +126,16 @@ fn is_ours(folder: &Path) -> bool {
     fs::symlink_metadata(folder).is_ok_and(|about| about.is_dir() && about.uid() == getuid().as_raw())
 }
 
-fn fresh(base: &Path, prefix: &str) -> io::Result<PathBuf> {
-    let mut result = Err(io::ErrorKind::AlreadyExists.into());
-    for number in 0..MOST {
-        // The process number alone is not unique: containers that share /dev/shm have numbers of their own.
-        let path = base.join(format!("{prefix}{}-{number}", std::process::id()));
-        result = private().create(&path).map(|()| path);
-        if !matches!(&result, Err(error) if error.kind() == io::ErrorKind::AlreadyExists) {
-            break;
-        }
-    }
-    result
-}
-
 /// Removes the folders of this user whose owners are gone.
 fn sweep(base: &Path, prefix: &str) {
+    let started = format!("{STARTED}{prefix}");
+    for path in folders(base, &started).into_iter().filter(|path| is_ours(path) && is_old(path)) {
+        let _ = fs::remove_dir_all(&path);
+    }
     for path in folders(base, prefix).into_iter().filter(|path| is_ours(path) && !is_written(path)) {
-        // Held until the folder is gone: an owner that is about to lock it finds it whole or not at all.
-        let lock = plimsoll_file::open_nofollow(&path.join(LOCK));
-        let is_abandoned = match &lock {
-            // The folder may have been removed meanwhile, and its name be another's.
-            Ok(lock) => lock.try_lock().is_ok() && is_at(lock, &path.join(LOCK)),
-            Err(_) => !is_young(&path),
-        };
+        // Without the file, its removal has begun, and only a process that was killed leaves it so.
+        let is_abandoned = plimsoll_file::open_nofollow(&path.join(LOCK))
+            .map_or_else(|_| is_old(&path), |lock| lock.try_lock().is_ok());
         if is_abandoned {
             let _ = fs::remove_dir_all(&path);
         }
@@ -172,13 +153,6 @@ fn runs(pid: u32) -> bool {
     process.and_then(|process| process.stat().ok()).is_some_and(|stat| !matches!(stat.state, 'Z' | 'X'))
 }
 
-/// True if the path still names this open file.
-fn is_at(file: &File, path: &Path) -> bool {
-    let place = |about: Metadata| (about.dev(), about.ino());
-    let (open, named) = (file.metadata().map(place), fs::metadata(path).map(place));
-    open.is_ok_and(|open| named.is_ok_and(|named| open == named))
-}
-
 /// Finds out whether guard's pages have room beside this file: a file system in memory may have inodes and no blocks.
 /// Processes that cannot share a ledger would have the whole budget each.
 fn has_room(file: &File) -> io::Result<()> {
@@ -188,15 +162,15 @@ fn has_room(file: &File) -> io::Result<()> {
     }
 }
 
-fn is_young(folder: &Path) -> bool {
+/// False where the age is not known, as after a step of the clock.
+fn is_old(folder: &Path) -> bool {
     let age = fs::metadata(folder).and_then(|about| about.modified()).map(|made| made.elapsed());
-    age.is_ok_and(|age| age.is_ok_and(|age| age < YOUNG))
+    age.is_ok_and(|age| age.is_ok_and(|age| age >= OLD))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn folders_that_are_made_at_once_are_not_taken_for_abandoned_ones() {
@@ -225,17 +199,32 @@ mod tests {
     }
 
     #[test]
-    fn what_another_user_made_in_its_place_is_passed_over() {
+    fn folders_of_strangers_and_links_are_not_followed_or_removed() {
         let (base, theirs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let named = |number: u32| base.path().join(format!("plimsoll-guard-{}-{number}", std::process::id()));
-        std::os::unix::fs::symlink(theirs.path(), named(0)).unwrap();
-        fs::create_dir(named(1)).unwrap();
-        fs::set_permissions(named(1), PermissionsExt::from_mode(0o777)).unwrap();
-        fs::write(named(2), "").unwrap();
-        let folder = OwnedFolder::create_in(base.path(), "plimsoll-guard-").unwrap();
-        assert_eq!(folder.path(), named(3));
-        assert_eq!(fs::read_dir(theirs.path()).unwrap().count(), 0, "nothing went through the link");
-        assert!(!is_ours(&named(0)) && named(0).is_symlink());
+        fs::write(theirs.path().join(LOCK), "").unwrap();
+        let link = base.path().join("plimsoll-guard-1-a");
+        std::os::unix::fs::symlink(theirs.path(), &link).unwrap();
+        let file = base.path().join("plimsoll-guard-1-b");
+        fs::write(&file, "").unwrap();
+        let _folder = OwnedFolder::create_in(base.path(), "plimsoll-guard-").unwrap();
+        assert!(link.is_symlink() && file.is_file() && theirs.path().join(LOCK).exists());
+    }
+
+    #[test]
+    fn a_folder_whose_age_is_unknown_is_not_removed() {
+        let base = tempfile::tempdir().unwrap();
+        let [unlocked, started] =
+            ["plimsoll-guard-1-a", ".new-plimsoll-guard-a"].map(|name| base.path().join(name));
+        let soon = std::time::SystemTime::now() + Duration::from_secs(3600);
+        let long_ago = soon - Duration::from_secs(3 * 3600);
+        for (time, stays) in [(soon, true), (long_ago, false)] {
+            for path in [&unlocked, &started] {
+                fs::create_dir_all(path).unwrap();
+                File::open(path).unwrap().set_modified(time).unwrap();
+            }
+            drop(OwnedFolder::create_in(base.path(), "plimsoll-guard-").unwrap());
+            assert_eq!([unlocked.exists(), started.exists()], [stays; 2]);
+        }
     }
 
     #[test]

@@ -104,7 +104,12 @@ print("tries", tries)
 
 /// The folder of the pages of a daemon's first engine.
 fn page_folder(daemon: u32) -> PathBuf {
-    let folder = Path::new("/dev/shm").join(format!("plimsoll-guard-{daemon}-0"));
+    let name = format!("plimsoll-guard-{daemon}-");
+    let mut folders =
+        fs::read_dir("/dev/shm").expect("it exists").map(|entry| entry.expect("it is there").path());
+    let is_its =
+        |path: &PathBuf| path.file_name().is_some_and(|its| its.to_string_lossy().starts_with(&name));
+    let folder = folders.find(is_its).expect("the daemon has one");
     let mut parts = fs::read_dir(folder).expect("it is ours").map(|entry| entry.expect("it is ours").path());
     parts.find(|part| part.is_dir()).expect("the engine is guarded")
 }
