@@ -229,9 +229,17 @@ impl Places {
         };
         let is_crowded =
             || self.is_full_of_newcomers() && self.count(is_new) == self.count(Place::is_newcomer);
-        while (is_crowded() || self.is_full_of_waiting()) && Instant::now() < end {
+        while (is_crowded() || self.is_full_of_waiting() || self.is_behind()) && Instant::now() < end {
             let _ = timeout(GLANCE, self.changed.notified()).await;
         }
+    }
+
+    /// True while many connections that made room wait for their tasks. Those that came after them wait to be read by then,
+    /// so that taking still more would cost the time for them, and they would make room unread.
+    fn is_behind(&self) -> bool {
+        let all = self.all.borrow();
+        let is_closed = |place: &&Rc<Place>| place.is_leaving.get() && place.idle_since.get().is_some();
+        all.iter().filter(is_closed).count() > (self.most / 8).max(1)
     }
 
     fn is_full_of_waiting(&self) -> bool {
