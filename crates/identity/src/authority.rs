@@ -78,6 +78,10 @@ fn folder_of(identity: &Path) -> PathBuf {
     identity.join("authority")
 }
 
+fn unsigned(error: rcgen::Error) -> IdentityError {
+    IdentityError::Key(error.to_string())
+}
+
 impl FleetAuthority {
     /// Makes an authority and the identity of its host in an empty folder.
     pub fn create(
@@ -108,7 +112,7 @@ impl FleetAuthority {
             not_before: now.saturating_sub(SKEW),
             not_after: now + LIFE.as_secs(),
         };
-        let certificate = sign(&text, &key);
+        let certificate = sign(&text, &key).map_err(unsigned)?;
         let lifetime_seconds = lifetime.as_secs().max(1);
         let file =
             AuthorityFile { fleet: fleet.to_owned(), lifetime_seconds, issuer, key: secret, certificate };
@@ -245,7 +249,7 @@ impl FleetAuthority {
             not_before: now.saturating_sub(SKEW),
             not_after: expires,
         };
-        let certificate = sign(&text, &self.key);
+        let certificate = sign(&text, &self.key).map_err(unsigned)?;
         let mut issued = self.issued(now)?;
         // Revoked ones stay until they expire, so that a revocation can be repeated, and take no room.
         if issued.iter().filter(|one| !one.is_revoked).count() >= MOST {

@@ -10,7 +10,6 @@
 
 mod authority;
 mod certificate;
-mod der;
 mod host;
 mod invitation;
 mod join;
