@@ -33,7 +33,7 @@ use tokio::task::yield_now;
 pub use self::check::ConfigCheck;
 use crate::config_error::ReadConfigError;
 use crate::config_file::Config;
-use crate::fleet::{FleetError, FleetMember};
+use crate::fleet::{Fleet, FleetError, FleetMember};
 use crate::handlers;
 use crate::handlers::ExtensionSettings;
 use crate::runtime::{ConfigureError, Extension, Runtime, RuntimeSettings};
@@ -139,7 +139,9 @@ pub struct Daemon {
     listeners: Vec<TcpListener>,
     /// The port for other hosts of the fleet.
     peers: Option<TcpListener>,
-    server: Rc<HttpServer<Runtime>>,
+    /// This host as a member of a fleet.
+    member: Option<Rc<FleetMember>>,
+    server: Rc<HttpServer<Fleet>>,
     signals: DaemonSignals,
     log: LogOutput,
 }
@@ -211,10 +213,6 @@ impl Daemon {
         settings.scheduler.asks = asks;
         let runtime = Runtime::start(settings, launcher, sampler, extensions);
         runtime.has_warned(&config);
-        if let Some(fleet) = fleet {
-            // Set once, here.
-            let _ = runtime.fleet.set(fleet);
-        }
         runtime.configure(config.roster).map_err(ConfigureError::Card)?;
         let settings = plimsoll_route::HttpSettings {
             keys,
@@ -226,7 +224,8 @@ impl Daemon {
                 ..Limits::default()
             },
         };
-        let server = Rc::new(HttpServer::new(Rc::clone(&runtime), settings));
+        let service = Rc::new(Fleet::around(Rc::clone(&runtime), fleet.clone()));
+        let server = Rc::new(HttpServer::new(service, settings));
         for address in &addresses {
             tracing::info!(
                 "{} of {} at http://{address}",
@@ -241,7 +240,8 @@ impl Daemon {
         }
         // Surveys and the search for the engine read from disk; requests need not wait for them.
         spawn_local(introduce(Rc::clone(&runtime)));
-        Ok(Self { runtime, address, config: setup.config, listeners, peers, server, signals, log: setup.log })
+        let (config, log, member) = (setup.config, setup.log, fleet);
+        Ok(Self { runtime, address, config, listeners, peers, member, server, signals, log })
     }
 
     /// Serves until a signal ends it, and returns when no engine is left.
@@ -250,7 +250,7 @@ impl Daemon {
     }
 
     async fn serve(self) {
-        let Self { runtime, address, config, listeners, peers, server, mut signals, log } = self;
+        let Self { runtime, address, config, listeners, peers, member, server, mut signals, log } = self;
         let manager = Rc::new(ServiceManager::of_environment());
         let ready = {
             let (manager, runtime) = (Rc::clone(&manager), Rc::clone(&runtime));
@@ -303,7 +303,7 @@ impl Daemon {
             }
         };
         let (tell_peers, mut ended) = watch::channel(false);
-        let for_peers = asked.fleet.get().cloned().zip(peers).map(|(fleet, listener)| {
+        let for_peers = member.clone().zip(peers).map(|(fleet, listener)| {
             let ended = async move { drop(ended.wait_for(|ended| *ended).await) };
             plimsoll_route::serve_peers(listener, Rc::clone(&server), fleet, ended)
         });
@@ -324,8 +324,8 @@ impl Daemon {
             () = manager.keep_alive() => {}
         }
         asked.end_questions();
-        if let Some(fleet) = asked.fleet.get() {
-            fleet.leave().await;
+        if let Some(member) = member {
+            member.leave().await;
         }
         tracing::info!("end: {}, {} s after the start", asked.counts, asked.up_since().elapsed().as_secs());
     }

@@ -12,6 +12,7 @@ mod news_share;
 mod offers;
 mod pace;
 mod pass;
+mod service;
 mod start;
 mod store_link;
 mod tell;
@@ -33,7 +34,8 @@ use plimsoll_scheduler::{ModelId, SchedulerEvent};
 use tokio::sync::{Notify, oneshot};
 
 use self::files::SharedFiles;
-pub(crate) use self::pass::ServePass;
+use self::pass::ServePass;
+pub(crate) use self::service::Fleet;
 pub use self::start::FleetError;
 use self::told_news::ToldNews;
 use self::trust::{HostTrust, RefusedPeers};

@@ -80,7 +80,6 @@ use self::slots::WarmSlots;
 use self::status::ModelStatuses;
 use self::traces::Traces;
 use crate::config_error::ReadConfigError;
-use crate::fleet::FleetMember;
 use plimsoll_route::{self, ApiKeys, Events};
 use plimsoll_task::spawn_local;
 
@@ -197,8 +196,6 @@ pub(crate) struct Runtime {
     with_precedence: RefCell<HashSet<(CardId, u32)>>,
     /// Engines' reports of their memory.
     answers: ExactAnswers,
-    /// The fleet that this host belongs to.
-    pub(crate) fleet: OnceCell<Rc<FleetMember>>,
     /// Held by a forecast, so that forecasts are logged in the order in which they were begun.
     forecasting: tokio::sync::Mutex<()>,
 }
@@ -262,7 +259,6 @@ impl Runtime {
             only_ports: RefCell::default(),
             with_precedence: RefCell::default(),
             answers: ExactAnswers::new(Some(news)),
-            fleet: OnceCell::new(),
             forecasting: tokio::sync::Mutex::default(),
         });
         spawn_local(ticks::tick(Rc::clone(&runtime)));

@@ -40,7 +40,7 @@ impl FleetMember {
     }
 
     /// The fleet as this host knows it, for displays: hosts with their memory, and where each model lies.
-    pub(crate) fn overview(&self) -> Value {
+    fn overview(&self) -> Value {
         let node = self.node.borrow();
         let view = &node.view;
         let hosts = view.hosts.iter().take(MOST_SHOWN).map(|(name, host)| {
@@ -122,6 +122,10 @@ impl Extension for FleetMember {
             None => drop(offers.models.remove(&entry.name)),
         }
         self.offers_changed.set(true);
+    }
+
+    fn add_to_document(&self, document: &mut Value) {
+        document["fleet"] = self.overview();
     }
 
     fn write_metrics(&self, _: &Runtime, page: &mut Exposition) {

@@ -165,8 +165,8 @@ impl Runtime {
         }
         document["host"] = json!(self.host_bar());
         document["downloads"] = json!(self.downloads_shown());
-        if let Some(fleet) = self.fleet.get() {
-            document["fleet"] = fleet.overview();
+        for extension in &self.extensions {
+            extension.add_to_document(&mut document);
         }
         document
     }

@@ -11,6 +11,7 @@ use plimsoll_base::{Bytes, Card, CardId, End, MemoryModel};
 use plimsoll_doctor::RefusedAllocation;
 use plimsoll_engine::Environment;
 use plimsoll_scheduler::{ModelId, SchedulerEffect};
+use serde_json::Value;
 
 use super::Runtime;
 use super::run::EngineRun;
@@ -65,6 +66,9 @@ pub(crate) trait Extension {
     }
 
     fn ended(&self, _runtime: &Runtime, _run: &EngineRun, _end: &End) {}
+
+    /// Adds fields to the status document of displays.
+    fn add_to_document(&self, _document: &mut Value) {}
 
     fn write_metrics(&self, _runtime: &Runtime, _page: &mut Exposition) {}
 }

@@ -4,8 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use http::request::Parts;
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::StatusCode;
 use plimsoll_base::{Bytes, CardId, CardKind, Share};
 use plimsoll_config::{ConfiguredModel, RequestFilters};
 use plimsoll_hub::DerivedModel;
@@ -13,12 +12,10 @@ use plimsoll_log::Log;
 use plimsoll_scheduler::{ModelId, ModelState, ModelView, Moment, SchedulerEvent, SchedulerSnapshot};
 use serde_json::{Value, json};
 
-use super::{Runtime, RuntimeSettings};
-use crate::fleet::ServePass;
+use super::{RunPass, Runtime, RuntimeSettings};
 use plimsoll_route::{
-    DownloadOrder, Events, Exposition, FeedListener, FileAnswer, FileAnswered, HeldMemory, HostRequest,
-    HttpProblem, Modalities, ModelListing, ModelService, RequestPrompt, RouteOptions, Upstream, WhatIfError,
-    no_files,
+    DownloadOrder, Events, Exposition, HeldMemory, HttpProblem, Modalities, ModelListing, ModelService,
+    RequestPrompt, RouteOptions, Upstream, WhatIfError,
 };
 
 impl Runtime {
@@ -33,7 +30,7 @@ impl Runtime {
 const FREE_FIRST: Duration = Duration::from_millis(800);
 
 impl ModelService for Runtime {
-    type Pass = ServePass;
+    type Pass = RunPass;
 
     fn resolve(&self, name: &str) -> Option<ModelId> {
         self.state.borrow().registry.find(name)
@@ -81,35 +78,8 @@ impl ModelService for Runtime {
         self.traces.is_some()
     }
 
-    fn hop(&self, headers: &HeaderMap) -> Option<Result<HostRequest, HttpProblem>> {
-        self.fleet.get()?.hop(headers)
-    }
-
-    fn news(&self) -> Result<FeedListener, HttpProblem> {
-        let none = || HttpProblem::new(StatusCode::NOT_FOUND, "no_news", "this server is in no fleet");
-        self.fleet.get().ok_or_else(none)?.news()
-    }
-
-    fn give_files(&self, head: &Parts) -> FileAnswered {
-        match self.fleet.get() {
-            Some(fleet) => fleet.give_files(head),
-            None => Box::pin(async { Err(no_files()) }),
-        }
-    }
-
-    fn copy_files(&self, head: &Parts) -> Result<FileAnswer, HttpProblem> {
-        self.fleet.get().ok_or_else(no_files)?.copy_files(head)
-    }
-
-    fn host_name(&self) -> Option<HeaderValue> {
-        self.fleet.get().map(|fleet| fleet.name.clone())
-    }
-
-    fn admit_at_once(self: &Rc<Self>, model: ModelId, wish: RouteOptions) -> Option<ServePass> {
-        match self.fleet.get() {
-            Some(fleet) => fleet.admit_at_once(self, model, &wish),
-            None => self.pass_at_once(model, wish).map(ServePass::from),
-        }
+    fn admit_at_once(self: &Rc<Self>, model: ModelId, wish: RouteOptions) -> Option<RunPass> {
+        self.pass_at_once(model, wish)
     }
 
     async fn admit(
@@ -117,11 +87,8 @@ impl ModelService for Runtime {
         model: ModelId,
         wish: RouteOptions,
         prompt: RequestPrompt<'_>,
-    ) -> Result<ServePass, HttpProblem> {
-        if let Some(fleet) = self.fleet.get().cloned() {
-            return fleet.admit(self, model, wish, prompt).await;
-        }
-        self.admit_here(model, wish, prompt).await.map(ServePass::from)
+    ) -> Result<RunPass, HttpProblem> {
+        self.admit_here(model, wish, prompt).await
     }
 
     fn wait_line(&self, model: ModelId) -> String {
