@@ -31,13 +31,13 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::yield_now;
 
 pub use self::check::ConfigCheck;
-use crate::config_error::ReadConfigError;
-use crate::config_file::Config;
-use crate::fleet::{Fleet, FleetError, FleetMember};
 use crate::handlers;
 use crate::handlers::ExtensionSettings;
-use crate::runtime::{ConfigureError, Extension, Runtime, RuntimeSettings};
+use plimsoll_member::{Fleet, FleetError, FleetMember};
 use plimsoll_route::{ApiKeys, HEARTBEAT, HttpServer, Limits, Listen, ModelService, Origins};
+use plimsoll_runtime::Config;
+use plimsoll_runtime::ReadConfigError;
+use plimsoll_runtime::{ConfigureError, Extension, Runtime, RuntimeSettings};
 use plimsoll_task::DaemonFuture;
 use plimsoll_task::spawn_local;
 use service_manager::ServiceManager;
@@ -327,7 +327,11 @@ impl Daemon {
         if let Some(member) = member {
             member.leave().await;
         }
-        tracing::info!("end: {}, {} s after the start", asked.counts, asked.up_since().elapsed().as_secs());
+        tracing::info!(
+            "end: {}, {} s after the start",
+            asked.counted(),
+            asked.up_since().elapsed().as_secs()
+        );
     }
 }
 

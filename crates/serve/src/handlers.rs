@@ -17,7 +17,7 @@ use self::gauges::Gauges;
 use self::guard::GuardHandler;
 use self::neighbours::Neighbours;
 use self::unified::Unified;
-use crate::runtime::Extension;
+use plimsoll_runtime::Extension;
 
 /// Settings of the runtime's extensions.
 #[derive(Debug)]

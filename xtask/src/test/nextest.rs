@@ -74,7 +74,7 @@ pub(super) const FUZZ: Run = Run {
         "--package",
         "plimsoll-route",
         "--package",
-        "plimsoll-serve",
+        "plimsoll-member",
     ],
     // An overflow that wraps in the product is a fault that only its check shows.
     environment: &[

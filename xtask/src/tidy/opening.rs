@@ -25,7 +25,7 @@ const FIXED: &[&str] = &[
     "crates/process/src/cgroup.rs",
     "crates/process/src/kernel_text.rs",
     "crates/reclaim/src/levers/huge_pages.rs",
-    "crates/serve/src/fleet/start.rs",
+    "crates/member/src/start.rs",
 ];
 
 pub(super) fn check(sources: &[Source]) -> Vec<Finding> {

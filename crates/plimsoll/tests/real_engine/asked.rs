@@ -59,7 +59,7 @@ impl UnseenFleet {
             .argument("--engine")
             .argument(&engine().program.display().to_string())
             .argument("--guard=off")
-            .variable("RUST_LOG", "info,plimsoll_serve=debug")
+            .variable("RUST_LOG", "info,plimsoll_runtime=debug")
             .variable("PLIMSOLL_NVML", "");
         let setup =
             variables.iter().fold(setup, |setup, (name, path)| setup.variable(name, path.to_str().unwrap()));

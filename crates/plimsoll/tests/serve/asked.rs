@@ -318,12 +318,12 @@ fn an_engine_that_cannot_be_asked_is_named_at_debug_level_and_never_run() {
     let bench = AskBench::new("sizes(100)");
     // A line that both Python and a shell read.
     bench.engine("#!/bin/sh\nexec python3 - \"$@\" <<'END'", "sizes(100)");
-    let daemon = bench.setup().variable("RUST_LOG", "info,plimsoll_serve=debug").start();
+    let daemon = bench.setup().variable("RUST_LOG", "info,plimsoll_runtime=debug").start();
     daemon.told("it is a shell script");
     daemon.told(" planned");
     assert!(bench.runs().is_empty());
     let none = AskBench::new("print('error: invalid device: CUDA0')\nsys.exit(1)");
-    let daemon = none.setup().variable("RUST_LOG", "info,plimsoll_serve=debug").start();
+    let daemon = none.setup().variable("RUST_LOG", "info,plimsoll_runtime=debug").start();
     daemon.told("cannot report the memory of its models");
     assert!(!daemon.talk().contains(FORMULA), "{}", daemon.talk());
     let asked = Instant::now();

@@ -7,9 +7,9 @@ use plimsoll_config::ConfigMistakes;
 use plimsoll_flags::Warning;
 
 use super::{DaemonError, Setup, cards, listen, sampler, settings};
-use crate::config_file::Config;
-use crate::runtime::{self, ConfigureError, ExactAnswers, Forecast, Patience, StandingConflicts};
 use plimsoll_route::ApiKeys;
+use plimsoll_runtime::Config;
+use plimsoll_runtime::{self, ConfigureError, ExactAnswers, Forecast, Patience, StandingConflicts};
 use plimsoll_task::DaemonFuture;
 
 /// Time that `--check` waits for engines to report their memory, all together.
@@ -69,14 +69,15 @@ impl ConfigCheck {
         let limits = settings.scheduler.cards.clone();
         let answers = ExactAnswers::new(None);
         let asking = settings.asking(&answers, Patience::Until(Instant::now() + ASK_ENGINES));
-        let known = runtime::MeasuredNeeds::of(&settings.config).known();
-        let (engine, host) = (settings.engine.as_deref(), runtime::this_host());
-        let mut models = runtime::forecast(&entries, engine, &limits, asking.as_ref(), &known, host);
+        let known = plimsoll_runtime::MeasuredNeeds::of(&settings.config).known();
+        let (engine, host) = (settings.engine.as_deref(), plimsoll_runtime::this_host());
+        let mut models = plimsoll_runtime::forecast(&entries, engine, &limits, asking.as_ref(), &known, host);
         for ((model, entry), left_out) in models.iter_mut().zip(&entries).zip(&left_out) {
             model.judge_flags(entry, engine, left_out);
         }
         answers.end();
-        let conflicts = runtime::conflicts(&entries, &models, &limits, settings.scheduler.models_max);
+        let conflicts =
+            plimsoll_runtime::conflicts(&entries, &models, &limits, settings.scheduler.models_max);
         Ok(Self { cards: limits, models, conflicts, warnings, mistakes })
     }
 }

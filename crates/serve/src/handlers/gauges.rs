@@ -10,8 +10,8 @@ use plimsoll_wire::page::CardSnapshot;
 use plimsoll_wire::tree::{TreeCardSnapshot, key};
 
 use super::guard::GuardHandler;
-use crate::runtime::{Extension, Runtime};
 use plimsoll_route::{Exposition, MetricKind};
+use plimsoll_runtime::{Extension, Runtime};
 
 #[derive(Debug)]
 pub(super) struct Gauges {

@@ -33,7 +33,7 @@ use tokio::task::AbortHandle;
 
 use self::budgets::PendingRequest;
 use self::options::spills;
-use crate::runtime::{EngineRun, Extension, Runtime};
+use plimsoll_runtime::{EngineRun, Extension, Runtime};
 use plimsoll_task::spawn_local;
 
 /// Additional tokens that make a deeper answer worth a sample.

@@ -11,7 +11,7 @@ use plimsoll_scheduler::{ModelId, SchedulerEffect, SchedulerEvent};
 use plimsoll_wire::options::Uuid;
 
 use super::guard::GuardHandler;
-use crate::runtime::{Extension, Runtime};
+use plimsoll_runtime::{Extension, Runtime};
 use plimsoll_task::{spawn_blocking, spawn_local};
 
 #[derive(Debug)]

@@ -15,7 +15,7 @@ use plimsoll_base::End;
 use plimsoll_config::ReclaimBeforeLoad;
 
 use super::guard::GuardHandler;
-use crate::runtime::{BeforeLoad, EngineRun, Extension, Runtime};
+use plimsoll_runtime::{BeforeLoad, EngineRun, Extension, Runtime};
 
 #[derive(Debug)]
 pub(super) struct Unified {

@@ -14,7 +14,7 @@ use plimsoll_wire::tree::key;
 
 use super::options::budget_on;
 use super::{GuardHandler, GuardedRun, card_of};
-use crate::runtime::{EngineRun, Runtime};
+use plimsoll_runtime::{EngineRun, Runtime};
 
 /// Time between two checks for requests: a process that has made one is blocked until the answer.
 const REQUESTS: Duration = Duration::from_millis(50);

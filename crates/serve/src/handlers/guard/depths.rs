@@ -7,7 +7,7 @@ use http::{Method, StatusCode};
 use plimsoll_probe::guard::{DepthReporter, LONGEST_SLOTS, SLOTS_WITHIN};
 use tokio::time::timeout;
 
-use crate::runtime::{EngineRun, Runtime};
+use plimsoll_runtime::{EngineRun, Runtime};
 
 /// Reports the depths of an engine's conversations to its guard, until the task is ended.
 pub(super) async fn report(

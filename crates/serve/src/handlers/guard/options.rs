@@ -5,7 +5,7 @@ use plimsoll_config::{GuardMode, GuardSettings, GuardedCard};
 use plimsoll_planner::guard_budget;
 use plimsoll_wire::options::{GuardOptions, Uuid};
 
-use crate::runtime::EngineRun;
+use plimsoll_runtime::EngineRun;
 
 /// True for a run whose cache overflows by the model's key `spill`.
 pub(super) fn spills(run: &EngineRun) -> bool {

@@ -13,7 +13,7 @@ use plimsoll_wire::page::{CardSnapshot, OomSnapshot};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::card_of;
-use crate::runtime::{EngineRun, Runtime};
+use plimsoll_runtime::{EngineRun, Runtime};
 
 /// Reads the last refusal from a run's pages, and adds the other holders of the card.
 pub(super) fn last(runtime: &Runtime, run: &EngineRun, pages: &Path) -> Option<RefusedAllocation> {

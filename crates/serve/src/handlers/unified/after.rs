@@ -16,8 +16,8 @@ use plimsoll_planner::{EngineBuild, PlanRequest, computed_on_host};
 use plimsoll_probe::headers::read_model;
 use plimsoll_reclaim::{FileCache, advise};
 
-use crate::runtime::model_files::{self as files, FileIdentity};
-use crate::runtime::{EngineRun, Runtime, named};
+use plimsoll_runtime::model_files::{self as files, FileIdentity};
+use plimsoll_runtime::{EngineRun, Runtime, named};
 use plimsoll_task::{spawn_blocking, spawn_local};
 
 /// Drops the page cache that the load of a ready run has left.

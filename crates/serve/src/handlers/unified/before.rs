@@ -18,8 +18,8 @@ use plimsoll_scheduler::SchedulerEvent;
 use serde_json::{Value, json};
 
 use super::Unified;
-use crate::runtime::model_files as files;
-use crate::runtime::{EngineRun, Runtime, in_a_line};
+use plimsoll_runtime::model_files as files;
+use plimsoll_runtime::{EngineRun, Runtime, in_a_line};
 use plimsoll_task::spawn_blocking;
 
 /// Reclaim of memory for one load.
@@ -163,7 +163,7 @@ fn report(runtime: &Runtime, run: &EngineRun, need: Bytes, outcome: &ReclaimOutc
             "allow the steps that need root: reclaim-before-load = \"sudo\" or \"systemd\" under [serve]";
         hints.push(Hint::new(Advice::Other(text.to_owned())));
     }
-    runtime.statuses.with(run.model, |status| status.hints = hints);
+    runtime.show_hints(run.model, hints);
 }
 
 /// Adds a hint at the setting to a load that ran out of memory without reclaim.
@@ -174,7 +174,7 @@ pub(super) fn hint_at_reclaim(runtime: &Runtime, run: &EngineRun, end: &End) {
         let text = "drop page cache before a load: reclaim-before-load = \"user\" under [serve], or \
                     --reclaim-before-load user";
         let hint = Hint::new(Advice::Other(text.to_owned()));
-        runtime.statuses.with(run.model, |status| status.hints = vec![hint]);
+        runtime.show_hints(run.model, vec![hint]);
     }
 }
 

@@ -1,0 +1,83 @@
+//! Sender of fleet news (store records and changes) to other hosts.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::StatusCode;
+use plimsoll_etcd::StoreHeader;
+use plimsoll_fleet::{DEEPEST, NewsLine, StoreChange};
+use tokio::time::sleep;
+
+use super::FleetMember;
+use plimsoll_route::{FeedListener, HttpProblem};
+use plimsoll_task::spawn_local;
+
+/// Readers of one host's news: sixteen are meant to ask, and more where others are gone.
+const MOST_LISTENERS: usize = 64;
+/// Time for which all records are kept in the form of news, for hosts that begin together.
+const KEPT: Duration = Duration::from_secs(5);
+/// A host that is refused asks another one.
+const AGAIN: Duration = Duration::from_secs(1);
+
+impl FleetMember {
+    /// Passes changes on that this host has taken.
+    pub(super) fn tell_changes(&self, changes: &[StoreChange]) {
+        for key in NewsLine::unreadable(self.store.keys(), changes) {
+            tracing::error!("fleet: the value of '{key}' in the store is not UTF-8, so no host can read it");
+        }
+        if self.told.from.get().is_some() {
+            NewsLine::changes(self.store.keys(), changes).for_each(|line| self.told.publish(&line));
+        }
+    }
+
+    /// Reports that the store has answered a moment ago.
+    pub(super) fn tell_beat(&self, revision: u64) {
+        if let Some((_, depth)) = self.told.from.get() {
+            self.told.publish(&NewsLine::Beat { revision, depth });
+        }
+    }
+
+    /// All records and each change from now on, for another host.
+    pub fn news(&self) -> Result<FeedListener, HttpProblem> {
+        let refused = |code, text: &str| {
+            HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, code, text).retry_after(AGAIN)
+        };
+        let Some((header, depth)) = self.told.from.get().filter(|(_, depth)| *depth < DEEPEST) else {
+            return Err(refused("no_news", "this host has no news of the fleet itself"));
+        };
+        if self.told.feed.borrow().listeners() >= MOST_LISTENERS {
+            return Err(refused(
+                "too_many_listeners",
+                "this host already sends its news to as many hosts as it may",
+            ));
+        }
+        let first = self.all_records(header, depth);
+        Ok(self.told.feed.borrow().listen(Some(first)))
+    }
+
+    fn all_records(&self, header: StoreHeader, depth: u32) -> Bytes {
+        if let Some(kept) = self.told.kept.borrow().as_ref() {
+            return Bytes::copy_from_slice(kept);
+        }
+        let node = self.node.borrow();
+        let all = NewsLine::all(self.store.keys(), &node.view, header.cluster_id, header.raft_term, depth);
+        let first = Bytes::copy_from_slice(&all);
+        self.told.kept.replace(Some(all));
+        let me = self.me();
+        spawn_local(async move {
+            sleep(KEPT).await;
+            me.inspect(|me| drop(me.told.kept.take()));
+        });
+        first
+    }
+}
+
+/// Takes part in the news of one source; dropping it ends the forwarding.
+pub(super) struct Telling(pub(super) Rc<FleetMember>);
+
+impl Drop for Telling {
+    fn drop(&mut self) {
+        self.0.told.end();
+    }
+}

@@ -1,0 +1,71 @@
+//! Result of `/api/what-if`: a model planned with other flags, the memory that a load would take, and the models to
+//! stop.
+
+use plimsoll_config::{ConfiguredModel, Launch};
+use plimsoll_flags::Options;
+use plimsoll_scheduler::ModelId;
+use plimsoll_scheduler::place::NeedAnswers;
+use serde_json::{Value, json};
+
+use super::Runtime;
+use crate::Patience;
+use crate::need_answers::{advise, with_answers};
+use crate::survey::look;
+use plimsoll_route::WhatIfError;
+use plimsoll_task::spawn_blocking;
+
+impl Runtime {
+    /// Plans the model with these flags over its own and asks the scheduler, without a change to anything.
+    pub async fn dry_run(&self, model: ModelId, flags: Vec<String>) -> Result<Value, WhatIfError> {
+        let mut entry = ConfiguredModel::clone(&self.entry(model));
+        if !flags.is_empty() {
+            change(&mut entry, &flags)?;
+        }
+        let (engine, cards) = (self.settings.engine.clone(), self.settings.served());
+        let asking = self.asking(Patience::Known);
+        // Headers come from disk, as for a load.
+        let known = self.needs.known();
+        let looked = spawn_blocking(move || {
+            let demand = look(&entry, engine.as_deref(), &cards, asking.as_ref());
+            demand.map(|demand| known.instead(&entry, demand))
+        });
+        let looked = looked.await;
+        let demand = match looked.map_err(|error| WhatIfError::Failed(error.to_string()))? {
+            Ok(demand) => demand,
+            Err(reason) => {
+                return Ok(json!({ "fits": "never", "shares": [], "stops": [], "reason": reason }));
+            }
+        };
+        let (need, now) = (demand.need(), self.now());
+        let ask = |answers: &NeedAnswers| {
+            self.state.borrow().scheduler.what_if(model, &need, answers, now).transpose()
+        };
+        let mut said = with_answers(&*demand, &mut NeedAnswers::default(), ask);
+        if let Some(said) = &mut said {
+            advise(&*demand, &mut said.advice, &mut said.hints);
+        }
+        let mut answer = json!(said);
+        let placed = said.iter().flat_map(|said| &said.shares);
+        let on: Vec<_> = placed.map(|share| &share.card).collect();
+        let cards: Vec<_> =
+            self.settings.served().into_iter().filter(|card| on.contains(&&card.id)).collect();
+        let terms = demand.terms(&cards).into_iter();
+        answer["terms"] = terms.map(|(card, terms)| json!({ "card": card, "terms": terms })).collect();
+        answer["lowered_context"] = json!(demand.lowered_context());
+        Ok(answer)
+    }
+}
+
+/// Puts flags over those of the model.
+fn change(entry: &mut ConfiguredModel, flags: &[String]) -> Result<(), WhatIfError> {
+    let changes = Options::from_argv(flags).map_err(|error| WhatIfError::Flags(error.to_string()))?;
+    match &mut entry.launch {
+        Launch::LlamaServer { options, .. } | Launch::Command { options: Some(options), .. } => {
+            *options = changes.merged_over(options);
+        }
+        Launch::Command { options: None, .. } => return Err(WhatIfError::NoFlags),
+    }
+    // A declared size holds for the configured flags only.
+    entry.memory = None;
+    Ok(())
+}

@@ -1,0 +1,210 @@
+//! Log for the operator: one line on stderr for each action that takes or frees memory.
+//!
+//! Each line begins with the action and the model's name.
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use plimsoll_base::{Card, CardId, End, Placement, Reason};
+use plimsoll_scheduler::{
+    ModelId, ModelState, ModelView, Moment, RequestRefusal, RunId, Scheduler, SchedulerEffect, Stopping,
+};
+
+use super::{Runtime, SchedulerState};
+
+/// Time within which the same refusal is logged only once, so that a client that retries in a loop does not
+/// fill the log.
+const APART: Duration = Duration::from_secs(10);
+
+/// The log, with its last message, so that a repeated one is left out.
+#[derive(Debug, Default)]
+pub(super) struct OperatorLog {
+    last: RefCell<Option<(Reason, Moment)>>,
+    /// Warnings of the configuration that is in effect.
+    pub(super) warned: RefCell<Vec<String>>,
+}
+
+impl Runtime {
+    /// Logs an effect before it is carried out.
+    pub(super) fn log_effect(&self, effect: &SchedulerEffect) {
+        match effect {
+            SchedulerEffect::Start { model, placement, .. } => self.log_start(*model, placement),
+            SchedulerEffect::Stop { run, how } => self.log_stop(*run, *how),
+            SchedulerEffect::Refuse { refusal, .. } => self.log_refusal(refusal),
+            SchedulerEffect::StateChanged { model, state: ModelState::Failed } => self.log_failure(*model),
+            SchedulerEffect::GiveUpLoad { reason, .. } => tracing::warn!("{}", in_a_line(reason)),
+            _ => {}
+        }
+    }
+
+    fn log_start(&self, model: ModelId, placement: &Placement) {
+        let state = self.state.borrow();
+        let name = &state.registry.entry(model).name;
+        let snapshot = state.scheduler.snapshot(self.now());
+        let places = placement.shares.iter().map(|share| {
+            let card = snapshot.cards.iter().find(|card| card.id == share.card);
+            let held = card
+                .map_or(String::new(), |card| format!(" ({} of {} claimed)", card.claimed, card.capacity));
+            format!("{} on {}{held}", share.bytes, self.label(&share.card))
+        });
+        let places = places.collect::<Vec<_>>().join(", ");
+        match placement {
+            // An engine for the CPU still gets a line, because it takes host memory.
+            _ if places.is_empty() => tracing::info!("load {name}: the model needs no card"),
+            Placement { alone: true, .. } => {
+                tracing::info!("load {name} alone ({places}), because the model's memory need is unknown");
+            }
+            _ => tracing::info!("load {name}: {places}"),
+        }
+    }
+
+    fn log_stop(&self, run: RunId, how: Stopping) {
+        let state = self.state.borrow();
+        let Some(model) = state.runs.get(&run).map(|run| run.model) else {
+            return;
+        };
+        // The scheduler names the reason right after its decision; later it may have forgotten it.
+        let name = &state.registry.entry(model).name;
+        let why = state.scheduler.stop_reason(run, self.now());
+        let why = why.map_or_else(String::new, |reason| format!(": {}", in_a_line(&reason)));
+        // A process that has not ended after its stop is killed, again and again until it is gone.
+        let act = match how {
+            Stopping::Graceful => "stop",
+            Stopping::Kill => "kill",
+        };
+        tracing::info!("{act} {name}{}{why}", idle(&state, model, self.now()));
+    }
+
+    /// Logs why a model does not run, unless the end of its run was just logged.
+    fn log_failure(&self, model: ModelId) {
+        let state = self.state.borrow();
+        let failure = state.scheduler.view(model, self.now()).and_then(|view| view.last_failure);
+        let Some(failure) = failure else { return };
+        let told = self.statuses.with(model, |status| status.told.replace(failure.clone()));
+        if told.as_ref() != Some(&failure)
+            && self.operator_log.is_news(&failure, self.now(), |said, now| said.text == now.text)
+        {
+            tracing::warn!("{}", in_a_line(&failure));
+        }
+    }
+
+    fn log_refusal(&self, refusal: &RequestRefusal) {
+        // Other figures are another refusal.
+        if self.operator_log.is_news(&refusal.reason, self.now(), |said, now| said == now) {
+            tracing::info!("refuse: {}", in_a_line(&refusal.reason));
+        }
+    }
+
+    /// Records the context that a model will get instead of its own, and logs a change.
+    pub(super) fn lowered(&self, model: ModelId, context: Option<u64>) {
+        let before = self.statuses.with(model, |status| std::mem::replace(&mut status.lowered, context));
+        if let Some(context) = context.filter(|_| before != context) {
+            let name = &self.entry(model).name;
+            tracing::warn!(
+                "{name} does not fit with its configured context, so the context is lowered to the largest \
+                that fits (-c {context})"
+            );
+        }
+    }
+
+    /// Logs whether a run's depth is tracked.
+    pub(super) fn log_depth(&self, run: &super::run::EngineRun) {
+        let view = self.state.borrow().scheduler.view(run.model, self.now());
+        let name = &run.entry.name;
+        match view {
+            Some(ModelView { depth: Some(depth), .. }) => tracing::info!(
+                "{name} takes {} more memory for each token in use; memory is reserved for {} of its {} \
+                    tokens, and a request for more waits until memory is free",
+                depth.bytes_per_token,
+                depth.covered,
+                depth.full
+            ),
+            Some(ModelView { depth_unwatched: Some(why), .. }) => tracing::debug!(
+                "requests to {name} are not limited by their depth (tokens in the KV cache): {why}"
+            ),
+            _ => {}
+        }
+    }
+
+    /// Logs once that a run takes more of a card than models may use of it.
+    pub(super) fn log_beyond(&self, run: &super::run::EngineRun) {
+        let beyond = {
+            let state = self.state.borrow();
+            let ledger = state.scheduler.ledger();
+            let mut taken = ledger.measured_shares(run.id).into_iter();
+            taken.find_map(|share| {
+                let account = ledger.account(&share.card).filter(|account| share.bytes > account.limit())?;
+                Some((share.bytes, account.card().name.clone(), account.limit()))
+            })
+        };
+        if let Some((taken, card, limit)) = beyond
+            && !run.reported_beyond.replace(true)
+        {
+            tracing::warn!(
+                "{} takes {taken} of {card}, of which models may use {limit}: its next load will be refused; \
+                 enlarge `total` or `budget` of that card, or make the engine take less",
+                run.entry.name
+            );
+        }
+    }
+
+    pub(super) fn log_ready(&self, run: &super::run::EngineRun) {
+        let took = run.age().as_millis();
+        tracing::info!("ready {} in {took} ms", run.entry.name);
+    }
+
+    pub(super) fn log_end(&self, run: &super::run::EngineRun, end: &End) {
+        match end {
+            End::Expected => tracing::info!("gone {}", run.entry.name),
+            End::Crashed { reason } | End::OutOfMemory { reason, .. } | End::Unstartable { reason, .. } => {
+                // Stored, so that the change of state that follows does not repeat it.
+                self.statuses.with(run.model, |status| status.told = Some(reason.clone()));
+                tracing::warn!("{}", in_a_line(reason));
+            }
+        }
+    }
+}
+
+impl OperatorLog {
+    /// True unless the last message of the last seconds was about the same. The refusal of a model that fails tells its
+    /// failure in the same words, and names the processes that hold memory as well.
+    fn is_news(&self, reason: &Reason, now: Moment, is_same: impl Fn(&Reason, &Reason) -> bool) -> bool {
+        let mut last = self.last.borrow_mut();
+        let said = last.as_ref().is_some_and(|(said, at)| is_same(said, reason) && now.since(*at) < APART);
+        if !said {
+            *last = Some((reason.clone(), now));
+        }
+        !said
+    }
+}
+
+pub fn label(cards: &[&Card], id: &CardId) -> String {
+    let Some(card) = cards.iter().find(|card| card.id == *id) else {
+        return id.to_string();
+    };
+    // Eight equal cards are distinguished by their identifier only.
+    let namesakes = cards.iter().filter(|other| other.name == card.name).count();
+    match namesakes {
+        1 => card.name.clone(),
+        _ => format!("{} {id}", card.name),
+    }
+}
+
+fn idle(state: &SchedulerState, model: ModelId, now: Moment) -> String {
+    let view = Scheduler::view(&state.scheduler, model, now);
+    let since = view.and_then(|view| view.idle_since);
+    since.map_or_else(String::new, |since| format!(" (idle {:.0} s)", now.since(since).as_secs_f64()))
+}
+
+/// A reason and its chain of causes, the first at each branch.
+pub fn in_a_line(reason: &Reason) -> String {
+    let mut text = reason.text.clone();
+    let mut at = reason;
+    // Further branches would make the line unreadable; `/api/status` has the whole tree.
+    while let Some(cause) = at.because.first() {
+        text += ": ";
+        text += &cause.text;
+        at = cause;
+    }
+    text
+}

@@ -1,0 +1,242 @@
+//! Survey of a model before a load: whether it can load at all, and how much memory it needs.
+//!
+//! The need follows from flags and file headers, unless the user declared it. A model of unknown need gets a
+//! card to itself.
+
+mod asking;
+pub(super) mod host_cache;
+mod local_files;
+pub mod named;
+mod overlong;
+mod part;
+mod planned;
+mod profile;
+mod questions;
+mod remote;
+
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use plimsoll_base::{Bytes, Card, DeclaredSize, DividedSize, MemoryModel, NamedDemand, Reason, UnknownSize};
+use plimsoll_config::{ConfiguredModel, TooLarge};
+use plimsoll_engine::find_program;
+use plimsoll_engine::program::{EngineOrigin, EngineProgram, identify};
+use plimsoll_flags::{ModelParams, Options, ProgramKind};
+use plimsoll_planner::{EngineBuild, EngineKind};
+use plimsoll_probe::contexts;
+use plimsoll_probe::headers::read_model;
+use plimsoll_scheduler::{ModelId, ModelState, SchedulerEvent};
+use tokio::sync::mpsc;
+
+pub use self::asking::{ExactAnswers, Patience};
+use self::named::OnNamed;
+use self::part::PartOfCards;
+use self::planned::PlannedModel;
+pub(super) use self::profile::profile;
+pub use self::questions::Asking;
+use self::questions::ModelQuestions;
+use super::Runtime;
+use super::launch::{command_line, engine_command, single_program, unstartable, unstartable_because};
+use super::load_inputs::LoadInputs;
+use plimsoll_task::spawn_blocking;
+
+/// Answers the scheduler's Survey. Files and programs are read on another thread.
+pub(super) async fn survey(runtime: Rc<Runtime>, model: ModelId) {
+    let entry = ConfiguredModel::clone(&runtime.entry(model));
+    let engine = runtime.settings.engine.clone();
+    let (name, known) = (entry.name.clone(), runtime.needs.known());
+    let cards = runtime.settings.served();
+    let asking = runtime.asking(Patience::Known);
+    // A header may lie on a network file system that takes seconds.
+    let looked = spawn_blocking(move || {
+        let program = FoundProgram::of(&entry, engine.as_deref());
+        let inputs = LoadInputs::of(&entry, program.as_ref().ok().map(|program| &*program.path));
+        let demand = program.and_then(|program| look_with(&entry, &program, &cards, asking.as_ref()));
+        (Some(inputs), demand.map(|demand| known.instead(&entry, demand)))
+    });
+    let (inputs, result) = looked.await.unwrap_or_else(|error| (None, Err(unstartable(&name, &error))));
+    let result = match runtime.lasting_failure(model, inputs) {
+        Some(reason) => Err(reason),
+        None => result,
+    };
+    if let Ok(demand) = &result {
+        for extension in &runtime.extensions {
+            extension.surveyed(model, demand);
+        }
+        runtime.statuses.with(model, |status| status.demand = Some(Arc::clone(demand)));
+        runtime.lowered(model, demand.lowered_context());
+    }
+    let result = result.map(|demand| demand.need());
+    runtime.submit(SchedulerEvent::Surveyed { model, result });
+}
+
+/// Reports the models whose engines have answered, with their needs; a model that waits for room is surveyed again.
+pub(super) async fn hear(runtime: Rc<Runtime>, mut news: mpsc::UnboundedReceiver<String>) {
+    while let Some(name) = news.recv().await {
+        let Some(model) = runtime.find(&name) else { continue };
+        if runtime.shown(model) == ModelState::Queued {
+            survey(Rc::clone(&runtime), model).await;
+        }
+        Rc::clone(&runtime).foresee(vec![model]).await;
+    }
+}
+
+impl Runtime {
+    /// Access to the answers of engines; `None` where they are not asked.
+    pub(crate) fn asking(&self, patience: Patience) -> Option<Asking> {
+        self.settings.asking(&self.answers, patience)
+    }
+
+    /// The failure of an earlier load, if nothing has changed that it depends on.
+    fn lasting_failure(&self, model: ModelId, inputs: Option<LoadInputs>) -> Option<Reason> {
+        let inputs = Arc::new(inputs?);
+        self.statuses.with(model, |status| {
+            status.looked_at = Some(Arc::clone(&inputs));
+            status.lasting.take_if(|(before, _)| **before != *inputs);
+            status.lasting.as_ref().map(|(_, reason)| reason.clone())
+        })
+    }
+
+    /// Ends the engine that is being asked.
+    pub fn end_questions(&self) {
+        self.answers.end();
+    }
+}
+
+/// The program of a model, as it would be started.
+#[derive(Debug, Default)]
+pub(super) struct FoundProgram {
+    /// Result of [`engine_command`].
+    engine: Vec<String>,
+    /// The first word of the command line.
+    word: String,
+    pub(super) path: PathBuf,
+}
+
+impl FoundProgram {
+    pub(super) fn of(entry: &ConfiguredModel, configured: Option<&[String]>) -> Result<Self, Reason> {
+        let fail = |error: &dyn std::error::Error| unstartable(&entry.name, error);
+        let engine = engine_command(entry, configured).map_err(|error| fail(&error))?;
+        // The port does not matter here; only the program is looked up.
+        let line = command_line(entry, &engine, 0, None);
+        let word = line.into_iter().next().unwrap_or_default();
+        let path = find_program(word.as_ref(), None, std::env::var_os("PATH").as_deref());
+        Ok(Self { path: path.map_err(|error| fail(&error))?, engine, word })
+    }
+}
+
+/// Surveys a model for `cards`, which are given as if they were empty.
+pub(super) fn look(
+    entry: &ConfiguredModel,
+    configured: Option<&[String]>,
+    cards: &[Card],
+    asking: Option<&Asking>,
+) -> Result<Arc<dyn MemoryModel>, Reason> {
+    look_with(entry, &FoundProgram::of(entry, configured)?, cards, asking)
+}
+
+/// Surveys a model with this program; with none, a plan is that of the newest build that the formulas cover.
+pub(super) fn look_with(
+    entry: &ConfiguredModel,
+    FoundProgram { engine, word, path }: &FoundProgram,
+    cards: &[Card],
+    asking: Option<&Asking>,
+) -> Result<Arc<dyn MemoryModel>, Reason> {
+    let fail = |error: &dyn std::error::Error| unstartable(&entry.name, error);
+    let Some(options) = entry.launch.options() else {
+        return Ok(match (entry.memory, entry.part()) {
+            (Some(bytes), part) => declared(bytes, part.is_some_and(|part| part.cards > 1)),
+            (None, Some(part)) => Arc::new(PartOfCards(part)),
+            // On another machine; this one's memory is the user's to say.
+            (None, None) if entry.is_foreign() => Arc::new(DeclaredSize(Bytes::ZERO)),
+            (None, None) => Arc::new(UnknownSize),
+        });
+    };
+    let flags = named::flags(entry, options);
+    let wish = flags.and_then(|flags| Ok((flags.wish(ProgramKind::LlamaServer)?, flags)));
+    let (named, demand): (_, Arc<dyn MemoryModel>) = match (entry.memory, wish) {
+        // A declared need does not depend on flags, so unknown ones do no harm.
+        (Some(bytes), Err(_)) => (NamedDemand::default(), Arc::new(DeclaredSize(bytes))),
+        (None, Err(error)) => return Err(fail(&error)),
+        (memory, Ok((wish, flags))) => {
+            local_files::check(entry, engine, path, &wish).map_err(|error| fail(&error))?;
+            let named = named::named(entry, &flags, &wish, cards).map_err(|error| fail(&error))?;
+            match memory {
+                Some(bytes) => {
+                    let several = named.cards.len() > 1;
+                    (named, declared(bytes, several))
+                }
+                None => {
+                    let single = single_program(entry, engine);
+                    let asked = single.and_then(|file| ModelQuestions::new(entry, file, &flags, asking));
+                    let demand = planned(entry, flags, wish, word, (&named, cards), asked)?;
+                    (named, demand)
+                }
+            }
+        }
+    };
+    Ok(match named.cards.is_empty() {
+        true => demand,
+        false => Arc::new(OnNamed { named, demand }),
+    })
+}
+
+/// A declared size, on one card or on those that the program names itself.
+fn declared(bytes: Bytes, several: bool) -> Arc<dyn MemoryModel> {
+    if several { Arc::new(DividedSize(bytes)) } else { Arc::new(DeclaredSize(bytes)) }
+}
+
+/// Plans a model; one on a server whose header cannot be fetched is of unknown need until it has been measured.
+fn planned(
+    entry: &ConfiguredModel,
+    flags: Options,
+    wish: ModelParams,
+    program: &str,
+    (named, machine): (&NamedDemand, &[Card]),
+    questions: Option<ModelQuestions>,
+) -> Result<Arc<dyn MemoryModel>, Reason> {
+    let identified = engine_of(program);
+    let engine = identified.unwrap_or(EngineBuild::LLAMA_CPP);
+    let dialect = engine.kind.dialect();
+    let read =
+        |path: &str| read_model(path.as_ref(), dialect).map_err(|error| unstartable(&entry.name, &error));
+    let found = remote::models(entry, &flags, &wish, dialect);
+    let Some(model) = wish.model.as_deref().map(read).transpose()?.or(found.main) else {
+        return Ok(Arc::new(UnknownSize));
+    };
+    // An engine that is asked would download a model that it lacks, and others than llama.cpp log other lines.
+    let is_here = wish.remote_sources().iter().all(|source| source.is_none());
+    let is_llama = identified.is_some_and(|engine| engine.kind == EngineKind::LlamaCpp);
+    let questions = questions.filter(|_| is_here && is_llama);
+    let host = host_cache::host(machine);
+    let planned = PlannedModel {
+        host: host.map(|host| host.id.clone()),
+        prompt_cache: host.map(|host| host_cache::prompt_cache(&flags, host)),
+        model,
+        draft: wish.draft_model.as_deref().map(read).transpose()?.or(found.draft),
+        projector: wish.projector.as_deref().map(read).transpose()?.or(found.projector),
+        engine,
+        flags,
+        machine: machine.to_vec(),
+        too_large: entry.too_large,
+        spill: entry.spill,
+        lowered: None,
+        contexts: contexts::measured(),
+        questions,
+    };
+    if entry.spill.is_some() {
+        planned.check_spill(entry, named).map_err(|cause| unstartable_because(&entry.name, cause))?;
+    }
+    Ok(Arc::new(match entry.too_large {
+        TooLarge::LowerContext => planned.with_context_that_fits(entry, named, wish.fit_context),
+        TooLarge::Refuse | TooLarge::LimitDepth => planned,
+    }))
+}
+
+/// Engine for the plan; `None` for one that does not identify itself, which is planned as the newest build that the
+/// formulas cover.
+fn engine_of(program: &str) -> Option<EngineBuild> {
+    let program = EngineProgram { path: program.into(), origin: EngineOrigin::Configured };
+    identify(&program).ok().map(|identity| identity.engine)
+}

@@ -1,0 +1,218 @@
+//! Cards named by a model's flags (`device`, `main-gpu`, `tensor-split`), and placement restricted to them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use plimsoll_base::{
+    AskedMemory, Bytes, CacheOverflow, Card, CardId, CardKind, CardShares, Curve, Hint, HostNeed,
+    MemoryModel, ModelNeed, NamedDemand, PromptCache, Reason,
+};
+use plimsoll_config::ConfiguredModel;
+use plimsoll_engine::{Environment, Visible, child_environment, renumber};
+use plimsoll_flags::table::FlagClass;
+use plimsoll_flags::{FlagError, ModelParams, Options, ProgramKind};
+use plimsoll_planner::PlanError;
+
+/// Error in flags: they name a card that does not exist or may not be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NameError {
+    #[error("{origin}: {error}; the cards are {present}")]
+    Unknown { origin: String, error: PlanError, present: String },
+    #[error(
+        "{origin}: the flags name CUDA{number}, which is {card}, but `cards` does not list it; list it, or \
+            name another card; the cards are {present}"
+    )]
+    NotAllowed { origin: String, number: usize, card: CardId, present: String },
+}
+
+/// Returns the flags that the engine will use: those of its command line over those of its environment.
+pub fn flags(entry: &ConfiguredModel, options: &Options) -> Result<Options, FlagError> {
+    Ok(options.clone().merged_over(&Options::from_env(variables_if(entry, plimsoll_flags::is_variable))?))
+}
+
+/// True if `device = none` keeps the engine off every card. `n-gpu-layers = 0` alone does not: llama.cpp still
+/// computes large batches on a card (`op_offload`).
+///
+/// A draft model and a projector use the first card in spite of the flag, and so do tensors that it names.
+pub(crate) fn is_on_host(entry: &ConfiguredModel) -> bool {
+    let Some(Ok(wish)) =
+        entry.launch.options().map(|options| flags(entry, options)?.wish(ProgramKind::LlamaServer))
+    else {
+        return false;
+    };
+    let is_none = |devices: &[String]| devices == ["none"];
+    let drafts = wish.draft_model.is_some() || wish.draft_remote.is_some();
+    let projects = wish.projector.is_some()
+        || wish.projector_remote.is_some()
+        || wish.projector_auto && wish.remote.is_some();
+    let overrides = wish.overrides.iter().chain(&wish.draft_overrides);
+    is_none(&wish.devices)
+        && (!drafts || is_none(&wish.draft_devices))
+        && !(projects && wish.projector_offload)
+        && overrides.into_iter().all(|over| over.buffer == "CPU")
+}
+
+/// The environment of the engine, without what depends on its cards.
+pub(super) fn variables(entry: &ConfiguredModel) -> BTreeMap<String, String> {
+    variables_if(entry, |_| true)
+}
+
+fn variables_if(entry: &ConfiguredModel, is_wanted: fn(&str) -> bool) -> BTreeMap<String, String> {
+    let mut own = entry.environment(0);
+    own.retain(|(name, _)| is_wanted(name));
+    // The daemon's own environment counts: an inherited LLAMA_ARG_* changes the plan.
+    let inherited = std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_wanted));
+    let environment = child_environment(inherited, &own, &Visible::AsInherited, None, None);
+    let text = |(name, value): (&std::ffi::OsStr, &std::ffi::OsStr)| {
+        Some((name.to_str()?.to_owned(), value.to_str()?.to_owned()))
+    };
+    environment.iter().filter_map(text).collect()
+}
+
+/// Resolves the cards named by `flags` among the CUDA cards of `cards`.
+pub(super) fn named(
+    entry: &ConfiguredModel,
+    flags: &Options,
+    wish: &ModelParams,
+    cards: &[Card],
+) -> Result<NamedDemand, NameError> {
+    // The user's flags number all served cards, but an engine numbers only its own. So the flags are resolved
+    // before placement.
+    let cuda = cuda(cards);
+    let found = plimsoll_planner::named(wish, cuda.len()).map_err(|error| NameError::Unknown {
+        origin: origin(entry, flags),
+        error,
+        present: listed(&cuda),
+    })?;
+    let may_use =
+        |card: &Card| entry.cards.is_empty() || entry.cards.iter().any(|name| card.answers_to(name));
+    if let Some(&number) = found.cards.iter().find(|&&number| !may_use(cuda[number])) {
+        return Err(NameError::NotAllowed {
+            origin: origin(entry, flags),
+            number,
+            card: cuda[number].id.clone(),
+            present: listed(&cuda),
+        });
+    }
+    Ok(NamedDemand {
+        cards: found.cards.iter().map(|&number| cuda[number].id.clone()).collect(),
+        only: found.only,
+    })
+}
+
+/// The flags for a child that sees only `own` of `cards`.
+pub fn seen_by(flags: &Options, cards: &[Card], own: &[Card]) -> Result<Options, FlagError> {
+    let ids = |cards: &[&Card]| -> Vec<String> { cards.iter().map(|card| card.id.to_string()).collect() };
+    let (all, own) = (ids(&cuda(cards)), ids(&cuda(own)));
+    let mut line = flags.to_argv();
+    // The same rewriting as for the launch, so that plan and engine agree.
+    renumber(&mut line, &mut Environment::default(), &all, &own);
+    Options::from_argv(&line)
+}
+
+fn cuda(cards: &[Card]) -> Vec<&Card> {
+    cards.iter().filter(|card| card.kind == CardKind::Cuda).collect()
+}
+
+/// The cards with their numbers.
+fn listed(cuda: &[&Card]) -> String {
+    let each = cuda.iter().enumerate();
+    let each: Vec<String> = each
+        .map(|(number, card)| match card.id.as_str() == card.name {
+            true => format!("CUDA{number} {}", card.name),
+            false => format!("CUDA{number} {} {}", card.name, card.id),
+        })
+        .collect();
+    match each.is_empty() {
+        true => "none".to_owned(),
+        false => each.join(", "),
+    }
+}
+
+/// The origin of the last flag that names cards.
+fn origin(entry: &ConfiguredModel, flags: &Options) -> String {
+    let names = |effect: FlagClass| {
+        matches!(
+            effect,
+            FlagClass::Devices
+                | FlagClass::MainGpu
+                | FlagClass::DraftDevices
+                | FlagClass::Overrides
+                | FlagClass::DraftOverrides
+        )
+    };
+    // The last of several flags is the one that counts.
+    let mut settings = flags.settings().iter().rev();
+    let setting = settings.find(|setting| names(setting.flag.effect));
+    setting.map_or_else(|| entry.origin.to_string(), |setting| setting.origin.to_string())
+}
+
+/// Memory demand of a model, restricted to the cards that its flags name.
+#[derive(Debug)]
+pub(super) struct OnNamed {
+    pub(super) named: NamedDemand,
+    pub(super) demand: Arc<dyn MemoryModel>,
+}
+
+impl MemoryModel for OnNamed {
+    fn need(&self) -> ModelNeed {
+        ModelNeed { named: self.named.clone(), ..self.demand.need() }
+    }
+
+    fn ignores_free(&self, cards: &[Card]) -> bool {
+        self.demand.ignores_free(cards)
+    }
+
+    fn on(&self, cards: &[Card]) -> Result<CardShares, Reason> {
+        let free: Vec<(&Card, Bytes)> = cards.iter().map(|card| (card, card.free)).collect();
+        self.need().shares(&free).unwrap_or_else(|| self.demand.on(cards))
+    }
+
+    fn named(&self) -> &NamedDemand {
+        &self.named
+    }
+
+    fn alone(&self) -> bool {
+        self.demand.alone()
+    }
+
+    fn reported(&self, cards: &[Card]) -> bool {
+        self.demand.reported(cards)
+    }
+
+    fn curve(&self, cards: &[Card]) -> Result<Curve, String> {
+        self.demand.curve(cards)
+    }
+
+    fn lowered_context(&self) -> Option<u64> {
+        self.demand.lowered_context()
+    }
+
+    fn hints(&self, cards: &[Card]) -> Vec<Hint> {
+        self.demand.hints(cards)
+    }
+
+    fn asked(&self, cards: &[Card]) -> Vec<AskedMemory> {
+        self.demand.asked(cards)
+    }
+
+    fn terms(&self, cards: &[Card]) -> Vec<(CardId, Vec<(&'static str, Bytes)>)> {
+        self.demand.terms(cards)
+    }
+
+    fn overflow(&self, cards: &[Card]) -> Vec<CacheOverflow> {
+        self.demand.overflow(cards)
+    }
+
+    fn doubts(&self, cards: &[Card]) -> Vec<Reason> {
+        self.demand.doubts(cards)
+    }
+
+    fn beside_cards(&self, cards: &[Card]) -> Option<HostNeed> {
+        self.demand.beside_cards(cards)
+    }
+
+    fn prompt_cache(&self) -> Option<PromptCache> {
+        self.demand.prompt_cache()
+    }
+}
