@@ -12,10 +12,10 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use plimsoll_base::Card;
-use plimsoll_flags::{Options, ProgramKind};
+use plimsoll_flags::Options;
 use plimsoll_model::gguf::Header;
 use plimsoll_model::{Dialect, Model, split};
-use plimsoll_planner::{EngineBuild, PlanRequest};
+use plimsoll_plan::Estimate;
 use plimsoll_specimens::{Changes, WriteError};
 
 use crate::numbers::{Shuffle, microseconds, percentile};
@@ -150,19 +150,9 @@ fn inside(subject: &Subject, runs: usize) -> Result<Vec<Duration>, PlansError> {
     let wrong = |why: String| PlansError::Plan { subject: subject.name.clone(), why };
     let model = read(&subject.file).map_err(wrong)?;
     let options = Options::from_argv(&subject.arguments).map_err(|error| wrong(error.to_string()))?;
-    let program = ProgramKind::LlamaServer;
-    let wish = options.wish(program).map_err(|error| wrong(error.to_string()))?;
-    let request = PlanRequest {
-        model: &model,
-        draft: None,
-        projector: None,
-        wish: &wish,
-        engine: EngineBuild::LLAMA_CPP,
-        program,
-        cards: &subject.cards,
-        contexts: &[],
-        processor: None,
-    };
+    let estimate = Estimate::new(model.into());
+    let params = options.wish(estimate.program).map_err(|error| wrong(error.to_string()))?;
+    let request = estimate.request(&params, &subject.cards);
     let once = |_| {
         let start = Instant::now();
         let plan = plimsoll_planner::plan(&request).map_err(|error| wrong(error.to_string()))?;

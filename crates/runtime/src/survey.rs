@@ -23,8 +23,8 @@ use plimsoll_config::{ConfiguredModel, TooLarge};
 use plimsoll_engine::find_program;
 use plimsoll_engine::program::{EngineOrigin, EngineProgram, identify};
 use plimsoll_flags::{ModelParams, Options, ProgramKind};
+use plimsoll_plan::Models;
 use plimsoll_planner::{EngineBuild, EngineKind};
-use plimsoll_probe::contexts;
 use plimsoll_probe::headers::read_model;
 use plimsoll_scheduler::{ModelId, ModelState, SchedulerEvent};
 use tokio::sync::mpsc;
@@ -210,19 +210,20 @@ fn planned(
     let is_llama = identified.is_some_and(|engine| engine.kind == EngineKind::LlamaCpp);
     let questions = questions.filter(|_| is_here && is_llama);
     let host = host_cache::host(machine);
+    let models = Models {
+        main: model,
+        draft: wish.draft_model.as_deref().map(read).transpose()?.or(found.draft),
+        projector: wish.projector.as_deref().map(read).transpose()?.or(found.projector),
+    };
     let planned = PlannedModel {
         host: host.map(|host| host.id.clone()),
         prompt_cache: host.map(|host| host_cache::prompt_cache(&flags, host)),
-        model,
-        draft: wish.draft_model.as_deref().map(read).transpose()?.or(found.draft),
-        projector: wish.projector.as_deref().map(read).transpose()?.or(found.projector),
-        engine,
+        estimate: plimsoll_exact::estimate(models, engine, ProgramKind::LlamaServer),
         flags,
         machine: machine.to_vec(),
         too_large: entry.too_large,
         spill: entry.spill,
         lowered: None,
-        contexts: contexts::measured(),
         questions,
     };
     if entry.spill.is_some() {

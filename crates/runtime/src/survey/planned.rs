@@ -10,12 +10,9 @@ use plimsoll_base::{
 };
 use plimsoll_config::{ConfiguredModel, TooLarge};
 use plimsoll_flags::{Options, ProgramKind};
-use plimsoll_model::Model;
+use plimsoll_plan::Estimate;
 use plimsoll_planner::exact::EngineSizes;
-use plimsoll_planner::{
-    CardPlan, EngineBuild, HostPlan, HostTerms, MeasuredContext, Plan, PlanError, PlanRequest, PlanTerm,
-    Terms,
-};
+use plimsoll_planner::{CardPlan, HostPlan, HostTerms, Plan, PlanError, PlanRequest, PlanTerm, Terms};
 
 use super::named;
 use super::questions::ModelQuestions;
@@ -33,11 +30,8 @@ const DOUBT: (u64, u64) = (1, 20);
 
 #[derive(Debug)]
 pub(super) struct PlannedModel {
-    pub(super) model: Model,
-    pub(super) draft: Option<Model>,
-    pub(super) projector: Option<Model>,
+    pub(super) estimate: Estimate,
     pub(super) flags: Options,
-    pub(super) engine: EngineBuild,
     /// All cards that are served from, which the flags number.
     pub(super) machine: Vec<Card>,
     pub(super) too_large: TooLarge,
@@ -45,7 +39,6 @@ pub(super) struct PlannedModel {
     pub(super) spill: Option<Bytes>,
     /// Context that the model gets instead of the one in its flags.
     pub(super) lowered: Option<u64>,
-    pub(super) contexts: Vec<MeasuredContext>,
     /// The host's memory, where it is one of the cards that are served from.
     pub(super) host: Option<CardId>,
     /// The most that the engine's cache of idle prompts takes of it.
@@ -61,21 +54,8 @@ impl PlannedModel {
         answer: impl FnOnce(&PlanRequest<'_>) -> Result<T, PlanError>,
     ) -> Result<T, Reason> {
         let failed = |error: &dyn std::error::Error| Reason::new("plan_failed", error.to_string());
-        let seen = named::seen_by(&self.flags, &self.machine, cards);
-        let wish =
-            seen.and_then(|seen| seen.wish(ProgramKind::LlamaServer)).map_err(|error| failed(&error))?;
-        let request = PlanRequest {
-            model: &self.model,
-            draft: self.draft.as_ref(),
-            projector: self.projector.as_ref(),
-            wish: &wish,
-            engine: self.engine,
-            program: ProgramKind::LlamaServer,
-            cards,
-            contexts: &self.contexts,
-            processor: plimsoll_probe::processor(),
-        };
-        answer(&request).map_err(|error| failed(&error))
+        let seen = named::seen_by(&self.flags, &self.machine, cards).map_err(|error| failed(&error))?;
+        self.estimate.answer(&seen, cards, answer).map_err(|error| failed(&error))
     }
 
     /// Adds what the model takes of the host's memory to its shares of other cards, `more` beside the plan's.

@@ -12,7 +12,8 @@ use plimsoll_config::ConfiguredModel;
 use plimsoll_flags::{ModelParams, ProgramKind};
 use plimsoll_log::LogLine;
 use plimsoll_model::Dialect;
-use plimsoll_planner::{EngineBuild, PlanRequest, computed_on_host};
+use plimsoll_plan::{Estimate, Models};
+use plimsoll_planner::computed_on_host;
 use plimsoll_probe::headers::read_model;
 use plimsoll_reclaim::{FileCache, advise};
 
@@ -117,17 +118,8 @@ impl Load {
             return Ok(());
         };
         let draft = wish.draft_model.as_ref().map(read).transpose()?;
-        let on_host = computed_on_host(&PlanRequest {
-            model: &model,
-            draft: draft.as_ref(),
-            projector: None,
-            wish,
-            engine: EngineBuild::LLAMA_CPP,
-            program: ProgramKind::LlamaServer,
-            cards: &self.cards,
-            contexts: &[],
-            processor: None,
-        });
+        let estimate = Estimate::new(Models { draft, ..Models::from(model) });
+        let on_host = computed_on_host(&estimate.request(wish, &self.cards));
         match on_host.map_err(|error| error.to_string())? {
             Bytes::ZERO => Ok(()),
             bytes => Err(format!("the engine computes with {bytes} of weights in host memory")),
