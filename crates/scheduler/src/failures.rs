@@ -280,38 +280,38 @@ mod tests {
     #[test]
     fn a_run_that_died_in_service_is_not_told_as_a_failed_load() {
         let mut record = FailureRecord::default();
-        let told = |record: &FailureRecord| {
+        let refused = |record: &FailureRecord| {
             let refusal = refusal::load_failed("b", record, Some(Duration::from_secs(1)));
             (refusal.kind, refusal.reason.code)
         };
         record.load_failed(at(0), reason());
-        assert_eq!(told(&record), (RequestRefusalKind::LoadFailed, "load_failed"));
+        assert_eq!(refused(&record), (RequestRefusalKind::LoadFailed, "load_failed"));
         record.run_failed(at(90), at(1), false, reason());
-        assert_eq!(told(&record), (RequestRefusalKind::EngineDied, "engine_died"));
+        assert_eq!(refused(&record), (RequestRefusalKind::EngineDied, "engine_died"));
         record.load_failed(at(95), reason());
-        assert_eq!(told(&record).0, RequestRefusalKind::LoadFailed);
+        assert_eq!(refused(&record).0, RequestRefusalKind::LoadFailed);
     }
 
     #[test]
-    fn what_no_wait_mends_is_refused_without_a_time() {
-        let told = |record: &FailureRecord| {
+    fn a_lasting_failure_is_refused_without_a_retry_time() {
+        let refused = |record: &FailureRecord| {
             let refusal = refusal::load_failed("b", record, record.held_back(at(0)));
             (refusal.kind, refusal.retry_after)
         };
         let second = Some(Duration::from_secs(1));
         let mut record = FailureRecord::default();
         record.load_fails(at(0), reason());
-        assert_eq!(told(&record), (RequestRefusalKind::Unstartable, None));
+        assert_eq!(refused(&record), (RequestRefusalKind::Unstartable, None));
         record.forgive();
         record.load_failed(at(0), reason());
-        assert!(matches!(told(&record), (RequestRefusalKind::LoadFailed, Some(_))));
+        assert!(matches!(refused(&record), (RequestRefusalKind::LoadFailed, Some(_))));
         let mut record = FailureRecord::default();
         record.load_failed(at(0), reason());
-        assert_eq!(told(&record), (RequestRefusalKind::LoadFailed, second));
+        assert_eq!(refused(&record), (RequestRefusalKind::LoadFailed, second));
         record.found_fault(reason());
-        assert_eq!(told(&record), (RequestRefusalKind::Unstartable, None));
+        assert_eq!(refused(&record), (RequestRefusalKind::Unstartable, None));
         record.loaded();
-        assert_eq!(told(&record).0, RequestRefusalKind::LoadFailed, "it is mended");
+        assert_eq!(refused(&record).0, RequestRefusalKind::LoadFailed, "it is mended");
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub use effect::{ModelState, RequestRefusal, RequestRefusalKind, SchedulerEffect
 pub use event::{ConfigChange, Health, ProbeOutcome, RequestTraits, SchedulerEvent, UnknownRequest};
 pub use load_check::{Discrepancy, LoadCheck};
 pub use plimsoll_base::{CardLimit, End, RunId, Stage};
-pub use scheduler::Scheduler;
+pub use scheduler::{Scheduler, StateAuditError};
 pub use slope::ObservedGrowth;
 pub use spec::{ModelSpec, SchedulerSettings};
 pub use state::{
@@ -41,3 +41,9 @@ pub use state::{
     WhatIfKeptFree, WhatIfVerdict, YieldView,
 };
 pub use time::{ClientId, ModelId, Moment, RequestId, SearchId};
+
+#[cfg(test)]
+extern crate self as plimsoll_scheduler;
+#[cfg(test)]
+#[path = "../tests/runner.rs"]
+mod runner;

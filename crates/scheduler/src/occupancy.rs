@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_beyond_the_curve_is_needed_at_every_depth() {
+    fn memory_measured_beyond_the_curve_is_needed_at_every_depth() {
         let mut run = run(1, true);
         let card = CardId::new("a");
         run.measured(&[(card.clone(), Bytes::mib(103))]);

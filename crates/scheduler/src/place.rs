@@ -12,7 +12,7 @@ mod sets;
 
 pub use answers::{CardSet, NeedAnswer, NeedAnswers};
 pub(crate) use evict::{EvictionCandidate, cheapest};
-pub(crate) use explain::{RULES, at_most, held, kept_from_models, largest_first};
+pub(crate) use explain::{RULES, at_most, holding, kept_from_models, largest_first};
 pub use ledger::{Account, AuditError, ClaimError, KeptFree, Ledger, LedgerClaim, allowance};
 pub use placement::{
     CardStanding, CardTenant, LearnedNeed, NoPlacement, PlacementQuery, PlacementVerdict, PlanAdvice,

@@ -21,12 +21,12 @@ const LATELY: Duration = Duration::from_secs(10);
 /// The most requests that were open at once in the current span of [`LATELY`] and in the one before. A client has one
 /// open request or few, so that this bounds the clients.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct OpenPeak {
+pub(crate) struct PeakConcurrency {
     span: Moment,
     most: [usize; 2],
 }
 
-impl OpenPeak {
+impl PeakConcurrency {
     pub(crate) fn note(&mut self, now: Moment, open: usize) {
         let spans = now.since(self.span).as_millis() / LATELY.as_millis();
         if spans > 0 {
@@ -79,7 +79,7 @@ pub(crate) enum RequestPlace {
     Queued,
     Sent(RunId),
     /// The run gave no answer; the request waits for the result of the run's health check.
-    Held(RunId),
+    Unanswered(RunId),
 }
 
 impl RequestState {
@@ -127,7 +127,7 @@ pub(crate) struct Queue {
     requests: IdMap<RequestId, RequestState>,
     /// Deadlines of queued requests only.
     deadlines: BTreeSet<(Moment, RequestId)>,
-    open: OpenPeak,
+    open: PeakConcurrency,
     /// Requests that were sent so far.
     count: u64,
 }
@@ -182,6 +182,18 @@ impl Queue {
         }
     }
 
+    pub(crate) fn places(&self) -> impl Iterator<Item = (RequestId, RequestPlace)> {
+        self.requests.iter().map(|(id, request)| (*id, request.place))
+    }
+
+    /// True if there is one deadline for each of these requests, which is its own, and no other.
+    pub(crate) fn deadlines_are_of(&self, queued: &BTreeSet<RequestId>) -> bool {
+        let is_own =
+            |(at, id): &(Moment, RequestId)| self.get(*id).is_some_and(|request| request.deadline == *at);
+        let ids: BTreeSet<RequestId> = self.deadlines.iter().map(|(_, id)| *id).collect();
+        ids == *queued && ids.len() == self.deadlines.len() && self.deadlines.iter().all(is_own)
+    }
+
     /// Place of the last dispatch.
     pub(crate) fn last_sent(&self) -> u64 {
         self.count
@@ -191,7 +203,7 @@ impl Queue {
     pub(crate) fn sent_to(&mut self, run: RunId) -> impl Iterator<Item = (RequestId, &mut RequestState)> {
         let all = self.requests.iter_mut().map(|(id, request)| (*id, request));
         all.filter(move |(_, request)| {
-            matches!(request.place, RequestPlace::Sent(at) | RequestPlace::Held(at) if at == run)
+            matches!(request.place, RequestPlace::Sent(at) | RequestPlace::Unanswered(at) if at == run)
         })
     }
 
@@ -228,7 +240,7 @@ impl Queue {
         let RequestPlace::Sent(run) = request.place else {
             return None;
         };
-        request.place = RequestPlace::Held(run);
+        request.place = RequestPlace::Unanswered(run);
         Some((*request, run))
     }
 

@@ -9,7 +9,7 @@ use super::effect::{RequestRefusal, RequestRefusalKind};
 use super::failures::FailureRecord;
 use super::models::ModelSlot;
 use super::time::ModelId;
-use crate::place::{Ledger, NoPlacement, PlanAdvice, held, kept_from_models, largest_first};
+use crate::place::{Ledger, NoPlacement, PlanAdvice, holding, kept_from_models, largest_first};
 
 /// Retry time if no better one is known.
 const SOON: Duration = Duration::from_secs(1);
@@ -213,7 +213,7 @@ fn held_by_others(ledger: &Ledger, card: &Card) -> Vec<Reason> {
         return Vec::new();
     };
     let mut causes = kept_from_models(account);
-    causes.push(held("pinned", account.capacity().saturating_sub(card.free), "pinned models hold"));
+    causes.push(holding("pinned", account.capacity().saturating_sub(card.free), "pinned models hold"));
     largest_first(causes).collect()
 }
 

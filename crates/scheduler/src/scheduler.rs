@@ -3,6 +3,7 @@
 //! Each submodule handles one kind of event. Whenever memory is taken or freed, waiting models are placed
 //! again.
 
+mod audit;
 mod blame;
 mod budget_requests;
 mod commands;
@@ -20,6 +21,7 @@ mod sleeping;
 mod timers;
 mod yields;
 
+pub use self::audit::StateAuditError;
 use plimsoll_base::{Bytes, CardId, ModelNeed, Reason, RunId};
 
 use super::clock::Clock;
@@ -204,7 +206,7 @@ impl Scheduler {
             SchedulerEvent::YieldWanted { card, bytes, until } => self.yield_wanted(&card, bytes, until),
             SchedulerEvent::PrecedenceTaken { card, name } => self.precedence_taken(&card, &name),
             SchedulerEvent::KeepWanted { model, time } => self.keep_wanted(model, time),
-            SchedulerEvent::IdleHeld { held } => self.idle_held(held),
+            SchedulerEvent::IdleHeld { held } => self.hold_idle(held),
             SchedulerEvent::Tick => self.tick(),
             SchedulerEvent::Shutdown => self.shutdown(),
         }

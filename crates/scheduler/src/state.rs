@@ -126,8 +126,9 @@ impl<'a> StateRef<'a> {
     /// The same as [`Self::waits_since`], later by the delays of the requests' priorities and of the model's.
     pub(crate) fn counts_since(self, slot: &ModelSlot) -> Moment {
         let left = slot.left.map(|left| left.since);
-        let wish = slot.load_wanted.into_iter().chain(left).map(|since| since + Priority::Normal.delay());
-        let first = wish.chain(slot.line.first_counted()).min();
+        let load_order =
+            slot.load_wanted.into_iter().chain(left).map(|since| since + Priority::Normal.delay());
+        let first = load_order.chain(slot.line.first_counted()).min();
         first.map_or(Moment::NEVER, |since| since.max(slot.turn_ended) + slot.spec.priority.delay())
     }
 }

@@ -1,7 +1,4 @@
 //! Tests of the ledger of claims and of the choice between cards, through the public interface.
-#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests")]
-
-#[path = "place/demands.rs"]
 mod demands;
 
 use std::sync::Arc;
@@ -98,7 +95,7 @@ fn budget_reserve_and_strangers_limit_what_may_be_claimed() {
 }
 
 #[test]
-fn what_a_loading_run_has_taken_so_far_is_not_mistaken_for_a_stranger() {
+fn memory_of_a_loading_run_is_not_foreign() {
     let mut ledger = ledger(&[("a", 24)]);
     ledger.claim(RunId(1), &holder(), &on("a", 10)).unwrap();
     read(&mut ledger, "a", 20);
@@ -331,7 +328,7 @@ fn the_least_recently_used_goes_whichever_card_it_is_on() {
 }
 
 #[test]
-fn what_leaves_anyway_is_waited_for_before_anybody_is_stopped() {
+fn runs_that_leave_are_waited_for_before_others_are_stopped() {
     let mut ledger = ledger(&[("a", 20)]);
     ledger.claim(RunId(1), &holder(), &on("a", 8)).unwrap();
     ledger.claim(RunId(2), &holder(), &on("a", 8)).unwrap();
@@ -415,7 +412,7 @@ fn a_limit_of_runs_is_kept_whatever_memory_is_free() {
 }
 
 #[test]
-fn what_is_held_for_another_is_not_free_but_for_what_its_victims_will_give() {
+fn reserved_memory_is_not_free_beyond_what_its_victims_free() {
     let mut ledger = ledger(&[("a", 20)]);
     ledger.claim(RunId(1), &holder(), &on("a", 12)).unwrap();
     let mut holds = Reservations::default();
@@ -437,7 +434,7 @@ fn what_is_held_for_another_is_not_free_but_for_what_its_victims_will_give() {
 
 proptest! {
     #[test]
-    fn what_fits_can_be_claimed_and_what_fits_after_can_be_claimed_when_they_are_gone(
+    fn a_verdict_can_be_claimed_once_its_victims_are_gone(
         cards in prop::collection::vec(4_u64..32, 1..8),
         claims in prop::collection::vec((0_usize..8, 1_u64..12, 0_u8..4), 0..12),
         need in 1_u64..80,

@@ -65,7 +65,7 @@ pub(crate) struct RunState {
     pub(crate) start: Vec<StartFigure>,
     pub(crate) load_check: Vec<LoadCheck>,
     /// Requests that wait for the result of a health check.
-    held: Vec<RequestId>,
+    unanswered: Vec<RequestId>,
     probe: RunProbe,
     /// Until then, a suspect has the run alone: the one with this place of dispatch.
     pub(crate) alone: Option<(Moment, u64)>,
@@ -194,7 +194,7 @@ impl RunState {
             ready_at: None,
             start: Vec::new(),
             load_check: Vec::new(),
-            held: Vec::new(),
+            unanswered: Vec::new(),
             probe: RunProbe::Allowed { from: Moment::START },
             alone: None,
             answered: 0,
@@ -349,9 +349,9 @@ impl RunState {
 
     /// Takes a request that got no answer. Returns true if a health check has to be started.
     pub(crate) fn unanswered(&mut self, request: RequestId) -> bool {
-        self.held.push(request);
+        self.unanswered.push(request);
         // One check answers for all requests that wait for it.
-        self.held.len() == 1
+        self.unanswered.len() == 1
     }
 
     /// Begins a probe; false if none may begin now.
@@ -392,11 +392,11 @@ impl RunState {
 
     /// True while its health is checked, or after it has failed.
     pub(crate) fn is_checked(&self) -> bool {
-        !self.held.is_empty() || self.suspect.is_some()
+        !self.unanswered.is_empty() || self.suspect.is_some()
     }
 
     /// Requests that waited for a health check, which has a result now.
-    pub(crate) fn take_held(&mut self) -> Vec<RequestId> {
-        std::mem::take(&mut self.held)
+    pub(crate) fn take_unanswered(&mut self) -> Vec<RequestId> {
+        std::mem::take(&mut self.unanswered)
     }
 }

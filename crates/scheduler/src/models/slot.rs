@@ -12,7 +12,7 @@ use crate::effect::ModelState;
 use crate::failures::FailureRecord;
 use crate::occupancy::Occupancy;
 use crate::place::NeedAnswers;
-use crate::queue::{OpenPeak, RequestLine, RequestState};
+use crate::queue::{PeakConcurrency, RequestLine, RequestState};
 use crate::spec::ModelSpec;
 use crate::time::{ModelId, Moment, SearchId};
 
@@ -43,7 +43,7 @@ pub(crate) struct ModelSlot {
     pub(crate) answer_time: Option<Duration>,
     pub(crate) pauses: ClientPauses,
     /// Its own requests that were open at once lately.
-    pub(crate) open: OpenPeak,
+    pub(crate) open: PeakConcurrency,
     pub(crate) left: Option<LeftClient>,
     /// The time at which its run was last told to leave for another model.
     pub(crate) turn_ended: Moment,
@@ -198,7 +198,7 @@ impl ModelSlot {
             load_time: None,
             answer_time: None,
             pauses: ClientPauses::default(),
-            open: OpenPeak::default(),
+            open: PeakConcurrency::default(),
             left: None,
             turn_ended: Moment::START,
             comes_back: false,

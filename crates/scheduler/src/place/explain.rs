@@ -245,19 +245,19 @@ fn withheld(account: &Account) -> Vec<(Bytes, Reason)> {
         let text = format!("the budget is {budget} of the card's {total}");
         (total.saturating_sub(budget), Reason::new("budget", text).fact("budget", budget))
     });
-    budget.into_iter().chain([held("reserve", account.reserve(), "the reserve is")]).collect()
+    budget.into_iter().chain([holding("reserve", account.reserve(), "the reserve is")]).collect()
 }
 
 /// Memory of a card that no model gets, by cause, with its size: what settings withhold, and what others hold.
 pub(crate) fn kept_from_models(account: &Account) -> Vec<(Bytes, Reason)> {
     let mut causes = withheld(account);
-    causes.push(held("foreign", account.foreign(), "the system and other processes hold"));
-    causes.push(held("yield", account.kept_now(), "a yield to other programs keeps free"));
+    causes.push(holding("foreign", account.foreign(), "the system and other processes hold"));
+    causes.push(holding("yield", account.kept_now(), "a yield to other programs keeps free"));
     causes
 }
 
 /// A cause with its size, which the text ends in.
-pub(crate) fn held(code: &'static str, bytes: Bytes, text: &str) -> (Bytes, Reason) {
+pub(crate) fn holding(code: &'static str, bytes: Bytes, text: &str) -> (Bytes, Reason) {
     (bytes, Reason::new(code, format!("{text} {bytes}")).fact(code, bytes))
 }
 

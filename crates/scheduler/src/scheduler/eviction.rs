@@ -89,8 +89,8 @@ impl Scheduler {
         let idle = self.state().idle_runs();
         self.placements.mark_dirty_for_idle(&idle);
         let state = self.state();
-        let held = self.models.get(id).and_then(|slot| state.held_until(slot, state.all_wait()));
-        if let Some(at) = held.filter(|at| *at > self.clock.now()) {
+        let hold_end = self.models.get(id).and_then(|slot| state.held_until(slot, state.all_wait()));
+        if let Some(at) = hold_end.filter(|at| *at > self.clock.now()) {
             self.arm(at);
         }
     }

@@ -97,9 +97,9 @@ impl Scheduler {
         if fails {
             return self.suspect(model, run_id);
         }
-        let held = run.take_held();
+        let unanswered = run.take_unanswered();
         let refusal = refusal::unanswered(&slot.name);
-        for id in held {
+        for id in unanswered {
             match self.take_request(id) {
                 // The second time the cause is in the request.
                 Some(request) if request.bounced => self.refuse(id, refusal.clone()),
@@ -120,11 +120,11 @@ impl Scheduler {
             return;
         };
         run.suspect.get_or_insert(now);
-        let held = run.take_held();
+        let unanswered = run.take_unanswered();
         self.models.mark_states_dirty();
         self.arm(now + super::timers::SUSPICION);
         self.mark_dirty();
-        for id in held {
+        for id in unanswered {
             self.release_held(id);
         }
     }

@@ -128,7 +128,7 @@ impl Scheduler {
                 self.unqueued(request.model);
             }
             // Its run has no trace of it any more.
-            RequestPlace::Held(_) => {}
+            RequestPlace::Unanswered(_) => {}
         }
         Ok(())
     }

@@ -73,8 +73,8 @@ impl Scheduler {
             slot.turn_ended = now;
         }
         // A run that leaves for good is not called off when the model that it makes room for is gone.
-        let told = matches!(run.phase, RunPhase::Stopping { .. });
-        if run.draining != Some(Drain::Leave) && !told {
+        let is_stopping = matches!(run.phase, RunPhase::Stopping { .. });
+        if run.draining != Some(Drain::Leave) && !is_stopping {
             run.draining = Some(cause);
         }
         let probe = run.probe_due();
@@ -164,7 +164,7 @@ impl Scheduler {
         let mut measured = self.ledger().measured_shares(run_id);
         measured.retain(|share| !self.ledger().is_beside(&share.card, &run.placement));
         self.give_memory_back(run_id);
-        let held = run.take_held();
+        let unanswered = run.take_unanswered();
         self.account_cost(id, &run);
         if matches!(run.phase, RunPhase::Ready { .. }) && run.killed_for.is_none() {
             self.blame(id, run_id);
@@ -191,7 +191,7 @@ impl Scheduler {
             (RunPhase::Loading { .. }, None) => self.ended_loading(id, &run, end),
             (RunPhase::Ready { since, .. }, None) => self.crashed(id, &run, since, end),
         }
-        for request in held {
+        for request in unanswered {
             self.release_held(request);
         }
         if run.measures_free {

@@ -53,7 +53,7 @@ impl Scheduler {
     }
 
     /// A hold of idle runs begins or ends; those whose time has passed meanwhile end now.
-    pub(super) fn idle_held(&mut self, held: bool) {
+    pub(super) fn hold_idle(&mut self, held: bool) {
         self.holds_idle = held;
         self.tick();
     }

@@ -13,11 +13,11 @@ use crate::time::{ModelId, Moment};
 
 /// A run leaves at the latest after the patience and this many halves of a swap; for a higher priority than that of
 /// those who wait, up to twice as many.
-const HALF_SWAPS: u64 = 3;
+const TURN_LIMIT: u64 = 3;
 /// A client that left while it waited and is expected again counts as several: its tries in vain are lost as well.
-const IN_VAIN: u64 = 3;
+const RETRY_WEIGHT: u64 = 3;
 /// Waiting requests that are looked at: of one priority of a model, and of all models.
-const LOOKED_AT: (usize, usize) = (8, 32);
+const WAIT_SAMPLE: (usize, usize) = (8, 32);
 /// Rest of an answer of a model that has not completed one.
 const UNKNOWN_REST: Duration = Duration::from_secs(1);
 
@@ -71,7 +71,7 @@ pub(crate) struct RunFacts {
     /// Time of its next load.
     reload: Duration,
     /// The end of its hold.
-    pub(crate) held: Option<Moment>,
+    pub(crate) hold_end: Option<Moment>,
     /// The time at which its requests are expected to have ended, if it gets no more.
     pub(crate) free: Moment,
     /// Milliseconds of its next load, less if it is less likely to be loaded again.
@@ -175,7 +175,7 @@ impl StateRef<'_> {
         let mut waits: Vec<ClientWait> = Vec::new();
         unserved.for_each(|(id, slot)| self.push_waits(&mut waits, id, slot));
         waits.sort_unstable_by_key(|wait| wait.since);
-        waits.truncate(LOOKED_AT.1);
+        waits.truncate(WAIT_SAMPLE.1);
         let served = self.models.running().filter(|(_, slot, _)| !is_unserved(slot));
         let elsewhere = self.queue.queued() - served.map(|(_, slot, _)| slot.line.len()).sum::<usize>();
         let most = self.queue.open_at_most().saturating_sub(elsewhere);
@@ -195,7 +195,7 @@ impl StateRef<'_> {
                 is_measured: self.is_measured(&run.placement, run.id),
                 clients: clients(slot, run, most),
                 reload: self.expected_load(slot),
-                held: self.held_until(slot, all_wait),
+                hold_end: self.held_until(slot, all_wait),
                 free: self.free_at(slot, run),
                 cost: self.eviction_cost(slot, run),
             }
@@ -230,7 +230,7 @@ impl StateRef<'_> {
     fn push_waits(self, all: &mut Vec<ClientWait>, model: ModelId, slot: &ModelSlot) {
         let wait = |(of, since)| ClientWait::new(model, Some(slot), of, since);
         let first = all.len();
-        all.extend(slot.line.waits(LOOKED_AT.0).map(wait));
+        all.extend(slot.line.waits(WAIT_SAMPLE.0).map(wait));
         let waits = &mut all[first..];
         let unseen = slot.line.len().saturating_sub(waits.len());
         if let Some(last) = waits.last_mut() {
@@ -240,10 +240,10 @@ impl StateRef<'_> {
         match (waits.iter_mut().min_by_key(|wait| wait.since), left) {
             // The client that left and came again.
             (Some(oldest), Some(since)) => {
-                (oldest.since, oldest.count) = (oldest.since.min(since), IN_VAIN);
+                (oldest.since, oldest.count) = (oldest.since.min(since), RETRY_WEIGHT);
             }
             (None, Some(since)) => {
-                all.push(ClientWait { count: IN_VAIN, ..wait((Priority::Normal, since)) });
+                all.push(ClientWait { count: RETRY_WEIGHT, ..wait((Priority::Normal, since)) });
             }
             _ => {}
         }
@@ -261,7 +261,7 @@ impl StateRef<'_> {
         let own = ClientWait::new(asking, slot, Priority::Normal, self.now);
         SwapCase {
             contention,
-            own: Some(own).filter(|_| !waits && contention.waits.len() < LOOKED_AT.1),
+            own: Some(own).filter(|_| !waits && contention.waits.len() < WAIT_SAMPLE.1),
             load: slot.map_or(Duration::ZERO, |slot| self.expected_load(slot)),
             waiters: waiters(slot),
         }
@@ -304,7 +304,7 @@ impl StateRef<'_> {
             last.start + Duration::from_millis(rest)
         });
         let heaviest = last.map_or(1, |last| last.heaviest);
-        let halves = u32::try_from(HALF_SWAPS * (own / heaviest).clamp(1, 2)).unwrap_or(1);
+        let halves = u32::try_from(TURN_LIMIT * (own / heaviest).clamp(1, 2)).unwrap_or(1);
         let latest = first.map_or(Moment::NEVER, |first| first + (swap / 2).saturating_mul(halves));
         RunTurn { ends: latest.min(ends), swap, clients }
     }

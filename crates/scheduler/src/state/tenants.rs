@@ -200,8 +200,8 @@ impl StateRef<'_> {
         run: &RunState,
     ) -> Prospect {
         let turn = self.run_turn(case, facts, slot, run).ends;
-        let held = facts.held.map(|held| held.min(turn)).filter(|held| *held > self.now);
-        let standing = standing(facts, slot, run, held, turn <= self.now);
+        let hold_end = facts.hold_end.map(|end| end.min(turn)).filter(|end| *end > self.now);
+        let standing = standing(facts, slot, run, hold_end, turn <= self.now);
         let (load, free, clients) = (facts.cost, facts.free.since(self.now), number(facts.clients));
         let goes_on = run.is_idle() || slot.pauses.is_series() || clients > 1;
         let (clients, wait) = match standing {
@@ -209,7 +209,7 @@ impl StateRef<'_> {
             CardStanding::Protected if goes_on => {
                 let answer =
                     if run.is_idle() { Duration::ZERO } else { slot.answer_time.unwrap_or_default() };
-                (clients, free.max(held.unwrap_or(turn).since(self.now) + answer))
+                (clients, free.max(hold_end.unwrap_or(turn).since(self.now) + answer))
             }
             CardStanding::Protected => (1, free),
             _ => (1, Duration::ZERO),
@@ -220,7 +220,7 @@ impl StateRef<'_> {
             standing,
             cost,
             wait,
-            next: held.unwrap_or(Moment::NEVER).min(if turn > self.now { turn } else { Moment::NEVER }),
+            next: hold_end.unwrap_or(Moment::NEVER).min(if turn > self.now { turn } else { Moment::NEVER }),
         }
     }
 
@@ -240,7 +240,7 @@ fn standing(
     facts: &RunFacts,
     slot: &ModelSlot,
     run: &RunState,
-    held: Option<Moment>,
+    hold_end: Option<Moment>,
     turn_is_over: bool,
 ) -> CardStanding {
     let is_idle = run.in_flight() == 0 && slot.line.is_empty();
@@ -251,7 +251,7 @@ fn standing(
         _ if facts.is_measured => CardStanding::Protected,
         // A preload, or a load whose clients have left.
         RunPhase::Loading { .. } if !slot.pressing() => CardStanding::Idle,
-        RunPhase::Ready { .. } if is_idle && held.is_none() => CardStanding::Idle,
+        RunPhase::Ready { .. } if is_idle && hold_end.is_none() => CardStanding::Idle,
         RunPhase::Ready { .. } => {
             // A new run is sent the first request that it was loaded for.
             let is_new = run.is_unused() && !slot.line.is_empty() && slot.depth_wait().is_none();

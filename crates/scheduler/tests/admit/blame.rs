@@ -7,7 +7,7 @@ use plimsoll_scheduler::{
 };
 use std::time::Duration;
 
-use crate::desk::Desk;
+use crate::runner::admit::desk::Desk;
 
 /// The request that the last event cast suspicion on, and the engines that died under it.
 fn suspected(desk: &Desk) -> Option<(RequestId, u32)> {

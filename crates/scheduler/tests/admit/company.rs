@@ -6,7 +6,7 @@ use std::sync::Arc;
 use plimsoll_base::{Company, ModelGroup};
 use plimsoll_scheduler::{ModelId, RequestRefusalKind, Stopping};
 
-use crate::desk::Desk;
+use crate::runner::admit::desk::Desk;
 
 fn group(name: &str, swap: bool, exclusive: bool, persistent: bool) -> Company {
     Company { group: Some(ModelGroup { name: name.into(), swap, exclusive, persistent }), sets: None }

@@ -8,7 +8,7 @@ use plimsoll_scheduler::{
     Stopping,
 };
 
-use crate::desk::Desk;
+use crate::runner::admit::desk::Desk;
 
 fn configured(model: u32, change: ConfigChange) -> SchedulerEvent {
     SchedulerEvent::Configured(vec![(ModelId(model), change)])

@@ -5,7 +5,7 @@ use plimsoll_scheduler::{
     ModelId, RequestDepth, RequestId, RequestRefusalKind, RunId, SchedulerEffect, SchedulerEvent,
 };
 
-use crate::desk::{Desk, PATIENCE, gib};
+use crate::runner::admit::desk::{Desk, PATIENCE, gib};
 
 /// So many GiB when loaded, and one more for each 100 tokens up to 1000.
 #[derive(Debug)]
@@ -125,7 +125,7 @@ fn an_engine_that_does_not_count_is_asked_once_and_the_bound_stands() {
 }
 
 #[test]
-fn what_would_pass_the_card_waits_for_others_to_end_and_nobody_overtakes_it() {
+fn a_request_beyond_the_card_waits_for_others_and_is_not_overtaken() {
     let (mut desk, run) = lean(9, 2, 1);
     let first = dive(&mut desk, run, 400);
     assert_eq!(desk.dispatched(), [first]);
@@ -140,7 +140,7 @@ fn what_would_pass_the_card_waits_for_others_to_end_and_nobody_overtakes_it() {
 }
 
 #[test]
-fn what_leaves_the_cache_alone_passes_those_who_wait() {
+fn requests_without_kv_pass_those_that_wait() {
     let (mut desk, run) = lean(9, 2, 1);
     let first = dive(&mut desk, run, 400);
     dive(&mut desk, run, 300);
@@ -238,7 +238,7 @@ fn a_claim_is_never_lowered_below_what_was_measured_and_what_was_reached_stays()
 }
 
 #[test]
-fn what_idle_slots_keep_goes_with_a_fresh_engine_where_nothing_else_makes_room() {
+fn kept_tokens_end_with_a_new_engine_where_nothing_else_makes_room() {
     let (mut desk, run) = lean(9, 2, 1);
     for tokens in [300, 200] {
         let request = dive(&mut desk, run, tokens);
@@ -302,7 +302,7 @@ fn a_model_whose_depth_nobody_is_to_watch_is_sent_everything() {
 }
 
 #[test]
-fn what_a_look_found_shows_until_somebody_asks() {
+fn a_failed_forecast_shows_until_a_request() {
     let mut desk = Desk::new(&[9], &[4]);
     let reason = Reason::new("never_fits", "it is too large");
     let model = ModelId(0);

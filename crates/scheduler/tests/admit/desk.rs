@@ -153,7 +153,7 @@ impl Desk {
             self.scheduler.on_event(self.now, read, &mut self.effects).unwrap();
             self.answer_questions();
         }
-        self.scheduler.ledger().audit().unwrap();
+        self.scheduler.audit().unwrap();
         &self.effects
     }
 

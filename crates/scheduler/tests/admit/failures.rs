@@ -7,7 +7,7 @@ use plimsoll_scheduler::{
     Health, ModelId, ModelState, RequestRefusalKind, SchedulerEffect, SchedulerEvent, Stopping,
 };
 
-use crate::desk::{Desk, gib};
+use crate::runner::admit::desk::{Desk, gib};
 
 #[test]
 fn a_failed_load_refuses_everybody_with_the_cause_and_holds_the_next_one_back() {

@@ -24,8 +24,8 @@ use plimsoll_scheduler::{
     SchedulerEvent, SchedulerSettings,
 };
 
-use crate::desk::{card, gib};
-use crate::offline::Offline;
+use crate::runner::admit::desk::{card, gib};
+use crate::runner::admit::offline::Offline;
 
 /// Claims in MiB: 2.8, 9.5, 12.6 and 34.5 GiB.
 pub(crate) const MODELS: [u64; 4] = [2867, 9728, 12902, 35328];

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use plimsoll_scheduler::{ModelState, RequestId, RunId, SchedulerEffect, SchedulerEvent};
 
-use crate::desk::{Desk, PATIENCE};
+use crate::runner::admit::desk::{Desk, PATIENCE};
 
 fn wait(desk: &mut Desk, milliseconds: u64) {
     desk.now = desk.now + Duration::from_millis(milliseconds);

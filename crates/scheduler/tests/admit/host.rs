@@ -5,7 +5,7 @@ use std::sync::Arc;
 use plimsoll_base::{Bytes, Card, CardId, CardKind, Curve, DeclaredSize, MemoryModel, Reason, RunId};
 use plimsoll_scheduler::{RequestRefusalKind, SchedulerEffect, SchedulerEvent};
 
-use crate::desk::{Desk, gib};
+use crate::runner::admit::desk::{Desk, gib};
 
 /// A need on cards, and one on the host beside them.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ fn the_host_is_claimed_beside_the_card_and_a_model_leaves_for_its_host_memory() 
 }
 
 #[test]
-fn what_the_host_never_holds_is_refused_with_the_figures_of_the_host() {
+fn a_need_beyond_the_host_is_refused_with_its_figures() {
     let mut desk = desk(&[100], &[50]);
     desk.ask(0);
     desk.surveyed(0);
@@ -94,7 +94,7 @@ fn no_model_is_placed_on_the_host_instead_of_a_card() {
 }
 
 #[test]
-fn what_grows_on_the_host_is_claimed_there_and_learned_for_no_card() {
+fn growth_on_the_host_is_claimed_there_and_learned_for_no_card() {
     let mut desk = desk(&[100], &[10, 10]);
     let run = desk.loaded(0);
     let used = vec![(CardId::new("card0"), gib(8)), (CardId::new("card1"), gib(25))];

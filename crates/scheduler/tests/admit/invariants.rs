@@ -5,9 +5,11 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
-use crate::desk::PATIENCE;
-use crate::script::{Action, CONTEXT, COUNT, Client, Fate, Grows, Need, PlanFate, RETURN, STOP, SURVEY};
-use crate::world::World;
+use crate::runner::admit::desk::PATIENCE;
+use crate::runner::admit::script::{
+    Action, CONTEXT, COUNT, Client, Fate, Grows, Need, PlanFate, RETURN, STOP, SURVEY,
+};
+use crate::runner::admit::world::World;
 
 const MODELS: u32 = 5;
 
@@ -79,7 +81,7 @@ fn action() -> impl Strategy<Value = Action> {
             .prop_map(|(model, takes, patient_for, prompt)| Action::Ask { model, takes, patient_for, prompt }),
         3 => (0_usize..6).prop_map(|back| Action::Leave { back }),
         2 => (0_usize..3, 0_u64..10).prop_map(|(card, gib)| Action::Foreign { card, gib }),
-        3 => (0_usize..4, 1_u64..8).prop_map(|(back, gib)| Action::Plead { back, gib }),
+        3 => (0_usize..4, 1_u64..8).prop_map(|(back, gib)| Action::RequestBudget { back, gib }),
         2 => Just(Action::Measure),
         3 => (0_usize..4).prop_map(|back| Action::Sleep { back }),
         1 => model().prop_map(|model| Action::Replace { model }),
@@ -117,7 +119,7 @@ proptest! {
     // The world checks every effect: no card is over-committed, no busy or pinned run is stopped, no dead run is spoken
     // to, every request ends exactly once, and the ledger is back to zero at the end.
     #[test]
-    fn whatever_goes_wrong_the_books_balance_and_every_request_ends_once(
+    fn with_random_faults_the_ledger_balances_and_every_request_ends_once(
         totals in prop::collection::vec(8_u64..24, 1..4),
         needs in prop::collection::vec(need(), usize::try_from(MODELS).unwrap()),
         fates in prop::collection::vec(fate(), 1..12),

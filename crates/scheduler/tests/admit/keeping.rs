@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use plimsoll_scheduler::{ModelId, ModelState, SchedulerEvent, Stopping};
 
-use crate::desk::Desk;
+use crate::runner::admit::desk::Desk;
 
 impl Desk {
     fn keep(&mut self, model: u32, time: impl Into<Option<Duration>>) {

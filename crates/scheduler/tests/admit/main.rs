@@ -1,7 +1,6 @@
 //! Tests of the scheduler through its public interface: events in, effects out.
-#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests")]
-
 mod blame;
+mod budget_requests;
 mod clock;
 mod company;
 mod configuration;
@@ -22,7 +21,6 @@ mod orders;
 mod out_of_memory;
 mod outlook;
 mod pins;
-mod pleas;
 mod ports;
 mod purity;
 mod requests;

@@ -2,7 +2,7 @@
 
 use plimsoll_scheduler::{ModelState, RunId};
 
-use crate::desk::{Desk, PATIENCE};
+use crate::runner::admit::desk::{Desk, PATIENCE};
 
 fn desk(most: u32) -> Desk {
     Desk::tuned(&[10], &[6], move |_, spec| spec.max_requests = Some(most))

@@ -6,7 +6,7 @@ use plimsoll_scheduler::{
 };
 use proptest::prelude::*;
 
-use crate::desk::{Desk, gib};
+use crate::runner::admit::desk::{Desk, gib};
 
 const MODEL: ModelId = ModelId(0);
 

@@ -2,7 +2,7 @@
 
 use plimsoll_scheduler::{ModelId, ModelState, Moment, SchedulerEvent, Stopping};
 
-use crate::desk::{Desk, gib};
+use crate::runner::admit::desk::{Desk, gib};
 
 /// A card with room for all but the last model; `m0` measures, and nothing is held after an answer.
 fn desk() -> Desk {

@@ -3,7 +3,7 @@
 use plimsoll_base::{Bytes, CardId};
 use plimsoll_scheduler::{ModelId, ModelState, RequestRefusalKind, SchedulerEffect, SchedulerEvent};
 
-use crate::desk::{Desk, gib};
+use crate::runner::admit::desk::{Desk, gib};
 
 /// The models for which the last event had neighbours asked.
 fn asked(desk: &Desk) -> Vec<ModelId> {
@@ -19,7 +19,7 @@ fn free(desk: &mut Desk, bytes: Bytes) {
 }
 
 #[test]
-fn who_would_have_to_go_stays_where_a_neighbour_gives_enough() {
+fn no_run_is_stopped_where_a_neighbour_frees_enough() {
     let mut desk = Desk::with_neighbours(&[20], &[8, 8]);
     let run = desk.loaded(0);
     // A stranger holds 8 GiB, of which some lie idle.
@@ -39,7 +39,7 @@ fn who_would_have_to_go_stays_where_a_neighbour_gives_enough() {
 }
 
 #[test]
-fn where_nobody_gives_enough_the_idle_go_as_ever() {
+fn idle_runs_stop_where_no_neighbour_frees_enough() {
     let mut desk = Desk::with_neighbours(&[20], &[16, 16]);
     let run = desk.loaded(0);
     desk.ask(1);
@@ -53,7 +53,7 @@ fn where_nobody_gives_enough_the_idle_go_as_ever() {
 }
 
 #[test]
-fn who_is_crowded_out_is_refused_after_the_question_and_who_never_fits_without_it() {
+fn neighbours_are_asked_before_no_room_and_not_before_never_fits() {
     let mut desk = Desk::with_neighbours(&[20], &[8, 30]);
     free(&mut desk, gib(1));
     desk.ask(1);

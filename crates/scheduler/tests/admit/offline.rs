@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::four::{CLIENTS, RUN, Times};
+use crate::runner::admit::four::{CLIENTS, RUN, Times};
 
 /// The smallest model fits beside the largest (set 0), and beside the two others (set 1).
 const SETS: [&[usize]; 2] = [&[3], &[1, 2]];

@@ -3,7 +3,7 @@
 use plimsoll_base::Bytes;
 use plimsoll_scheduler::{ModelId, ModelState, Moment, RequestId, SchedulerEffect, SchedulerEvent};
 
-use crate::desk::{Desk, PATIENCE};
+use crate::runner::admit::desk::{Desk, PATIENCE};
 
 fn load(desk: &mut Desk, model: u32) {
     desk.send(SchedulerEvent::LoadWanted { model: ModelId(model) });

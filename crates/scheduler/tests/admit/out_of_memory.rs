@@ -4,7 +4,7 @@ use plimsoll_base::{AllocationLimit, Bytes, CardId, End, Reason, RunId, Shortfal
 use plimsoll_scheduler::SchedulerEvent;
 use proptest::prelude::*;
 
-use crate::desk::{Desk, gib};
+use crate::runner::admit::desk::{Desk, gib};
 
 const MIB: fn(u64) -> Bytes = Bytes::mib;
 
@@ -64,7 +64,7 @@ fn of_what_was_missing_only_the_part_that_no_other_process_took_is_learned() {
 }
 
 #[test]
-fn where_the_driver_does_not_answer_nothing_is_learned_and_that_is_told() {
+fn without_an_answer_of_the_driver_nothing_is_learned_and_the_reason_names_it() {
     let mut desk = Desk::new(&[24], &[8]);
     let run = desk.loaded(0);
     desk.read(Vec::new());

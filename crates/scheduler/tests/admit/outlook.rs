@@ -6,7 +6,7 @@ use plimsoll_base::CardId;
 use plimsoll_scheduler::{ModelId, ModelOutlook, Moment, RequestRefusalKind, SchedulerEvent, WhatIfVerdict};
 use proptest::prelude::*;
 
-use crate::desk::{Desk, PATIENCE, gib};
+use crate::runner::admit::desk::{Desk, PATIENCE, gib};
 
 fn outlook(desk: &Desk, model: u32) -> ModelOutlook {
     let all = desk.scheduler.outlook(desk.now);

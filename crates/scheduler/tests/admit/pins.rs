@@ -8,7 +8,7 @@ use plimsoll_scheduler::{
     SchedulerSettings, Stopping,
 };
 
-use crate::desk::Desk;
+use crate::runner::admit::desk::Desk;
 
 impl Desk {
     fn pin(&mut self, model: u32, seconds: Option<u64>) {

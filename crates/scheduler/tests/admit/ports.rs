@@ -6,8 +6,8 @@ use plimsoll_scheduler::{
     ConfigChange, ModelId, ModelSpec, Moment, RequestRefusalKind, SchedulerEvent, Stopping, WhatIfVerdict,
 };
 
-use crate::desk::{Desk, PATIENCE};
-use crate::world::World;
+use crate::runner::admit::desk::{Desk, PATIENCE};
+use crate::runner::admit::world::World;
 
 impl World {
     /// The same, where the first `models` models listen on one port.

@@ -5,7 +5,7 @@ use plimsoll_scheduler::{
     UnknownRequest,
 };
 
-use crate::desk::Desk;
+use crate::runner::admit::desk::Desk;
 
 #[test]
 fn a_request_to_a_ready_model_goes_straight_through() {

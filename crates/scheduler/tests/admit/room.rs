@@ -8,7 +8,7 @@ use plimsoll_scheduler::{
     Stopping,
 };
 
-use crate::desk::{Desk, PATIENCE, gib};
+use crate::runner::admit::desk::{Desk, PATIENCE, gib};
 
 fn graceful(run: RunId) -> Vec<(RunId, Stopping)> {
     vec![(run, Stopping::Graceful)]
@@ -65,7 +65,7 @@ fn nobody_is_evicted_for_a_model_that_cannot_load() {
 }
 
 #[test]
-fn what_never_fits_is_refused_at_once_with_numbers_and_evicts_nobody() {
+fn a_model_that_never_fits_is_refused_at_once_and_evicts_no_run() {
     let mut desk = Desk::new(&[10], &[8, 30]);
     desk.loaded(0);
     desk.ask(1);
@@ -218,7 +218,7 @@ fn a_model_that_must_wait_does_not_block_one_that_fits() {
 }
 
 #[test]
-fn what_is_held_for_the_oldest_is_not_taken_by_younger_ones() {
+fn memory_reserved_for_the_oldest_is_not_taken_by_younger_models() {
     let mut desk = Desk::new(&[20], &[12, 20, 4]);
     let run = desk.loaded(0);
     let busy = desk.ask(0);
@@ -381,7 +381,7 @@ fn the_ttl_of_a_model_that_was_loaded_without_a_request_counts_from_ready() {
 }
 
 #[test]
-fn what_a_younger_model_gives_up_is_offered_to_the_older_one_at_once() {
+fn memory_freed_by_a_younger_model_is_offered_to_the_older_one_at_once() {
     let only_first = |id: u32, spec: &mut plimsoll_scheduler::ModelSpec| {
         if id == 3 {
             spec.allowed = vec![CardId::new("card0")];

@@ -67,7 +67,7 @@ pub(crate) enum Action {
         prompt: u64,
     },
     /// The n-th living run from the youngest back asks for more of its first card.
-    Plead {
+    RequestBudget {
         back: usize,
         gib: u64,
     },

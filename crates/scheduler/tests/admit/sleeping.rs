@@ -3,7 +3,7 @@
 use plimsoll_base::{Bytes, CardId};
 use plimsoll_scheduler::{ModelId, ModelState, Moment, RunId, SchedulerEffect, SchedulerEvent, Stopping};
 
-use crate::desk::{Desk, gib};
+use crate::runner::admit::desk::{Desk, gib};
 
 impl Desk {
     /// The run holds so much of the first card.
@@ -138,7 +138,7 @@ fn memory_kept_free_for_other_programs_comes_from_sleeping_engines_first() {
 }
 
 #[test]
-fn what_a_sleeping_engine_holds_is_not_taken_for_the_need_of_a_model_of_unknown_need() {
+fn memory_of_a_sleeping_engine_is_no_measured_need() {
     let mut desk = Desk::new(&[10], &[8, 8]);
     desk.unknown_need(0);
     let run = desk.loaded(0);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use plimsoll_base::Priority;
 use plimsoll_scheduler::{ClientId, ModelId, RequestId, RequestTraits, SchedulerEvent};
 
-use crate::desk::Desk;
+use crate::runner::admit::desk::Desk;
 
 fn desk(slots: u32) -> Desk {
     Desk::tuned(&[10], &[8], move |_, spec| spec.slots = Some(slots))
@@ -31,7 +31,7 @@ fn another_client_waits_for_the_next_free_slot_and_not_for_the_whole_queue() {
 }
 
 #[test]
-fn what_the_engine_says_of_its_slots_counts_more_than_its_flags_and_the_users_word_most() {
+fn concurrency_precedes_slots_of_the_engine_and_these_precede_flags() {
     let mut desk = desk(2);
     let run = desk.loaded(0);
     let asked: Vec<RequestId> = (0..9).map(|_| desk.ask(0)).collect();

@@ -2,7 +2,7 @@
 
 use plimsoll_scheduler::{ModelId, ModelState, RequestRefusalKind, RunId, SchedulerEvent};
 
-use crate::desk::Desk;
+use crate::runner::admit::desk::Desk;
 
 /// The load of model 1 takes so long and fails; model 0 left for it.
 fn costs(desk: &mut Desk, seconds: u64) {

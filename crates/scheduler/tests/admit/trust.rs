@@ -10,7 +10,7 @@ use plimsoll_scheduler::{
     SchedulerEffect, SchedulerEvent, Stopping,
 };
 
-use crate::desk::{Desk, gib};
+use crate::runner::admit::desk::{Desk, gib};
 
 fn card(free: u64) -> Vec<(CardId, Bytes)> {
     vec![(CardId::new("card0"), gib(free))]
@@ -163,7 +163,7 @@ fn words_of_a_serving_engine_teach_nothing() {
 }
 
 #[test]
-fn what_deaths_taught_expires_after_a_healthy_run() {
+fn a_learned_shortfall_expires_after_a_healthy_run() {
     let mut desk = Desk::new(&[24], &[8]);
     desk.ask(0);
     desk.surveyed(0);

@@ -2,7 +2,7 @@
 
 use plimsoll_scheduler::{ModelState, SchedulerEffect};
 
-use crate::desk::{Desk, PATIENCE};
+use crate::runner::admit::desk::{Desk, PATIENCE};
 
 /// The models that the last event started, in that order.
 fn started(desk: &Desk) -> Vec<u32> {
@@ -38,7 +38,7 @@ fn of_three_that_wait_the_largest_goes_first_and_nobody_before_all_are_known() {
 }
 
 #[test]
-fn where_the_room_is_for_one_the_largest_gets_it_first() {
+fn room_for_one_goes_to_the_largest_first() {
     let mut desk = Desk::largest_first(&[10], &[6, 9, 7, 8], |_, _| {});
     let busy = desk.ask(0);
     desk.surveyed(0);
@@ -52,7 +52,7 @@ fn where_the_room_is_for_one_the_largest_gets_it_first() {
 }
 
 #[test]
-fn who_has_waited_for_the_patience_goes_before_who_is_larger() {
+fn an_overdue_model_precedes_a_larger_one() {
     for (waits, first) in [(PATIENCE - 2, 2), (PATIENCE, 1)] {
         let mut desk = Desk::largest_first(&[10], &[6, 5, 9], |_, _| {});
         let busy = desk.ask(0);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use plimsoll_scheduler::{ConfigChange, ModelId, ModelSpec, ModelState, RunId, SchedulerEvent, Stopping};
 
-use crate::desk::Desk;
+use crate::runner::admit::desk::Desk;
 
 impl Desk {
     fn why(&self, run: RunId) -> &'static str {
@@ -74,7 +74,7 @@ fn a_loaded_model_is_idle_since_its_load_and_not_since_its_use_before() {
 fn a_run_whose_next_request_waits_for_memory_is_not_idle() {
     let mut desk = with_ttl(20);
     let run = desk.loaded(0);
-    let used = vec![(plimsoll_base::CardId::new("card0"), crate::desk::gib(1))];
+    let used = vec![(plimsoll_base::CardId::new("card0"), crate::runner::admit::desk::gib(1))];
     desk.send(SchedulerEvent::Measured { run, used: used.clone() });
     desk.send(SchedulerEvent::Slept { run });
     desk.send(SchedulerEvent::Measured { run, used });
@@ -95,7 +95,7 @@ fn a_run_whose_next_request_waits_for_memory_is_not_idle() {
 fn a_run_whose_waiting_client_has_left_expires() {
     let mut desk = with_ttl(20);
     let run = desk.loaded(0);
-    let used = vec![(plimsoll_base::CardId::new("card0"), crate::desk::gib(1))];
+    let used = vec![(plimsoll_base::CardId::new("card0"), crate::runner::admit::desk::gib(1))];
     desk.send(SchedulerEvent::Measured { run, used: used.clone() });
     desk.send(SchedulerEvent::Slept { run });
     desk.send(SchedulerEvent::Measured { run, used });

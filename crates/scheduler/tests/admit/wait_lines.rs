@@ -5,7 +5,7 @@ use std::time::Duration;
 use plimsoll_base::CardId;
 use plimsoll_scheduler::{ModelId, SchedulerEvent};
 
-use crate::desk::{Desk, PATIENCE, gib};
+use crate::runner::admit::desk::{Desk, PATIENCE, gib};
 
 fn line(desk: &Desk, model: u32) -> String {
     desk.scheduler.wait_line(ModelId(model), desk.now).unwrap()

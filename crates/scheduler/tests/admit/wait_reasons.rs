@@ -7,7 +7,7 @@ use plimsoll_base::{Bytes, CardId, Fact, Reason};
 use plimsoll_scheduler::{ModelId, SchedulerEvent};
 use proptest::prelude::*;
 
-use crate::desk::{Desk, PATIENCE, gib};
+use crate::runner::admit::desk::{Desk, PATIENCE, gib};
 
 fn reason(desk: &Desk, model: u32) -> Reason {
     let (word, reason) = desk.scheduler.wait_reason(ModelId(model)).unwrap();
@@ -169,7 +169,7 @@ fn bytes(reason: &Reason, code: &str, fact: &str) -> Vec<Bytes> {
 
 proptest! {
     #[test]
-    fn what_is_named_suffices_together_and_each_part_of_it_is_needed(
+    fn named_obstacles_suffice_together_and_each_is_needed(
         needs in proptest::collection::vec(1_u64..12, 1..6),
         busy in proptest::collection::vec(any::<bool>(), 6),
         need in 1_u64..=32,

@@ -15,8 +15,8 @@ use plimsoll_scheduler::{
 };
 
 use self::diving::{Diver, tokens};
-use crate::desk::{PATIENCE, card, gib};
-use crate::script::{Action, Client, Fate, Need, PlanFate};
+use crate::runner::admit::desk::{PATIENCE, card, gib};
+use crate::runner::admit::script::{Action, Client, Fate, Need, PlanFate};
 
 const HUNG: u64 = u64::MAX;
 /// What a sleeping engine keeps of a card.
@@ -126,8 +126,8 @@ pub(crate) struct World {
     lives: usize,
     engines: BTreeMap<RunId, Engine>,
     asked: Vec<Asked>,
-    /// Runs whose plea is not answered yet.
-    pleading: BTreeSet<RunId>,
+    /// Runs whose request for a budget is not answered yet.
+    budget_requests: BTreeSet<RunId>,
     closing: Option<u64>,
     drained: bool,
     /// Clients ask again until then.
@@ -173,7 +173,7 @@ impl World {
             lives: 0,
             engines: BTreeMap::new(),
             asked: Vec::new(),
-            pleading: BTreeSet::new(),
+            budget_requests: BTreeSet::new(),
             closing: None,
             drained: false,
             busy_until: 0,
@@ -264,7 +264,7 @@ impl World {
         for account in self.scheduler.ledger().accounts() {
             assert_eq!(account.claims(), [], "the ledger is not back to zero");
         }
-        assert!(self.pleading.is_empty(), "no answer: {:?}", self.pleading);
+        assert!(self.budget_requests.is_empty(), "no answer: {:?}", self.budget_requests);
         let open: Vec<&Asked> = self.asked.iter().filter(|asked| asked.place != Where::Over).collect();
         assert!(open.is_empty(), "requests without an end: {open:?}");
     }
@@ -333,7 +333,7 @@ impl World {
                 self.ask(model, takes, patient_for, prompt, false)
             }
             Action::Leave { back } => self.leave(back),
-            Action::Plead { back, gib } => self.plead(back, gib),
+            Action::RequestBudget { back, gib } => self.request_budget(back, gib),
             Action::Foreign { card, gib } => {
                 let card = card % self.totals.len();
                 self.foreign[card] = gib.min(self.totals[card]);
@@ -461,14 +461,14 @@ impl World {
     }
 
     /// A run asks for more of its first card.
-    fn plead(&mut self, back: usize, more: u64) {
+    fn request_budget(&mut self, back: usize, more: u64) {
         let alive = self.engines.iter().filter(|(_, engine)| engine.stage != Life::Ended);
         let placed = alive.filter_map(|(run, engine)| Some((*run, engine.placement.cards().next()?.clone())));
         let Some((run, card)) = placed.collect::<Vec<_>>().into_iter().rev().nth(back) else {
             return;
         };
         let claim = self.scheduler.ledger().account(&card).unwrap().held_by(run);
-        if self.pleading.insert(run) {
+        if self.budget_requests.insert(run) {
             self.tell(SchedulerEvent::BudgetRequested {
                 run,
                 card,

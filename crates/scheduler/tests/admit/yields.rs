@@ -8,7 +8,7 @@ use plimsoll_scheduler::{
     SchedulerSettings,
 };
 
-use crate::desk::{Desk, gib};
+use crate::runner::admit::desk::{Desk, gib};
 
 fn card() -> CardId {
     CardId::new("card0")
@@ -96,7 +96,7 @@ fn nothing_is_loaded_into_the_room_and_what_can_wait_for_its_end_waits() {
 }
 
 #[test]
-fn what_cannot_wait_for_its_end_is_refused_with_that_reason() {
+fn a_request_that_cannot_outwait_a_yield_is_refused_with_that_reason() {
     let mut desk = Desk::new(&[16], &[10]);
     keep(&mut desk, gib(8), 3600);
     desk.ask_until(0, 600);

@@ -6,7 +6,7 @@ use plimsoll_scheduler::{ModelId, RequestId, RequestRefusal, SchedulerEffect, Sc
 use super::S;
 use super::engine::{Engine, Life, Place, Stage, crash};
 use super::machine::{Happening, Machine, moment};
-use crate::desk::gib;
+use crate::runner::admit::desk::gib;
 
 const SURVEY: u64 = 20;
 const READ: u64 = 5;
@@ -26,7 +26,7 @@ const CUT_OFF: u64 = 24 * S;
 impl Machine {
     pub(super) fn tell(&mut self, event: SchedulerEvent) {
         let effects = self.timed(event);
-        self.scheduler.ledger().audit().unwrap();
+        self.scheduler.audit().unwrap();
         for effect in effects {
             self.carry_out(effect);
         }

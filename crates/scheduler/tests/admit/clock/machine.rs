@@ -14,7 +14,7 @@ use super::disk::Disk;
 use super::engine::{Engine, Life, Place, Stage};
 use super::speed::Stopwatch;
 use super::tally::Tally;
-use crate::desk::{card, gib};
+use crate::runner::admit::desk::{card, gib};
 
 /// A model, and how its engines behave.
 #[derive(Clone, Debug)]

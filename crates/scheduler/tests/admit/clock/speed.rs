@@ -1,6 +1,6 @@
 //! Time of an event with two hundred models, twenty of which fit, and forty clients that wait for any of them.
 //!
-//! `cargo test --release -p plimsoll-scheduler --test admit long_the_same_events -- --nocapture` prints the times.
+//! `cargo test --release -p plimsoll-scheduler --lib long_the_same_events -- --nocapture` prints the times.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};

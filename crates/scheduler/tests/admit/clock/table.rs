@@ -1,4 +1,4 @@
-//! Table of all scenarios: `cargo test -p plimsoll-scheduler --test admit scenarios -- --nocapture`.
+//! Table of all scenarios: `cargo test -p plimsoll-scheduler --lib scenarios -- --nocapture`.
 
 use plimsoll_base::Priority;
 

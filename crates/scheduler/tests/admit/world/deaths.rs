@@ -12,7 +12,7 @@ impl World {
             return;
         }
         engine.stage = Life::Ended;
-        self.pleading.remove(&run);
+        self.budget_requests.remove(&run);
         let cut: Vec<RequestId> = std::mem::take(&mut engine.requests).into_iter().collect();
         let early = run.0.is_multiple_of(2);
         if early {

@@ -8,8 +8,8 @@ use plimsoll_base::{Bytes, Card, CardId, Curve, MemoryModel, Placement, Reason, 
 use plimsoll_scheduler::{RequestDepth, RequestId, RunId, SchedulerEvent};
 
 use super::{Life, Where, World};
-use crate::desk::gib;
-use crate::script::{ANSWER, CONTEXT, Grows};
+use crate::runner::admit::desk::gib;
+use crate::runner::admit::script::{ANSWER, CONTEXT, Grows};
 
 const STEPS: u64 = 50;
 

@@ -9,15 +9,15 @@ use plimsoll_scheduler::{
 
 use super::diving::tokens;
 use super::{Engine, Happening, Life, Where, World, card_id, moment, oom};
-use crate::desk::gib;
-use crate::script::{ASKED, CHECK, COUNT, Fate, PROBE, READ, RETURN, STOP, SURVEY};
+use crate::runner::admit::desk::gib;
+use crate::runner::admit::script::{ASKED, CHECK, COUNT, Fate, PROBE, READ, RETURN, STOP, SURVEY};
 
 impl World {
     pub(crate) fn tell(&mut self, event: SchedulerEvent) {
         let mut effects = Vec::new();
         self.events += 1;
         self.scheduler.on_event(moment(self.now), event, &mut effects).unwrap();
-        self.scheduler.ledger().audit().unwrap();
+        self.scheduler.audit().unwrap();
         for effect in effects {
             self.carry_out(effect);
         }
@@ -74,7 +74,7 @@ impl World {
                 self.later(at, Happening::Wake);
             }
             SchedulerEffect::AnswerBudget { run, claim } => {
-                assert!(self.pleading.remove(&run), "answered without a plea: {run:?}");
+                assert!(self.budget_requests.remove(&run), "answered without a request: {run:?}");
                 let (claimed, total) = (claim.unwrap_or_default(), self.totals.iter().max());
                 assert!(claimed <= gib(*total.unwrap()), "{claimed} is more than a card has");
             }

@@ -8,9 +8,9 @@ use plimsoll_scheduler::{ModelId, SchedulerEvent, SearchId};
 
 use super::diving::Grower;
 use super::{Happening, Life, World};
-use crate::desk::{answers, gib};
-use crate::host::BesideHost;
-use crate::script::PlanFate;
+use crate::runner::admit::desk::{answers, gib};
+use crate::runner::admit::host::BesideHost;
+use crate::runner::admit::script::PlanFate;
 
 impl World {
     /// The need of a model, as it is.

@@ -4,7 +4,7 @@ use plimsoll_base::{Bytes, RunId};
 use plimsoll_scheduler::SchedulerEvent;
 
 use super::{Engine, Life, World, card_id, moment};
-use crate::desk::gib;
+use crate::runner::admit::desk::gib;
 
 impl World {
     /// The owner looks at the cards.

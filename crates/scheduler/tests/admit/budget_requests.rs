@@ -3,10 +3,10 @@
 use plimsoll_base::{Bytes, CardId};
 use plimsoll_scheduler::{RequestId, RunId, SchedulerEffect, SchedulerEvent};
 
-use crate::desk::{Desk, gib};
+use crate::runner::admit::desk::{Desk, gib};
 
 /// Asks for `asked` on the first card, with which the run would hold `wanted`; returns the answer, if there is one.
-fn plead(desk: &mut Desk, run: RunId, asked: u64, wanted: u64) -> Option<Option<Bytes>> {
+fn ask_budget(desk: &mut Desk, run: RunId, asked: u64, wanted: u64) -> Option<Option<Bytes>> {
     desk.send(SchedulerEvent::BudgetRequested {
         run,
         card: CardId::new("card0"),
@@ -38,7 +38,7 @@ fn room_that_nobody_claims_is_given_at_once() {
     let mut desk = Desk::new(&[10], &[4, 4]);
     let (run, _) = busy(&mut desk, 0);
     desk.loaded(1);
-    assert_eq!(plead(&mut desk, run, 2, 6), Some(Some(gib(6))));
+    assert_eq!(ask_budget(&mut desk, run, 2, 6), Some(Some(gib(6))));
     assert_eq!(claim(&desk, 0), gib(6));
     assert!(desk.stopped().is_empty());
 }
@@ -49,7 +49,7 @@ fn the_least_recently_used_goes_if_it_suffices_and_the_claim_is_raised_when_its_
     let old = desk.loaded(0);
     desk.loaded(1);
     let (run, _) = busy(&mut desk, 2);
-    assert_eq!(plead(&mut desk, run, 3, 6), None);
+    assert_eq!(ask_budget(&mut desk, run, 3, 6), None);
     assert_eq!(desk.stopped().iter().map(|(run, _)| *run).collect::<Vec<_>>(), [old]);
     let why = desk.scheduler.stop_reason(old, desk.now).unwrap();
     assert_eq!(why.text, "m2 requests 3072 MiB more");
@@ -65,28 +65,28 @@ fn nobody_goes_for_a_plea_that_all_who_are_idle_cannot_meet() {
     desk.loaded(0);
     desk.loaded(1);
     let (run, _) = busy(&mut desk, 2);
-    assert_eq!(plead(&mut desk, run, 5, 8), Some(None));
+    assert_eq!(ask_budget(&mut desk, run, 5, 8), Some(None));
     assert!(desk.stopped().is_empty());
     assert_eq!(claim(&desk, 2), gib(3));
 }
 
 #[test]
-fn who_works_is_not_sent_away_for_a_plea() {
+fn busy_runs_do_not_stop_for_a_budget_request() {
     let mut desk = Desk::new(&[10], &[4, 4]);
     busy(&mut desk, 0);
     let (run, _) = busy(&mut desk, 1);
-    assert_eq!(plead(&mut desk, run, 3, 7), Some(None));
+    assert_eq!(ask_budget(&mut desk, run, 3, 7), Some(None));
     assert!(desk.stopped().is_empty());
 }
 
 #[test]
-fn what_the_driver_lacks_although_the_books_have_it_makes_neighbours_go_too() {
+fn memory_that_the_driver_lacks_stops_idle_runs_too() {
     let mut desk = Desk::new(&[10], &[4, 4]);
     let idle = desk.loaded(0);
     let (run, _) = busy(&mut desk, 1);
     let card = CardId::new("card0");
     desk.read(vec![(card, Bytes::mib(100))]);
-    assert_eq!(plead(&mut desk, run, 1, 3), None, "within its claim");
+    assert_eq!(ask_budget(&mut desk, run, 1, 3), None, "within its claim");
     assert_eq!(desk.stopped().len(), 1);
     desk.gone(idle);
     assert_eq!(answer(&desk), Some(Some(gib(4))));
@@ -97,7 +97,7 @@ fn a_run_that_ends_while_its_plea_waits_is_not_answered_and_nothing_is_left() {
     let mut desk = Desk::new(&[10], &[3, 6]);
     let idle = desk.loaded(0);
     let (run, request) = busy(&mut desk, 1);
-    assert_eq!(plead(&mut desk, run, 3, 9), None);
+    assert_eq!(ask_budget(&mut desk, run, 3, 9), None);
     desk.send(SchedulerEvent::Abandoned { request });
     desk.crashes(run);
     desk.memory_returned(run);
