@@ -8,6 +8,7 @@ mod evict;
 mod explain;
 mod ledger;
 mod placement;
+mod query;
 mod sets;
 
 pub use answers::{CardSet, NeedAnswer, NeedAnswers};

@@ -71,7 +71,7 @@ fn size(lines: &[Line<'_>]) -> Vec<Figure> {
     vec![
         figure("product lines", float(lines.len()), 106_000.0),
         figure("product lines of the core", float(core), 92_000.0),
-        figure("largest crate, percent", float(largest) * 100.0 / float(lines.len().max(1)), 12.0),
+        figure("largest crate, percent", float(largest) * 100.0 / float(lines.len().max(1)), 12.0).due(),
     ]
 }
 
