@@ -16,6 +16,7 @@ mod counted;
 mod curve;
 mod demand;
 mod ending;
+mod exit;
 mod explain;
 mod id_map;
 mod masking;
@@ -37,6 +38,7 @@ pub use demand::{
     NamedDemand, NeedSize, Placement, PromptCache, RunId, UnknownSize,
 };
 pub use ending::{AllocationLimit, End, Shortfall, Stage};
+pub use exit::Exit;
 pub use explain::{Advice, Fact, Hint, Reason, Source, SpillAdvice, SpillWay};
 pub use id_map::{IdHasher, IdMap};
 pub use masking::{masked, masked_text};

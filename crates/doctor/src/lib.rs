@@ -38,10 +38,11 @@ pub use cause::{Cause, SubCause};
 pub use diagnosis::{Diagnosis, diagnose};
 pub use facts::{Facts, LineOrigin, LineSource, Quote};
 pub use last_lines::{LastLinesFinding, read_last_lines};
+pub use plimsoll_base::Exit;
 pub use reader::LogReader;
 pub use refused::RefusedAllocation;
 pub use sign::{CauseSign, gives_up};
-pub use verdict::{EngineDeath, EngineVerdict, Exit, judge};
+pub use verdict::{EngineDeath, EngineVerdict, judge};
 
 // Tests of the public interface, in this binary because each binary more is linked and stored by itself.
 #[cfg(test)]

@@ -1,8 +1,6 @@
 //! Verdict on an engine that died: how it ended (for the scheduler) and why (for the user).
 
-use std::fmt;
-
-use plimsoll_base::{End, Hint, Reason, Stage};
+use plimsoll_base::{End, Exit, Hint, Reason, Stage};
 
 use super::diagnosis::{Diagnosis, by_rules};
 use super::facts::LineSource;
@@ -22,36 +20,6 @@ const SHOWN_LINES: usize = 5;
 const SIGKILL: i32 = 9;
 /// Signals that a program does not send itself when something goes wrong: SIGHUP, SIGINT, SIGKILL, SIGTERM.
 const FROM_OUTSIDE: &[i32] = &[1, 2, SIGKILL, 15];
-
-/// A wait status.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
-    Code(i32),
-    Signal(i32),
-    /// It could not be read.
-    Unknown,
-}
-
-impl fmt::Display for Exit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Code(code) => write!(f, "exited with status {code}"),
-            Self::Signal(signal) => match signal_name(*signal) {
-                Some(name) => write!(f, "was killed by signal {signal} ({name})"),
-                None => write!(f, "was killed by signal {signal}"),
-            },
-            Self::Unknown => f.write_str("ended with an unknown status"),
-        }
-    }
-}
-
-/// Linux numbers, the same on x86-64 and aarch64.
-fn signal_name(signal: i32) -> Option<String> {
-    const FROM_ONE: &str = "HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM STKFLT CHLD \
-        CONT STOP TSTP TTIN TTOU URG XCPU XFSZ";
-    let before = usize::try_from(signal).ok()?.checked_sub(1)?;
-    FROM_ONE.split(' ').nth(before).map(|name| format!("SIG{name}"))
-}
 
 /// Everything that is known of a dead engine.
 #[derive(Clone, Copy, Debug)]

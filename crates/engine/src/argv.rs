@@ -7,7 +7,7 @@ use plimsoll_config::{PID, PORT};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::address::EngineAddress;
-use super::spawn::ChildSpec;
+use super::spec::ChildSpec;
 
 /// Returns a key for one child: 128 random bits in hexadecimal.
 ///

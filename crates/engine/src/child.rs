@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use plimsoll_doctor::Exit;
+use plimsoll_base::Exit;
 use serde_json::Value;
 use tokio::sync::mpsc;
 

@@ -3,11 +3,12 @@
 //! A child inherits only a fixed list of variables and those of `pass-env`, so that it learns no secret of the daemon.
 //! Variables that restrict the child to its cards are set last.
 
-use std::collections::{BTreeMap, HashSet};
-use std::ffi::{OsStr, OsString};
+use std::collections::HashSet;
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
 use plimsoll_base::Order;
+use plimsoll_process::Environment;
 use plimsoll_wire::env as names;
 
 use super::isolation::Visible;
@@ -126,43 +127,15 @@ const EVERY_HIP_CARD: &str = "0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15";
 /// SYCL wants one selector; this one leaves the processors.
 const SYCL: (&str, &str) = ("ONEAPI_DEVICE_SELECTOR", "*:cpu");
 
-/// All environment variables of a process, sorted by name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Environment(BTreeMap<OsString, OsString>);
-
-impl Environment {
-    pub fn get(&self, name: &str) -> Option<&OsStr> {
-        self.0.get(OsStr::new(name)).map(OsString::as_os_str)
-    }
-
-    pub fn set(&mut self, name: impl Into<OsString>, value: impl Into<OsString>) {
-        self.0.insert(name.into(), value.into());
-    }
-
-    pub fn remove(&mut self, name: &str) {
-        self.0.remove(OsStr::new(name));
-    }
-
-    /// Shows the cards with these numbers of Vulkan's.
-    pub fn show_to_vulkan(&mut self, numbers: &[usize]) {
-        let numbers: Vec<String> = numbers.iter().map(usize::to_string).collect();
-        self.set(VULKAN, numbers.join(","));
-    }
-
-    /// True unless no card is shown to Vulkan.
-    pub fn shows_vulkan(&self) -> bool {
-        self.get(VULKAN).is_none_or(|value| !value.is_empty())
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
-        self.0.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()))
-    }
+/// Shows the cards with these numbers of Vulkan's.
+pub fn show_to_vulkan(environment: &mut Environment, numbers: &[usize]) {
+    let numbers: Vec<String> = numbers.iter().map(usize::to_string).collect();
+    environment.set(VULKAN, numbers.join(","));
 }
 
-impl FromIterator<(OsString, OsString)> for Environment {
-    fn from_iter<I: IntoIterator<Item = (OsString, OsString)>>(pairs: I) -> Self {
-        Self(pairs.into_iter().collect())
-    }
+/// True unless no card is shown to Vulkan.
+pub fn shows_vulkan(environment: &Environment) -> bool {
+    environment.get(VULKAN).is_none_or(|value| !value.is_empty())
 }
 
 /// Splits the daemon's environment into what children inherit and the names of the rest; `more` are names, and beginnings
@@ -252,7 +225,7 @@ pub fn child_environment(
 /// variables `own` name for one of them.
 ///
 /// DECISION: cards are chosen by NVML's UUIDs, which only CUDA understands. Vulkan counts cards in an order
-/// of its loader's own; its numbers are asked of the engine ([`Environment::show_to_vulkan`]). AMD's cards are no
+/// of its loader's own; its numbers are asked of the engine ([`show_to_vulkan`]). AMD's cards are no
 /// card of the daemon's, so that only the user can give them to an engine.
 fn hide_other_runtimes(environment: &mut Environment, own: &[(String, String)]) {
     environment.set(names::CUDA_DEVICE_ORDER, "PCI_BUS_ID");

@@ -17,7 +17,7 @@ use tokio::time::{sleep, timeout};
 
 use super::address::EngineAddress;
 use super::health::{self, answer_of};
-use super::spawn::{ChildSpec, Readiness};
+use super::spec::{ChildSpec, Readiness};
 use super::work::{reach_of, server_of, ticks};
 use plimsoll_http::collect_body;
 use plimsoll_process::descendants;

@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::address::EngineAddress;
-use super::spawn::Readiness;
+use super::spec::Readiness;
 use plimsoll_process::port_holder::{self, ListenerKind};
 use plimsoll_process::port_owner::listens_on;
 

@@ -5,7 +5,7 @@
 
 use plimsoll_base::Order;
 
-use super::environment::Environment;
+use plimsoll_process::Environment;
 
 /// Cards that a child may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -147,7 +147,7 @@ fn rewriter(argument: &str) -> Option<Rewrite> {
 
 /// Converts a name such as `CUDA1` or `Vulkan1` to the child's number; names that are no card's stay unchanged.
 fn device(name: &str, cards: &[Option<usize>]) -> Option<String> {
-    let Some((interface, number)) = plimsoll_planner::device_number(name) else {
+    let Some((interface, number)) = plimsoll_flags::device_number(name) else {
         return Some(name.to_owned());
     };
     let own = cards.get(number).copied().flatten()?;

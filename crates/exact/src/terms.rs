@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use plimsoll_base::Bytes;
-use plimsoll_engine::Environment;
+use plimsoll_process::Environment;
 
 /// Terms on which an engine is run to answer.
 #[derive(Clone, Debug)]

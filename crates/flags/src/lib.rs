@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
+mod device;
+mod engine;
 mod failure;
 mod given;
 mod number;
@@ -16,6 +18,8 @@ mod value;
 mod warning;
 mod wish;
 
+pub use device::{CARD_INTERFACES, device_number};
+pub use engine::{EngineBuild, EngineKind};
 pub use failure::{FlagError, FlagProblem, joined, quoted};
 pub use given::GivenFlag;
 pub use options::{Options, Setting, is_variable};

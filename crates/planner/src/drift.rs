@@ -4,9 +4,10 @@
 
 use plimsoll_base::{Bytes, Reason};
 
-use crate::named::{INTERFACES, interface};
+use crate::named::interface;
 use crate::quirks::NEWEST_COMPARED;
 use crate::{EngineKind, PlanRequest};
+use plimsoll_flags::CARD_INTERFACES;
 
 /// `INTERFACE VERSION`, then `ARCHITECTURE MIB` for each of more than 1 MiB: closed form less engine.
 const SEEN: &str = include_str!("../data/closed-forms.txt");
@@ -36,7 +37,7 @@ fn seen<'a>(table: &'a str, wanted: &str, architecture: &str) -> Option<(&'a str
     let rows = table.lines().filter_map(|line| line.split_once(' '));
     let mut part = ("", "");
     for (name, value) in rows {
-        if INTERFACES.contains(&name) {
+        if CARD_INTERFACES.contains(&name) {
             part = (name, value);
         } else if part.0 == wanted && name == architecture {
             let (whole, tenth) = value.split_once('.')?;
@@ -68,7 +69,7 @@ mod tests {
         let rows = super::SEEN.lines().filter(|line| !line.starts_with('#'));
         let mut part = "";
         for (name, _) in rows.map(|line| line.split_once(' ').unwrap()) {
-            match super::INTERFACES.contains(&name) {
+            match plimsoll_flags::CARD_INTERFACES.contains(&name) {
                 true => part = name,
                 false => assert!(seen(super::SEEN, part, name).is_some(), "{part} {name}"),
             }

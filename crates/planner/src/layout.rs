@@ -8,8 +8,8 @@ use plimsoll_flags::{GpuLayers, ModelParams, SplitMode};
 use plimsoll_model::{Model, Tensor};
 use regex_lite::{Regex, RegexBuilder};
 
-use crate::named::device_number;
 use crate::{CARD_ALIGNMENT, EngineKind, GraphVariant, HOST_ALIGNMENT, PlanError, PlanRequest};
+use plimsoll_flags::device_number;
 
 /// Device of a tensor or an operation: a card, by its number in the layout, or host memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -55,10 +55,11 @@ use self::weights::{CARD_ALIGNMENT, HOST_ALIGNMENT};
 pub use contexts::MeasuredContext;
 pub use depth::curve;
 pub use host_room::HostRoom;
-pub use named::{NamedCards, device_number, named};
+pub use named::{NamedCards, named};
 pub use outcome::{CardPlan, DepthGrowth, HostPlan, HostTerms, Plan, PlanTerm, Terms};
+pub use plimsoll_flags::{EngineBuild, EngineKind};
 pub use repack::Processor;
-pub use request::{EngineBuild, EngineKind, PlanError, PlanRequest};
+pub use request::{PlanError, PlanRequest};
 pub use spill::{DividedCard, guard_budget};
 pub use weights::computed_on_host;
 

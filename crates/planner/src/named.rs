@@ -1,7 +1,7 @@
 //! Cards named by llama.cpp's flags `-dev`, `-mg` and `-ts`.
 
 use plimsoll_base::{Card, Order};
-use plimsoll_flags::{ModelParams, SplitMode};
+use plimsoll_flags::{ModelParams, SplitMode, device_number};
 
 use crate::{PlanError, PlanRequest};
 
@@ -77,9 +77,6 @@ fn listed(names: &[String], cards: usize) -> Result<Vec<usize>, PlanError> {
     names.iter().filter_map(find).collect()
 }
 
-/// Beginnings of the names that engines give to cards, one for each interface.
-pub(super) const INTERFACES: [&str; 3] = ["CUDA", "ROCm", "Vulkan"];
-
 /// The interface that the engine will use: that of `-dev`, else of the first card's vendor.
 pub(super) fn interface(request: &PlanRequest<'_>) -> &'static str {
     let named = request.wish.devices.iter().find_map(|name| device_number(name));
@@ -89,14 +86,6 @@ pub(super) fn interface(request: &PlanRequest<'_>) -> &'static str {
         (None, Some(_)) => "Vulkan",
         (None, None) => "CUDA",
     }
-}
-
-/// Interface and number of a card by its name: `CUDA0`, `ROCm1`, `Vulkan2`.
-pub fn device_number(name: &str) -> Option<(&'static str, usize)> {
-    // `CUDA_Host` and `CUDA+1` are no cards.
-    let digits =
-        |interface| name.strip_prefix(interface).filter(|rest| rest.bytes().all(|b| b.is_ascii_digit()));
-    INTERFACES.into_iter().find_map(|interface| Some((interface, digits(interface)?.parse().ok()?)))
 }
 
 fn there(number: usize, cards: usize) -> Option<usize> {

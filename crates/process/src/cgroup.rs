@@ -39,7 +39,7 @@ pub(super) fn cgroup_mount(mounts: &[u8]) -> Option<PathBuf> {
 }
 
 /// The group that the daemon was started in.
-pub fn home() -> Option<PathBuf> {
+pub(crate) fn home() -> Option<PathBuf> {
     let own = read_kernel_text("/proc/self/cgroup")?;
     // `0::` is the line of cgroup v2; hierarchies of v1 have other numbers (cgroups(7)).
     let own = mount()?.join(own.lines().find_map(|line| line.strip_prefix("0::/"))?);
@@ -62,12 +62,12 @@ enum UnboundedError {
 
 /// The cgroup of one engine, if the daemon may create one.
 #[derive(Debug)]
-pub struct EngineCgroup(PathBuf);
+pub(crate) struct EngineCgroup(PathBuf);
 
 impl EngineCgroup {
     /// Moves the process `leader` into a new cgroup, bounded to `memory` where the kernel does that; `None` if no
     /// group can be made.
-    pub fn enclose(leader: u32, memory: Option<Bytes>) -> Option<Self> {
+    pub(crate) fn enclose(leader: u32, memory: Option<Bytes>) -> Option<Self> {
         let group = home().and_then(|home| Self::enclose_in(&home, leader, memory));
         if group.is_none() && memory.is_some() {
             tell_once(&UnboundedError::NoGroup);
@@ -94,13 +94,13 @@ impl EngineCgroup {
     }
 
     /// The kernel ends the whole engine when its memory would pass this. Page cache counts, and is given up before.
-    pub fn bound(&self, memory: Bytes) -> io::Result<()> {
+    pub(crate) fn bound(&self, memory: Bytes) -> io::Result<()> {
         fs::write(self.0.join("memory.max"), memory.get().to_string())?;
         // One process less would leave an engine that hangs.
         fs::write(self.0.join("memory.oom.group"), "1")
     }
 
-    pub fn kill(&self) {
+    pub(crate) fn kill(&self) {
         // Since Linux 5.14; it also reaches a process that is forking at this moment.
         let _ = fs::write(self.0.join("cgroup.kill"), "1");
     }

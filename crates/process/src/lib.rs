@@ -5,9 +5,11 @@
 /// replaces the file does no harm.
 pub const PLIMSOLL: &str = "/proc/self/exe";
 
-pub mod cgroup;
+mod cgroup;
 pub mod confinement;
 pub mod descendants;
+mod environment;
+mod handle;
 mod kernel_text;
 mod lines;
 mod oom;
@@ -17,12 +19,15 @@ pub mod port_owner;
 pub mod reading;
 mod resident;
 mod run;
+mod spawn;
 #[cfg(test)]
 mod tests;
 mod warden;
 
+pub use environment::Environment;
+pub use handle::ProcessHandle;
 pub use lines::Lines;
 pub use oom::kernel_oom_kills;
 pub use resident::{resident, resident_less_cache};
 pub use run::{ProgramEnded, run};
-pub use warden::Warden;
+pub use spawn::{LaunchError, Launcher, ProcessSpec, find_program};

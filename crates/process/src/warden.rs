@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 
 /// Registered process groups, and the helper process that kills them.
 #[derive(Debug)]
-pub struct Warden {
+pub(crate) struct Warden {
     program: PathBuf,
     helper: Option<Child>,
     groups: BTreeSet<u32>,
@@ -22,12 +22,12 @@ pub struct Warden {
 
 impl Warden {
     /// A warden that is not started yet.
-    pub fn of(program: PathBuf) -> Self {
+    pub(crate) fn of(program: PathBuf) -> Self {
         Self { program, helper: None, groups: BTreeSet::new() }
     }
 
     /// Starts the helper if there is none, and gives it the whole list.
-    pub fn start(&mut self) -> io::Result<()> {
+    pub(crate) fn start(&mut self) -> io::Result<()> {
         if self.helper.is_some() {
             return Ok(());
         }
@@ -37,13 +37,13 @@ impl Warden {
     }
 
     /// Registers `group`, which will be killed when the daemon dies.
-    pub fn register(&mut self, group: u32) -> io::Result<()> {
+    pub(crate) fn register(&mut self, group: u32) -> io::Result<()> {
         self.groups.insert(group);
         self.tell(format_args!("+{group}\n"))
     }
 
     /// `group` is empty, and its number is about to be free for others.
-    pub fn strike_off(&mut self, group: u32) -> io::Result<()> {
+    pub(crate) fn strike_off(&mut self, group: u32) -> io::Result<()> {
         self.groups.remove(&group);
         self.tell(format_args!("-{group}\n"))
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Card, CardId, End, MemoryModel};
 use plimsoll_doctor::RefusedAllocation;
-use plimsoll_engine::Environment;
+use plimsoll_process::Environment;
 use plimsoll_scheduler::{ModelId, SchedulerEffect};
 use serde_json::Value;
 

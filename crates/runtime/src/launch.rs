@@ -9,11 +9,12 @@ use plimsoll_base::{Bytes, Card, CardKind, End, Reason};
 use plimsoll_config::{ConfiguredModel, Launch, ProxyAddress};
 use plimsoll_engine::program::EngineError;
 use plimsoll_engine::{
-    Child, ChildEvent, ChildSpec, EngineAddress, Environment, Readiness, StopWay, Visible, child_environment,
-    find_program, free_port, program, random_key, renumber,
+    Child, ChildEvent, ChildSpec, EngineAddress, Readiness, StopWay, Visible, child_environment, free_port,
+    program, random_key, renumber, show_to_vulkan, shows_vulkan,
 };
 use plimsoll_log::LogSource;
 use plimsoll_process::confinement::{Confinement, EngineUser};
+use plimsoll_process::{Environment, find_program};
 use plimsoll_wire::env::GUARD_PAGES;
 use rustix::process::getuid;
 use tokio::sync::mpsc;
@@ -100,7 +101,7 @@ impl Starter<'_> {
         // A port, a random key, or the files of another user: none of them is the model's own.
         let (spec, key) = spec.map_err(|reason| End::Unstartable { reason, lasts: false })?;
         self.is_free().await.map_err(|reason| End::Unstartable { reason, lasts: false })?;
-        let spawned = self.runtime.launcher.spawn(spec, self.run.log.clone()).await;
+        let spawned = spec.start(&self.runtime.launcher, self.run.log.clone()).await;
         let (child, events) = spawned.map_err(|error| fail(&error, error.lasts()))?;
         let Privacy { program, folder, .. } = privacy;
         Ok(Started { child, events, key, folder, program, slots })
@@ -151,7 +152,7 @@ impl Starter<'_> {
     async fn vulkan(&self, program: Option<PathBuf>) -> Result<Vec<usize>, Reason> {
         let (environment, cards) = (self.environment(0, None), self.cards());
         // The user has chosen, or there is no card to choose.
-        if environment.shows_vulkan() || cards.is_empty() {
+        if shows_vulkan(&environment) || cards.is_empty() {
             return Ok(Vec::new());
         }
         let Some(program) = program else {
@@ -207,7 +208,7 @@ impl Starter<'_> {
             limit_prompt_cache(options, &cards, &mut environment);
         }
         if !privacy.vulkan.is_empty() {
-            environment.show_to_vulkan(&privacy.vulkan);
+            show_to_vulkan(&mut environment, &privacy.vulkan);
         }
         self.renumber(&mut line, &mut environment);
         for extension in &self.runtime.extensions {
@@ -242,6 +243,7 @@ impl Starter<'_> {
                     self.run.file_bytes.get(),
                 ),
             },
+            gives_up: plimsoll_doctor::gives_up,
         };
         Ok((spec, key))
     }

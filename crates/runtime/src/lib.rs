@@ -29,6 +29,7 @@ mod need_answers;
 mod needs;
 mod operator_log;
 mod overflow;
+mod post_mortem;
 mod private_folder;
 mod probe;
 mod probe_kind;
@@ -59,9 +60,9 @@ use std::time::Instant;
 use plimsoll_base::{Bytes, CardId, Hint, IdMap};
 use plimsoll_cards::{Reading, Sampler};
 use plimsoll_config::{Configuration, ConfiguredModel};
-use plimsoll_engine::Launcher;
 use plimsoll_log::Log;
 use plimsoll_probe::folder::OwnedFolder;
+use plimsoll_process::Launcher;
 use plimsoll_scheduler::{
     ModelId, ModelState, Moment, RunId, Scheduler, SchedulerEffect, SchedulerEvent, SchedulerSnapshot,
 };
@@ -91,6 +92,7 @@ pub use extension::{BeforeLoad, Extension};
 pub use forecast::{FlagsLeftOut, Forecast, StandingConflicts, conflicts, forecast, this_host, widest};
 pub use needs::{KnownNeeds, MeasuredNeeds};
 pub use operator_log::{in_a_line, label};
+pub use post_mortem::post_mortem;
 pub use registry::UnknownCard;
 pub use run::EngineRun;
 pub use settings::{ConfigureError, RuntimeSettings};

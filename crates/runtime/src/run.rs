@@ -9,11 +9,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::post_mortem::post_mortem;
 use http::Method;
 use plimsoll_base::{Bytes, CacheOverflow, CardId, End, Placement, Reason};
 use plimsoll_config::ConfiguredModel;
 use plimsoll_doctor::{CauseSign, EngineVerdict, Exit};
-use plimsoll_engine::{Child, ChildEvent, post_mortem};
+use plimsoll_engine::{Child, ChildEvent};
 use plimsoll_log::{Log, LogLine};
 use plimsoll_scheduler::{ModelId, ModelState, RunId, SchedulerEvent, Stopping};
 use serde_json::{Value, json};

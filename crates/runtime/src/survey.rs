@@ -20,12 +20,12 @@ use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Card, DeclaredSize, DividedSize, MemoryModel, NamedDemand, Reason, UnknownSize};
 use plimsoll_config::{ConfiguredModel, TooLarge};
-use plimsoll_engine::find_program;
 use plimsoll_engine::program::{EngineOrigin, EngineProgram, identify};
 use plimsoll_flags::{ModelParams, Options, ProgramKind};
 use plimsoll_plan::Models;
 use plimsoll_planner::{EngineBuild, EngineKind};
 use plimsoll_probe::headers::read_model;
+use plimsoll_process::find_program;
 use plimsoll_scheduler::{ModelId, ModelState, SchedulerEvent};
 use tokio::sync::mpsc;
 

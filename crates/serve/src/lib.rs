@@ -11,6 +11,6 @@ pub use daemon::{ConfigCheck, Daemon, DaemonError, DaemonHandle, Setup};
 pub use plimsoll_member::FleetError;
 pub use plimsoll_route::Listen;
 pub use plimsoll_runtime::{
-    Config, ConfigureError, Forecast, ReadConfigError, StandingConflicts, UnknownCard, widest,
+    Config, ConfigureError, Forecast, ReadConfigError, StandingConflicts, UnknownCard, post_mortem, widest,
 };
 pub use plimsoll_task::{DaemonFuture, on_one_thread};

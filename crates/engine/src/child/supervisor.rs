@@ -7,7 +7,6 @@ use std::sync::Once;
 use std::time::Duration;
 
 use plimsoll_base::Stage;
-use plimsoll_doctor::gives_up;
 use plimsoll_wire::control::NOT_PERMITTED;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -21,11 +20,12 @@ use crate::control::LaunchState;
 use crate::end::EndCause;
 use crate::hang_check::HangCheck;
 use crate::health::{Announced, Announcement};
-use crate::process::ProcessHandle;
-use crate::spawn::{ChildSpec, LaunchError, Readiness};
+use crate::spec::{ChildSpec, Readiness};
 use crate::{control, health};
 use plimsoll_log::{Log, LogSource};
+use plimsoll_process::LaunchError;
 use plimsoll_process::Lines;
+use plimsoll_process::ProcessHandle;
 use plimsoll_process::kernel_oom_kills;
 use plimsoll_process::port_owner;
 
@@ -219,7 +219,7 @@ impl Supervisor {
     }
 
     fn note(&mut self, source: LogSource, line: String) {
-        if gives_up(&line, self.stage()) {
+        if (self.spec.gives_up)(&line, self.stage()) {
             self.suspect();
         }
         if self.phase == Phase::Loading

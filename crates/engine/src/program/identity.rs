@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use std::{fs, io};
 
 use plimsoll_base::indented;
-use plimsoll_planner::{EngineBuild, EngineKind};
+use plimsoll_flags::{EngineBuild, EngineKind};
 
 use super::EngineProgram;
 use plimsoll_process::own_command::own_command;

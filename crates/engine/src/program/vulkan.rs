@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use super::identity::{Answers, IdentityError, LIMIT, remembered};
-use crate::environment::{Environment, VULKAN};
+use crate::environment::VULKAN;
+use plimsoll_process::Environment;
 use plimsoll_process::own_command::own_command;
 use plimsoll_process::run;
 

@@ -6,7 +6,7 @@ use plimsoll_base::Bytes;
 
 use super::transcript::{BufferKind, BufferPlace, CardInterface, Transcript};
 use crate::EngineBuild;
-use crate::named::device_number;
+use plimsoll_flags::device_number;
 
 /// Longer lines are texts of the model file.
 const LONGEST: usize = 512;

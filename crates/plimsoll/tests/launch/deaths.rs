@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use plimsoll_base::{Bytes, End, Stage};
 use plimsoll_doctor::{CauseSign, Exit};
-use plimsoll_engine::{ChildEnded, EndCause, Readiness, post_mortem};
+use plimsoll_engine::{ChildEnded, EndCause, Readiness};
+use plimsoll_serve::post_mortem;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 

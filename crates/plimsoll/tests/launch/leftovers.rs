@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use plimsoll_engine::Launcher;
+use plimsoll_process::Launcher;
 
 use super::rig::{
     LIMIT, alone, engine, eventually, is_alone, launcher, lives, on_one_thread, open_files, shell, start,

@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 
 use plimsoll_base::Bytes;
 use plimsoll_engine::{
-    Child, ChildEnded, ChildEvent, ChildSpec, EngineAddress, Environment, Launcher, Readiness, StopWay,
-    Visible, child_environment, free_port,
+    Child, ChildEnded, ChildEvent, ChildSpec, EngineAddress, Readiness, StopWay, Visible, child_environment,
+    free_port,
 };
 use plimsoll_log::Log;
 use plimsoll_process::confinement::Confinement;
+use plimsoll_process::{Environment, Launcher};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -58,6 +59,7 @@ pub(crate) fn shell(script: &str) -> ChildSpec {
         readiness: Readiness::Immediate,
         stop: StopWay::Terminate,
         confinement: Confinement::default(),
+        gives_up: plimsoll_doctor::gives_up,
     }
 }
 
@@ -85,7 +87,7 @@ pub(crate) struct Running {
 
 pub(crate) async fn start(launcher: &Launcher, spec: ChildSpec) -> Running {
     let log = Log::new(&spec.name, Bytes::kib(64));
-    let (child, events) = launcher.spawn(spec, log).await.unwrap();
+    let (child, events) = spec.start(launcher, log).await.unwrap();
     Running { child, events }
 }
 

@@ -5,9 +5,9 @@ use std::os::unix::fs::PermissionsExt;
 
 use plimsoll_base::End;
 use plimsoll_doctor::Exit;
-use plimsoll_engine::{
-    ChildEvent, LaunchError, Launcher, Readiness, Visible, child_environment, post_mortem,
-};
+use plimsoll_engine::{ChildEvent, Readiness, Visible, child_environment};
+use plimsoll_process::LaunchError;
+use plimsoll_serve::post_mortem;
 
 use super::rig::{WithProgram, engine, environment, launcher, on_one_thread, shell, start};
 
@@ -50,13 +50,13 @@ fn an_engine_without_the_channel_is_asked_over_http() {
 #[test]
 fn a_missing_program_is_known_before_anything_starts() {
     let missing = shell("").with_program("/no/such/engine".as_ref());
-    assert!(matches!(Launcher::check(&missing), Err(LaunchError::FindProgram { .. })));
+    assert!(matches!(missing.check(), Err(LaunchError::FindProgram { .. })));
     let closed = tempfile::NamedTempFile::new().unwrap();
     let closed = shell("").with_program(closed.path());
     if !rustix::process::geteuid().is_root() {
-        assert!(matches!(Launcher::check(&closed), Err(LaunchError::NotExecutable { .. })));
+        assert!(matches!(closed.check(), Err(LaunchError::NotExecutable { .. })));
     }
-    Launcher::check(&shell("")).unwrap();
+    shell("").check().unwrap();
 }
 
 #[test]

@@ -4,8 +4,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use plimsoll_doctor::CauseSign;
-use plimsoll_engine::{EngineAddress, Readiness, free_port, post_mortem};
+use plimsoll_engine::{EngineAddress, Readiness, free_port};
 use plimsoll_process::port_owner::{PortOwner, listener_on};
+use plimsoll_serve::post_mortem;
 
 use super::rig::{eventually, launcher, on_one_thread, shell, start};
 

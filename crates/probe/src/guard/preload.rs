@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use plimsoll_engine::Environment;
+use plimsoll_process::Environment;
 use plimsoll_wire::env as names;
 use plimsoll_wire::options::GuardOptions;
 

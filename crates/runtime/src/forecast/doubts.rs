@@ -6,9 +6,10 @@ use std::sync::Arc;
 use plimsoll_base::{Card, MemoryModel, Reason};
 use plimsoll_cards::HostMemory;
 use plimsoll_config::{ConfiguredModel, Launch, LeftOutFlag, flags_left_out, own_llama_server};
-use plimsoll_engine::{find_program, program};
+use plimsoll_engine::program;
 use plimsoll_flags::Warning;
 use plimsoll_planner::HostRoom;
+use plimsoll_process::find_program;
 
 use super::{Forecast, asked};
 use crate::operator_log::in_a_line;

@@ -11,11 +11,11 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use plimsoll_base::{Bytes, Card};
-use plimsoll_engine::Environment;
 use plimsoll_exact::{Cancelled, ExactError, Oracle, RunTerms};
 use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_planner::exact::Transcript;
 use plimsoll_probe::library::PHANTOM;
+use plimsoll_process::Environment;
 use rustix::process::setpriority_process;
 use tokio::sync::mpsc;
 

@@ -2,8 +2,8 @@
 
 use plimsoll_base::{Bytes, Card, CardKind, PromptCache};
 use plimsoll_cards::HOST_CARD;
-use plimsoll_engine::Environment;
 use plimsoll_flags::Options;
+use plimsoll_process::Environment;
 
 /// llama-server's own limit (`common.h: cache_ram_mib @ b11063`).
 const USUAL: Bytes = Bytes::gib(8);

@@ -8,10 +8,11 @@ use plimsoll_base::{
     MemoryModel, ModelNeed, NamedDemand, PromptCache, Reason,
 };
 use plimsoll_config::ConfiguredModel;
-use plimsoll_engine::{Environment, Visible, child_environment, renumber};
+use plimsoll_engine::{Visible, child_environment, renumber};
 use plimsoll_flags::table::FlagClass;
 use plimsoll_flags::{FlagError, ModelParams, Options, ProgramKind};
 use plimsoll_planner::PlanError;
+use plimsoll_process::Environment;
 
 /// Error in flags: they name a card that does not exist or may not be used.
 #[derive(Debug, thiserror::Error)]

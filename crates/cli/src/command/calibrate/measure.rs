@@ -16,8 +16,7 @@ use plimsoll_base::{Bytes, Card, indented};
 use plimsoll_cards::Sampler;
 use plimsoll_engine::program::EngineProgram;
 use plimsoll_engine::{
-    Child, ChildEvent, ChildSpec, EngineAddress, Environment, Launcher, Readiness, StopWay, Visible,
-    child_environment, free_port,
+    Child, ChildEvent, ChildSpec, EngineAddress, Readiness, StopWay, Visible, child_environment, free_port,
 };
 use plimsoll_lab::load::{Client, LoadFailure, Target};
 use plimsoll_log::Log;
@@ -25,6 +24,7 @@ use plimsoll_planner::EngineBuild;
 use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_probe::guard::{PAGES, Preload, preload};
 use plimsoll_process::confinement::Confinement;
+use plimsoll_process::{Environment, Launcher};
 use plimsoll_wire::options::GuardOptions;
 use serde_json::json;
 use tokio::sync::mpsc::Receiver;
@@ -227,8 +227,9 @@ impl MeasuringSetup {
             readiness: Readiness::Health { path: "/health".to_owned() },
             stop: StopWay::Terminate,
             confinement: Confinement::default(),
+            gives_up: plimsoll_doctor::gives_up,
         };
-        let (child, events) = self.launcher.spawn(spec, Log::new(&card.name, LOG)).await?;
+        let (child, events) = spec.start(&self.launcher, Log::new(&card.name, LOG)).await?;
         let run = CalibrationRun { rig: self, card, pages, child, port, free };
         Ok((run, events))
     }

@@ -9,8 +9,8 @@ use std::task::Poll;
 use std::time::Duration;
 use std::{fs, io};
 
-use plimsoll_engine::Environment;
 use plimsoll_probe::guard::{Record, answer_plea, read_pages, read_tree};
+use plimsoll_process::Environment;
 use rustix::process::{Pid, Signal, getpgrp, kill_process};
 use rustix::termios::tcgetpgrp;
 use tokio::process;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use plimsoll_doctor::Exit;
+use plimsoll_base::Exit;
 use plimsoll_wire::control::EXIT_COMMAND;
 use rustix::process::Signal;
 use tokio::io::AsyncWriteExt;
@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 use super::{Phase, Supervisor};
 use crate::child::{ChildEnded, ChildEvent};
 use crate::end::EndCause;
-use crate::spawn::StopWay;
+use crate::spec::StopWay;
 use crate::{argv, control};
 use plimsoll_log::{Log, LogSource};
 use plimsoll_process::Lines;

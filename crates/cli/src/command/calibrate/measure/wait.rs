@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use plimsoll_doctor::CauseSign;
-use plimsoll_engine::{ChildEnded, ChildEvent, post_mortem};
+use plimsoll_engine::{ChildEnded, ChildEvent};
 use plimsoll_log::Log;
+use plimsoll_serve::post_mortem;
 use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
 

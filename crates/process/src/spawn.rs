@@ -1,5 +1,8 @@
 //! Launcher thread, which forks, kills and reaps every child process.
 //!
+//! One thread is the parent of every child, because a parent-death signal is sent when the forking *thread* ends. A
+//! child is reaped after all processes of its group were killed, so its number cannot be reused before.
+//!
 //! When the thread ends, the kernel kills the remaining children. Spawning blocks until the exec, so it stays
 //! off the serving thread.
 
@@ -17,54 +20,29 @@ use plimsoll_base::Bytes;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use tokio::sync::oneshot;
 
-use super::address::EngineAddress;
-use super::child::{self, Child, ChildEvent};
-use super::process::ProcessHandle;
-use plimsoll_log::Log;
-use plimsoll_process::Warden;
-use plimsoll_process::cgroup::EngineCgroup;
-use plimsoll_process::confinement::Confinement;
-use plimsoll_process::descendants;
+use crate::cgroup::EngineCgroup;
+use crate::confinement::Confinement;
+use crate::descendants;
+use crate::environment::Environment;
+use crate::handle::ProcessHandle;
+use crate::warden::Warden;
 
 /// Time without a request after which the processes of the machine are looked at. Before, the thread that waits for the
 /// child would wait for this one where both have the same processor: 0.15 ms of a swap (measured).
 const QUIET: Duration = Duration::from_millis(5);
 
-/// Way in which a child reports that it is ready.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Readiness {
-    /// llama-server's own router channel: state lines on stdout, commands on stdin.
-    Control,
-    /// The child is ready when this path answers 200.
-    Health { path: String },
-    /// The child counts as ready as soon as it runs.
-    Immediate,
-}
-
-/// Way in which a child is requested to end. If it does not end, SIGKILL to the whole group follows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StopWay {
-    /// The exit command of the control channel.
-    ExitCommand,
-    /// SIGTERM to the group, as a terminal or an init system would.
-    Terminate,
-    /// A command of the user; `${PID}` and `${PORT}` stand for the child's.
-    Command(Vec<String>),
-}
-
-/// Everything needed to start one child.
+/// Everything needed to start one process.
 #[derive(Clone, Debug)]
-pub struct ChildSpec {
-    /// The model, for logs.
+pub struct ProcessSpec {
+    /// For logs.
     pub name: String,
     pub program: PathBuf,
     pub arguments: Vec<OsString>,
     /// The whole environment; nothing else is inherited.
-    pub environment: super::Environment,
+    pub environment: Environment,
     pub directory: Option<PathBuf>,
-    pub address: EngineAddress,
-    pub readiness: Readiness,
-    pub stop: StopWay,
+    /// The process reads commands on stdin, and ends with it.
+    pub reads_stdin: bool,
     pub confinement: Confinement,
 }
 
@@ -123,7 +101,7 @@ pub struct Launcher {
 
 #[derive(Debug)]
 enum SpawnRequest {
-    Spawn { spec: Box<ChildSpec>, reply: oneshot::Sender<Result<Spawned, LaunchError>> },
+    Spawn { spec: Box<ProcessSpec>, reply: oneshot::Sender<Result<Spawned, LaunchError>> },
     Prepare,
     Bound { pid: u32, memory: Bytes },
     Bury { child: std::process::Child, reply: Option<oneshot::Sender<io::Result<std::process::ExitStatus>>> },
@@ -131,15 +109,15 @@ enum SpawnRequest {
 
 /// A started child, and the descriptor that reports its end.
 #[derive(Debug)]
-pub(super) struct Spawned {
-    pub(super) child: std::process::Child,
-    pub(super) pidfd: OwnedFd,
+pub(crate) struct Spawned {
+    pub(crate) child: std::process::Child,
+    pub(crate) pidfd: OwnedFd,
 }
 
 impl Launcher {
     /// Starts the thread. Children pass through this very program (`plimsoll exec-child`).
     pub fn start() -> Result<Self, LaunchError> {
-        Self::start_with(Path::new(plimsoll_process::PLIMSOLL))
+        Self::start_with(Path::new(crate::PLIMSOLL))
     }
 
     /// Like [`Self::start`], with the trampoline and the warden of another `plimsoll` program, for tests.
@@ -164,27 +142,23 @@ impl Launcher {
     }
 
     /// Finds out whether `spec` can be started at all, before a model is evicted for it.
-    pub fn check(spec: &ChildSpec) -> Result<(), LaunchError> {
+    pub fn check(spec: &ProcessSpec) -> Result<(), LaunchError> {
         let paths = spec.environment.get("PATH");
         find_program(&spec.program, spec.directory.as_deref(), paths).map(drop)
     }
 
-    /// Starts a child on the current runtime, which takes local tasks. Its lines go to `log`.
-    pub async fn spawn(
-        &self,
-        spec: ChildSpec,
-        log: Log,
-    ) -> Result<(Child, tokio::sync::mpsc::Receiver<ChildEvent>), LaunchError> {
+    /// Starts a process, whose end the current runtime awaits.
+    pub async fn spawn(&self, spec: ProcessSpec) -> Result<ProcessHandle, LaunchError> {
         Self::check(&spec)?;
         let (reply, answer) = oneshot::channel();
-        let request = SpawnRequest::Spawn { spec: Box::new(spec.clone()), reply };
+        let request = SpawnRequest::Spawn { spec: Box::new(spec), reply };
         self.requests.send(request).map_err(|_| LaunchError::LauncherGone)?;
         let spawned = answer.await.map_err(|_| LaunchError::LauncherGone)??;
-        child::supervise(spec, ProcessHandle::new(spawned, self.clone())?, log)
+        ProcessHandle::new(spawned, self.clone())
     }
 
     /// Sweeps the group of a child that has ended (or shall), reaps it and returns its wait status.
-    pub(super) async fn bury(&self, child: std::process::Child) -> io::Result<std::process::ExitStatus> {
+    pub(crate) async fn bury(&self, child: std::process::Child) -> io::Result<std::process::ExitStatus> {
         let (reply, answer) = oneshot::channel();
         self.send_bury(child, Some(reply));
         answer.await.unwrap_or(Err(io::ErrorKind::BrokenPipe.into()))
@@ -197,7 +171,7 @@ impl Launcher {
     }
 
     /// Kills the group of a child and reaps it, without returning its status.
-    pub(super) fn abandon(&self, child: std::process::Child) {
+    pub(crate) fn abandon(&self, child: std::process::Child) {
         self.send_bury(child, None);
     }
 
@@ -262,7 +236,7 @@ impl Parent {
         }
     }
 
-    fn answer_spawn(&mut self, spec: &ChildSpec, reply: oneshot::Sender<Result<Spawned, LaunchError>>) {
+    fn answer_spawn(&mut self, spec: &ProcessSpec, reply: oneshot::Sender<Result<Spawned, LaunchError>>) {
         if let Err(Ok(unwanted)) = reply.send(self.spawn(spec)) {
             // The request was cancelled meanwhile, so no handle of this child exists.
             let _ = self.bury(unwanted.child);
@@ -270,7 +244,7 @@ impl Parent {
         self.has_started = true;
     }
 
-    fn spawn(&mut self, spec: &ChildSpec) -> Result<Spawned, LaunchError> {
+    fn spawn(&mut self, spec: &ProcessSpec) -> Result<Spawned, LaunchError> {
         // Where this fails, the registration below tries again, and says so.
         let _ = self.warden.start();
         let child = self.command(spec).spawn().map_err(|cause| fork_error(&spec.program, cause))?;
@@ -302,7 +276,7 @@ impl Parent {
         }
     }
 
-    fn command(&self, spec: &ChildSpec) -> Command {
+    fn command(&self, spec: &ProcessSpec) -> Command {
         let mut command = Command::new(&self.plimsoll);
         command
             .arg("exec-child")
@@ -314,11 +288,7 @@ impl Parent {
             // The spec's environment is the whole one: the daemon's own key must not leak into it.
             .env_clear()
             .envs(spec.environment.iter())
-            .stdin(match spec.readiness {
-                // llama-server ends on end of file here, which makes it die with the daemon.
-                Readiness::Control => Stdio::piped(),
-                _ => Stdio::null(),
-            })
+            .stdin(if spec.reads_stdin { Stdio::piped() } else { Stdio::null() })
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             // A group of its own: one signal reaches what it starts, and Ctrl-C on the terminal does not.
@@ -350,7 +320,7 @@ impl Parent {
     }
 }
 
-pub(super) fn pid_of(child: &std::process::Child) -> Pid {
+pub(crate) fn pid_of(child: &std::process::Child) -> Pid {
     Pid::from_child(child)
 }
 

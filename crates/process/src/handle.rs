@@ -6,15 +6,15 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::process::{ChildStderr, ChildStdin, ChildStdout};
 
-use plimsoll_doctor::Exit;
+use plimsoll_base::Exit;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use super::spawn::{LaunchError, Launcher, Spawned, pid_of};
+use crate::spawn::{LaunchError, Launcher, Spawned, pid_of};
 
 #[derive(Debug)]
-pub(super) struct ProcessHandle {
+pub struct ProcessHandle {
     /// None only once it was handed over to be buried.
     child: Option<std::process::Child>,
     group: Pid,
@@ -24,7 +24,7 @@ pub(super) struct ProcessHandle {
 }
 
 impl ProcessHandle {
-    pub(super) fn new(spawned: Spawned, launcher: Launcher) -> Result<Self, LaunchError> {
+    pub(crate) fn new(spawned: Spawned, launcher: Launcher) -> Result<Self, LaunchError> {
         let Spawned { child, pidfd } = spawned;
         let id = child.id();
         #[expect(
@@ -42,12 +42,12 @@ impl ProcessHandle {
         }
     }
 
-    pub(super) fn id(&self) -> u32 {
+    pub fn id(&self) -> u32 {
         self.id
     }
 
-    /// Takes the pipes, which can be taken only once; stdin exists only for engines with a control channel.
-    pub(super) fn take_pipes(&mut self) -> (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>) {
+    /// Takes the pipes, which can be taken only once; stdin exists only for a process that reads it.
+    pub fn take_pipes(&mut self) -> (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>) {
         match &mut self.child {
             Some(child) => (child.stdin.take(), child.stdout.take(), child.stderr.take()),
             None => (None, None, None),
@@ -55,7 +55,7 @@ impl ProcessHandle {
     }
 
     /// Waits until the leader has ended; it stays unreaped. May be cancelled.
-    pub(super) async fn ended(&self) {
+    pub async fn ended(&self) {
         // An error here means that the reactor is gone; then nothing can be waited for.
         if let Ok(mut ready) = self.pidfd.readable().await {
             // Kept ready: the future may be cancelled and asked again.
@@ -64,13 +64,13 @@ impl ProcessHandle {
     }
 
     /// Signals the whole group. It is safe until `bury`: the unreaped leader keeps the number.
-    pub(super) fn signal(&self, signal: Signal) {
+    pub fn signal(&self, signal: Signal) {
         // ESRCH is the only failure: no process of the group is left.
         let _ = kill_process_group(self.group, signal);
     }
 
     /// Sweeps the group, reaps the leader and returns its true wait status.
-    pub(super) async fn bury(mut self) -> io::Result<Exit> {
+    pub async fn bury(mut self) -> io::Result<Exit> {
         let Some(child) = self.child.take() else {
             return Err(io::ErrorKind::NotFound.into());
         };

@@ -3,8 +3,7 @@
 use plimsoll_base::Stage;
 use plimsoll_doctor::{EngineDeath, EngineVerdict, RefusedAllocation, judge};
 
-use super::child::ChildEnded;
-use super::end::EndCause;
+use plimsoll_engine::{ChildEnded, EndCause};
 
 /// Judges the end of the child that ran `model`; `refused` is the last that guard refused it.
 pub fn post_mortem(model: &str, ended: &ChildEnded, refused: Option<&RefusedAllocation>) -> EngineVerdict {
