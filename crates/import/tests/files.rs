@@ -443,7 +443,7 @@ fn an_engine_that_needs_its_command_keeps_it() {
     assert!(
         told(&imported.changes)
             .iter()
-            .any(|told| told.contains("not on the --host and --port of its command"))
+            .any(|told| told.contains("in place of the --host and --port of its command"))
     );
 }
 
