@@ -221,3 +221,28 @@ fn leave(models: &mut Vec<ModelId>, id: ModelId) {
         models.remove(place);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ModelSpec;
+
+    #[test]
+    fn a_list_that_the_models_do_not_confirm_is_stale() {
+        let id = ModelId(0);
+        let mut table = ModelTable::default();
+        table.insert(id, ModelSlot::new(ModelSpec::new("a")));
+        assert_eq!(table.stale_list(), None);
+        table.running.push(id);
+        assert_eq!(table.stale_list(), Some("running"));
+        table.running.clear();
+        table.waiting.push(id);
+        assert_eq!(table.stale_list(), Some("waiting"));
+        table.waiting.clear();
+        table.load_times.1 = 1;
+        assert_eq!(table.stale_list(), Some("load times"));
+        table.load_times.1 = 0;
+        table.set_load_time(id, Duration::from_secs(2));
+        assert_eq!(table.stale_list(), None);
+    }
+}
