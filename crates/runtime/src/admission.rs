@@ -197,7 +197,7 @@ impl Runtime {
         let traits = RequestTraits { kills, slotless: prompt.needs_no_slot() };
         // Counted from the end of the upload, not from the connection.
         let now = self.moment(record.arrived());
-        self.slots.arrived(model, &prompt);
+        self.files.slots.arrived(model, &prompt);
         // In the table before the event: the answer may come before that returns.
         let (request, answers) = OwnedRequest::waiting(&self);
         let ticket = AdmissionTicket { request, model, answers, record: Some(record), digest };

@@ -77,7 +77,7 @@ struct HostReading {
 pub(super) async fn publish(runtime: Rc<Runtime>) {
     loop {
         runtime.board.changed.notified().await;
-        runtime.events.show(|| {
+        runtime.reports.events.show(|| {
             let after = runtime.board.sent.replace(runtime.board.marks.last());
             runtime.document(after)
         });
@@ -178,7 +178,7 @@ impl Runtime {
         if self.is_part_of_host(&card.id) {
             return Some(card.holders.iter().map(|holder| holder.measured.unwrap_or(holder.claim)).sum());
         }
-        let free = self.reading.borrow().free_on(&card.id)?;
+        let free = self.readings.last.borrow().free_on(&card.id)?;
         Some(card.total.saturating_sub(free))
     }
 
@@ -208,7 +208,7 @@ impl Runtime {
             let bytes = holder.measured.or(is_part.then_some(holder.claim))?;
             Some(HolderReading { kind, name, process: None, bytes, terms })
         });
-        let reading = self.reading.borrow();
+        let reading = self.readings.last.borrow();
         let foreign = self.foreign(&reading, &card.id);
         parts(used, models.chain(foreign))
     }
@@ -259,7 +259,7 @@ impl Runtime {
         let snapshot = self.scheduler_snapshot();
         let used: Vec<_> = snapshot.cards.iter().map(|card| self.used(card)).collect();
         self.board.residency.borrow_mut().take(&snapshot, used.into_iter());
-        if !self.events.is_watched() {
+        if !self.reports.events.is_watched() {
             return;
         }
         let runs = self.runs();

@@ -106,7 +106,7 @@ impl Runtime {
         let name = &order.name;
         let running = Arc::<RunningDownload>::default();
         {
-            let mut downloads = self.downloads.running.borrow_mut();
+            let mut downloads = self.files.downloads.running.borrow_mut();
             if self.resolve(name).is_some() || downloads.contains_key(name) {
                 return Err(refused("model_exists", format!("model '{name}' already exists")));
             }
@@ -128,7 +128,7 @@ impl Runtime {
         });
         let (hub, plan) = flat(planned.await).map_err(|error| refused("download_refused", error))?;
         let memory = self.foresee_download(order).await?;
-        self.downloads.forget_failure(name);
+        self.files.downloads.forget_failure(name);
         let _ = running.total.set(plan.size().get());
         let words = memory.as_ref().map_or_else(String::new, |text| format!("; the model {text}"));
         tracing::info!("download {name}: {} in all{words}", plan.size());
@@ -146,7 +146,11 @@ impl Runtime {
     ) {
         let name = place.name.clone();
         let tell = || {
-            self.events.download(&name, "download_progress", json!({ "progress": running.progress() }));
+            self.reports.events.download(
+                &name,
+                "download_progress",
+                json!({ "progress": running.progress() }),
+            );
             self.board.touch();
         };
         let taker = Arc::clone(&running);
@@ -164,14 +168,14 @@ impl Runtime {
                 tracing::info!("download {name}: complete");
                 // Its failure is logged, and the model is served from the next reload on.
                 let _ = self.reload().await;
-                self.events.download(&name, "download_finished", json!({}));
+                self.reports.events.download(&name, "download_finished", json!({}));
             }
             Err(error) => {
                 tracing::warn!("download {name}: {error}");
                 if !running.cancelled.load(Ordering::Relaxed) {
-                    self.downloads.note_failure(&name, &error);
+                    self.files.downloads.note_failure(&name, &error);
                 }
-                self.events.download(&name, "download_failed", json!({ "error": error }));
+                self.reports.events.download(&name, "download_failed", json!({ "error": error }));
             }
         }
         self.board.touch();
@@ -180,12 +184,14 @@ impl Runtime {
     /// Notes a derived model, and serves it.
     pub(super) async fn note_derived(&self, model: DerivedModel) -> Result<(), HttpProblem> {
         let folder = self.downloads_folder()?;
-        let _turn = self.downloads.deriving.lock().await;
+        let _turn = self.files.downloads.deriving.lock().await;
         let name = model.name.clone();
         // A client may write a derived model again, and no other.
         let is_taken = match self.resolve(&name) {
             Some(owner) => !self.has_derived(owner, &name),
-            None => self.refusal(&name).is_some() || self.downloads.running.borrow().contains_key(&name),
+            None => {
+                self.refusal(&name).is_some() || self.files.downloads.running.borrow().contains_key(&name)
+            }
         };
         if is_taken {
             return Err(refused("model_exists", format!("model '{name}' already exists")));
@@ -213,11 +219,11 @@ impl Runtime {
     /// Cancels the download of this name, or removes the downloaded or derived model.
     pub(super) async fn remove_download(&self, name: &str) -> Result<(), HttpProblem> {
         let folder = self.downloads_folder()?;
-        if let Some(running) = self.downloads.running.borrow().get(name) {
+        if let Some(running) = self.files.downloads.running.borrow().get(name) {
             running.cancelled.store(true, Ordering::Relaxed);
             return Ok(());
         }
-        let _turn = self.downloads.deriving.lock().await;
+        let _turn = self.files.downloads.deriving.lock().await;
         let wanted = name.to_owned();
         let removed = spawn_blocking(move || {
             let mut models = DownloadedModel::all(&folder).into_iter();
@@ -238,13 +244,13 @@ impl Runtime {
         }
         tracing::info!("removed the model {name} from the folder of downloads");
         self.reload().await?;
-        self.events.download(name, "model_remove", json!({}));
+        self.reports.events.download(name, "model_remove", json!({}));
         Ok(())
     }
 
     /// Entries of models that are being downloaded, as in llama-server's `/v1/models`.
     pub(super) fn downloads_as_models(&self) -> Vec<Value> {
-        let downloads = self.downloads.running.borrow();
+        let downloads = self.files.downloads.running.borrow();
         let entry = |(name, running): (&String, &Arc<RunningDownload>)| {
             json!({
                 "id": name, "aliases": [], "tags": [], "object": "model", "owned_by": "llamacpp",
@@ -257,11 +263,11 @@ impl Runtime {
 
     /// Downloads in progress, for displays.
     pub(super) fn downloads_shown(&self) -> Vec<Value> {
-        let running = self.downloads.running.borrow();
+        let running = self.files.downloads.running.borrow();
         let shown = running.iter().filter(|(_, running)| running.total.get().is_some());
-        let failed = self.downloads.failed.borrow();
+        let failed = self.files.downloads.failed.borrow();
         let failed = failed.iter().map(|(name, error)| json!({ "name": name, "error": error }));
-        let copies = self.downloads.copies.borrow();
+        let copies = self.files.downloads.copies.borrow();
         let copies = copies.iter().map(
             |(name, (done, total))| json!({ "name": name, "done": done, "total": total, "memory": null }),
         );
@@ -270,12 +276,12 @@ impl Runtime {
 
     /// Shows how much of a model's files has come from another host of the fleet.
     pub fn show_copy(&self, name: &str, done: u64, total: u64) {
-        self.downloads.copies.borrow_mut().insert(name.to_owned(), (done, total));
+        self.files.downloads.copies.borrow_mut().insert(name.to_owned(), (done, total));
         self.board.touch();
     }
 
     pub fn end_copy(&self, name: &str) {
-        self.downloads.copies.borrow_mut().remove(name);
+        self.files.downloads.copies.borrow_mut().remove(name);
         self.board.touch();
     }
 
@@ -301,7 +307,7 @@ struct DownloadPlace {
 
 impl Drop for DownloadPlace {
     fn drop(&mut self) {
-        self.runtime.downloads.running.borrow_mut().remove(&self.name);
+        self.runtime.files.downloads.running.borrow_mut().remove(&self.name);
     }
 }
 

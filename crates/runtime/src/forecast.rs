@@ -116,7 +116,7 @@ impl Runtime {
 
     /// Prepares the first load, and logs the memory of each card and the need of each model.
     pub async fn introduce(self: Rc<Self>) {
-        self.launcher.prepare();
+        self.engines.launcher.prepare();
         self.introduce_cards();
         let all: Vec<ModelId> = self.state.borrow().registry.present().map(|(id, _)| id).collect();
         self.foresee(all).await;
@@ -125,12 +125,12 @@ impl Runtime {
     /// Logs the need of these models, and returns what stops or troubles one; those that can never run here show
     /// as failed.
     pub async fn foresee(self: Rc<Self>, models: Vec<ModelId>) -> Vec<String> {
-        let _turn = self.forecasting.lock().await;
+        let _turn = self.turns.forecast.lock().await;
         let entries: Vec<ConfiguredModel> =
             models.iter().map(|id| ConfiguredModel::clone(&self.entry(*id))).collect();
         let engine = self.settings.engine.clone();
         let limits = self.settings.scheduler.cards.clone();
-        let (asking, known) = (self.asking(Patience::Kept), self.needs.known());
+        let (asking, known) = (self.asking(Patience::Kept), self.readings.needs.known());
         // Memory of running engines is not free, and is their own.
         let host = if self.runs().is_empty() { this_host() } else { this_host().map(HostRoom::emptied) };
         // Headers come from disk; on the one thread that serves, the reads would stop every stream.

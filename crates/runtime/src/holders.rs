@@ -28,7 +28,7 @@ impl Runtime {
             return reason.because.iter_mut().for_each(|cause| self.name_holders(cause));
         };
         let engines: Vec<u32> = self.runs().iter().filter_map(|run| run.pid()).collect();
-        let reading = self.reading.borrow();
+        let reading = self.readings.last.borrow();
         // An engine's memory is its model's claim, which the scheduler names itself.
         let is_engine = |holder: &Holder| group_of(holder).is_some_and(|group| engines.contains(&group));
         let mut holders: Vec<&Holder> = reading

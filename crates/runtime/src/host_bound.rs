@@ -28,7 +28,7 @@ impl Runtime {
     pub(super) fn follow_host_claim(&self, run: RunId, share: &Share) {
         let Some(run) = self.run(run).filter(|_| share.card.as_str() == HOST_CARD) else { return };
         if let (Some(pid), Some(memory)) = (run.pid(), bound(share.bytes, run.file_bytes.get())) {
-            self.launcher.bound_memory(pid, memory);
+            self.engines.launcher.bound_memory(pid, memory);
         }
     }
 }

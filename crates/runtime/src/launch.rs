@@ -101,7 +101,7 @@ impl Starter<'_> {
         // A port, a random key, or the files of another user: none of them is the model's own.
         let (spec, key) = spec.map_err(|reason| End::Unstartable { reason, lasts: false })?;
         self.is_free().await.map_err(|reason| End::Unstartable { reason, lasts: false })?;
-        let spawned = spec.start(&self.runtime.launcher, self.run.log.clone()).await;
+        let spawned = spec.start(&self.runtime.engines.launcher, self.run.log.clone()).await;
         let (child, events) = spawned.map_err(|error| fail(&error, error.lasts()))?;
         let Privacy { program, folder, .. } = privacy;
         Ok(Started { child, events, key, folder, program, slots })
@@ -109,7 +109,7 @@ impl Starter<'_> {
 
     async fn slots(&self, program: Option<PathBuf>) -> Option<Rc<RunSlots>> {
         let circumstances = (self.runtime.settings.inherited.as_slice(), self.lowered_context());
-        self.runtime.slots.of_run(self.run.model, &self.run.entry, program, circumstances).await
+        self.runtime.files.slots.of_run(self.run.model, &self.run.entry, program, circumstances).await
     }
 
     /// Looks up the engine, and what it can have of its own.
@@ -140,7 +140,7 @@ impl Starter<'_> {
     fn private(&self, program: Option<PathBuf>, takes_socket: bool) -> Privacy {
         let is_wanted = program.is_some() || self.runtime.settings.engine_user.is_some();
         let folder = is_wanted.then(|| self.runtime.private_folder()).flatten();
-        let unusable = |program: &PathBuf| self.runtime.only_ports.borrow().contains(program);
+        let unusable = |program: &PathBuf| self.runtime.engines.only_ports.borrow().contains(program);
         let socket = takes_socket
             && !self.runtime.settings.serve.engine_ports
             && !self.only_port.get()
@@ -347,12 +347,12 @@ impl Runtime {
     /// A new private folder; `None` where none can be made, which is logged once.
     fn private_folder(&self) -> Option<PrivateFolder> {
         let user = self.settings.engine_user.as_ref();
-        let root = self.folders.get_or_init(|| {
+        let root = self.engines.folders.get_or_init(|| {
             let root = PrivateFolder::root(user);
             root.inspect_err(|error| tracing::warn!("cannot create a private folder for engines: {error}"))
                 .ok()
         });
-        let number = self.next_folder.replace(self.next_folder.get() + 1);
+        let number = self.engines.next_folder.replace(self.engines.next_folder.get() + 1);
         let folder = PrivateFolder::create(root.as_ref()?, &number.to_string(), user);
         folder
             .inspect_err(|error| tracing::warn!("cannot create a private folder for an engine: {error}"))

@@ -29,6 +29,7 @@ mod need_answers;
 mod needs;
 mod operator_log;
 mod overflow;
+mod parts;
 mod post_mortem;
 mod private_folder;
 mod probe;
@@ -50,39 +51,32 @@ mod traces;
 mod work;
 mod yields;
 
-use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::HashSet;
+use std::cell::RefCell;
 use std::fmt;
-use std::path::PathBuf;
 use std::rc::{Rc, Weak};
 use std::time::Instant;
 
 use plimsoll_base::{Bytes, CardId, Hint, IdMap};
-use plimsoll_cards::{Reading, Sampler};
+use plimsoll_cards::Sampler;
 use plimsoll_config::{Configuration, ConfiguredModel};
 use plimsoll_log::Log;
-use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_process::Launcher;
 use plimsoll_scheduler::{
     ModelId, ModelState, Moment, RunId, Scheduler, SchedulerEffect, SchedulerEvent, SchedulerSnapshot,
 };
 use serde_json::Value;
-use tokio::sync::{Mutex, Notify, mpsc, watch};
+use tokio::sync::mpsc;
 
 use self::board::{Board, Webhook};
 use self::deadly::DeadlyBodies;
-use self::downloads::Downloads;
-use self::event_queue::EventQueue;
 use self::need_answers::LastAdvice;
-use self::operator_log::OperatorLog;
-use self::read_ahead::ReadAheads;
+use self::parts::{Driver, EngineStarts, ModelFiles, Readings, Reports, Turns};
 use self::registry::ModelRegistry;
-use self::request_log::RequestCounts;
 use self::requests::{AdmissionAnswer, RequestTable};
 use self::slots::WarmSlots;
 use self::status::ModelStatuses;
 use self::traces::Traces;
-use plimsoll_route::{self, Events};
+use plimsoll_route::{self};
 use plimsoll_task::spawn_local;
 
 pub use admission::RunPass;
@@ -98,51 +92,24 @@ pub use run::EngineRun;
 pub use settings::{ConfigureError, RuntimeSettings};
 pub use survey::{Asking, ExactAnswers, Patience, named};
 
-/// Bytes of log kept for one model, and for all together.
+/// Bytes of log kept for one model.
 const MODEL_LOG: Bytes = Bytes::kib(256);
-const WHOLE_LOG: Bytes = Bytes::mib(1);
 
 pub struct Runtime {
     me: Weak<Self>,
-    start: Instant,
     pub settings: RuntimeSettings,
-    launcher: Launcher,
-    sampler: Sampler,
-    reloading: Mutex<()>,
-    /// The last reading of the cards.
-    reading: RefCell<Reading>,
+    driver: Driver,
     state: RefCell<SchedulerState>,
-    event_queue: EventQueue<(Moment, SchedulerEvent)>,
     requests: RequestTable,
-    /// Empty memory for the effects of the next event.
-    effects: Cell<Vec<SchedulerEffect>>,
     pub(crate) statuses: ModelStatuses,
     extensions: Vec<Rc<dyn Extension>>,
-    operator_log: OperatorLog,
     board: Board,
-    ahead: ReadAheads,
     deadly: DeadlyBodies,
-    /// Measured memory of engines that nothing plans.
-    needs: MeasuredNeeds,
-    traces: Option<Traces>,
-    pub(crate) counts: RequestCounts,
-    wake: watch::Sender<Moment>,
-    drained: Notify,
-    pub events: Events,
-    log: Log,
-    /// The private folders of engines; `None` where none can be made.
-    folders: OnceCell<Option<OwnedFolder>>,
-    next_folder: Cell<u64>,
-    slots: WarmSlots,
-    downloads: Downloads,
-    /// Programs that did not create the socket that they were given.
-    only_ports: RefCell<HashSet<PathBuf>>,
-    /// Processes with precedence on each card, at the last reading.
-    with_precedence: RefCell<HashSet<(CardId, u32)>>,
-    /// Engines' reports of their memory.
-    answers: ExactAnswers,
-    /// Held by a forecast, so that forecasts are logged in the order in which they were begun.
-    forecasting: tokio::sync::Mutex<()>,
+    engines: EngineStarts,
+    readings: Readings,
+    reports: Reports,
+    files: ModelFiles,
+    turns: Turns,
 }
 
 /// The scheduler, with the models and runs that its numbers refer to.
@@ -180,37 +147,19 @@ impl Runtime {
         let traces = settings.traces.clone().and_then(|address| Traces::start(address).ok());
         let runtime = Rc::new_cyclic(|me| Self {
             me: Weak::clone(me),
-            start: Instant::now(),
             settings,
-            launcher,
-            sampler,
-            reloading: Mutex::default(),
-            reading: RefCell::default(),
+            driver: Driver::default(),
             state: RefCell::new(state),
-            event_queue: EventQueue::default(),
             requests: RequestTable::default(),
-            effects: Cell::default(),
             statuses: ModelStatuses::default(),
             extensions,
-            operator_log: OperatorLog::default(),
             board,
-            ahead: ReadAheads::default(),
             deadly: DeadlyBodies::default(),
-            needs,
-            traces,
-            counts: RequestCounts::default(),
-            wake: watch::Sender::new(Moment::NEVER),
-            drained: Notify::new(),
-            events: Events::default(),
-            log: Log::new("plimsoll", WHOLE_LOG),
-            folders: OnceCell::new(),
-            next_folder: Cell::new(0),
-            slots,
-            downloads: Downloads::default(),
-            only_ports: RefCell::default(),
-            with_precedence: RefCell::default(),
-            answers: ExactAnswers::new(Some(news)),
-            forecasting: tokio::sync::Mutex::default(),
+            engines: EngineStarts::with(launcher),
+            readings: Readings::of(sampler, needs, news),
+            reports: Reports::to(traces),
+            files: ModelFiles::of(slots),
+            turns: Turns::default(),
         });
         spawn_local(ticks::tick(Rc::clone(&runtime)));
         spawn_local(memory::watch(Rc::clone(&runtime)));
@@ -236,7 +185,7 @@ impl Runtime {
         drop(state);
         let changed = changes.iter().map(|(id, _)| *id).collect();
         self.submit(SchedulerEvent::Configured(changes));
-        self.events.reloaded();
+        self.reports.events.reloaded();
         Ok(changed)
     }
 
@@ -247,11 +196,11 @@ impl Runtime {
 
     /// The same at a time that the caller has just read.
     fn submit_at(&self, now: Moment, event: SchedulerEvent) {
-        self.event_queue.submit((now, event), |(now, event)| self.handle(now, event));
+        self.driver.queue.submit((now, event), |(now, event)| self.handle(now, event));
     }
 
     fn handle(&self, now: Moment, event: SchedulerEvent) {
-        let mut effects = self.effects.take();
+        let mut effects = self.driver.effects.take();
         let mut state = self.state.borrow_mut();
         if let SchedulerEvent::Ended { run, .. } = &event {
             // In the same moment for both, so that the scheduler names no run that is not there.
@@ -276,7 +225,7 @@ impl Runtime {
                 extension.on_effect(&runtime, &effect);
             }
         }
-        self.effects.set(effects);
+        self.driver.effects.set(effects);
         self.board.touch();
     }
 
@@ -329,15 +278,15 @@ impl Runtime {
             SchedulerEffect::StateChanged { model, state } => {
                 let before = self.statuses.with(*model, |status| status.state.replace(*state));
                 self.report_state(*model, before, *state);
-                self.ahead.state_changed(*model, *state);
+                self.files.ahead.state_changed(*model, *state);
                 // Another model waits for this memory, so a client that reads nothing must not hold it for
                 // long.
                 if *state == ModelState::Draining {
                     self.shorten_stalls(*model);
                 }
             }
-            SchedulerEffect::WakeAt(moment) => drop(self.wake.send_replace(*moment)),
-            SchedulerEffect::Drained => self.drained.notify_waiters(),
+            SchedulerEffect::WakeAt(moment) => drop(self.driver.wake.send_replace(*moment)),
+            SchedulerEffect::Drained => self.driver.drained.notify_waiters(),
             // Only extensions hold engines to their claims and ask other processes. A load that is given up
             // is reported alone.
             SchedulerEffect::AskNeighbours { .. }
@@ -373,7 +322,7 @@ impl Runtime {
 
     /// Publishes the state of a model, with `info` about it, to event streams.
     fn publish(&self, model: ModelId, state: ModelState, info: &Value) {
-        self.events.state_changed(&self.entry(model).name, state, info);
+        self.reports.events.state_changed(&self.entry(model).name, state, info);
     }
 
     /// Publishes a model's new state, unless clients have the same word for the state before.
@@ -392,7 +341,7 @@ impl Runtime {
 
     /// Refuses waiting requests, lets answers finish, ends every engine; returns when none is left.
     pub async fn shut_down(&self) {
-        let drained = self.drained.notified();
+        let drained = self.driver.drained.notified();
         tokio::pin!(drained);
         // Enabled first, because the scheduler may report the end before this task waits for it.
         drained.as_mut().enable();
@@ -402,7 +351,7 @@ impl Runtime {
 
     /// Requests since the start, in words.
     pub fn counted(&self) -> impl fmt::Display {
-        &self.counts
+        &self.reports.counts
     }
 
     /// Hints for the load that is under way, or the last one.
@@ -411,7 +360,7 @@ impl Runtime {
     }
 
     pub fn up_since(&self) -> Instant {
-        self.start
+        self.driver.start
     }
 
     fn now(&self) -> Moment {
@@ -419,7 +368,7 @@ impl Runtime {
     }
 
     fn moment(&self, time: Instant) -> Moment {
-        Moment::at(time.saturating_duration_since(self.start))
+        Moment::at(time.saturating_duration_since(self.driver.start))
     }
 
     pub fn me(&self) -> Rc<Self> {
@@ -439,7 +388,7 @@ impl Runtime {
         // Made on demand, because many models of a long configuration never start.
         let make = || {
             let file = self.settings.log_file.clone();
-            Log::feeding(&self.entry(model).name, MODEL_LOG, &self.log, file)
+            Log::feeding(&self.entry(model).name, MODEL_LOG, &self.reports.log, file)
         };
         self.statuses.log(model, make)
     }

@@ -76,8 +76,8 @@ impl Runtime {
                 () = tokio::time::sleep(AFTER_LOAD) => {}
                 () = run.told.notified() => {}
             }
-            let reading = runtime.sampler.read().await;
-            runtime.reading.replace(reading);
+            let reading = runtime.readings.sampler.read().await;
+            runtime.readings.last.replace(reading);
         });
     }
 
@@ -85,7 +85,7 @@ impl Runtime {
     pub async fn read_cards(&self) {
         // The time before the question: memory that is taken after it may be missing from the answer.
         let taken = self.now();
-        let reading = self.sampler.read().await;
+        let reading = self.readings.sampler.read().await;
         let of_host = self.host_use().await;
         for (run, used) in self.measured(&reading, &of_host) {
             self.submit(SchedulerEvent::Measured { run, used });
@@ -109,7 +109,7 @@ impl Runtime {
             return;
         };
         let need = self.on_own_cards(&view.claim).unwrap_or_default();
-        if let Some((file, text)) = self.needs.measured(&entry, run.placement().alone, need) {
+        if let Some((file, text)) = self.readings.needs.measured(&entry, run.placement().alone, need) {
             drop(spawn_blocking(move || {
                 if let Err(error) = file.write(&text) {
                     tracing::debug!("a measured memory need could not be saved: {error}");
@@ -121,14 +121,14 @@ impl Runtime {
     fn take_reading(&self, reading: Reading, taken: Moment) {
         let free = reading.free.clone();
         self.notice_precedence(&reading);
-        self.reading.replace(reading);
+        self.readings.last.replace(reading);
         self.submit(SchedulerEvent::CardsRead { free, taken });
     }
 
     /// Waits until the cards have this much free, or nothing changes any more.
     async fn await_free(&self, at_least: &[(CardId, Bytes)]) {
         if !at_least.is_empty() {
-            let reading = self.sampler.returned(at_least).await;
+            let reading = self.readings.sampler.returned(at_least).await;
             self.take_reading(reading, self.now());
         }
     }
@@ -142,13 +142,13 @@ impl Runtime {
 
     /// Free memory of the run's cards now.
     pub(super) fn free_on(&self, run: &EngineRun) -> Vec<(CardId, Bytes)> {
-        let reading = self.reading.borrow();
+        let reading = self.readings.last.borrow();
         let cards = self.cards_of(run).into_iter();
         cards.filter_map(|card| Some((card.id.clone(), reading.free_on(&card.id)?))).collect()
     }
 
     fn expected_back(&self, taken: &[Share]) -> Vec<(CardId, Bytes)> {
-        let reading = self.reading.borrow();
+        let reading = self.readings.last.borrow();
         let expected = taken.iter().filter_map(|share| {
             let card = self.settings.cards().find(|card| card.id == share.card)?;
             // The host has the pages back with the process.

@@ -82,7 +82,7 @@ impl Runtime {
         let Some(failure) = failure else { return };
         let told = self.statuses.with(model, |status| status.told.replace(failure.clone()));
         if told.as_ref() != Some(&failure)
-            && self.operator_log.is_news(&failure, self.now(), |said, now| said.text == now.text)
+            && self.reports.operator_log.is_news(&failure, self.now(), |said, now| said.text == now.text)
         {
             tracing::warn!("{}", in_a_line(&failure));
         }
@@ -90,7 +90,7 @@ impl Runtime {
 
     fn log_refusal(&self, refusal: &RequestRefusal) {
         // Other figures are another refusal.
-        if self.operator_log.is_news(&refusal.reason, self.now(), |said, now| said == now) {
+        if self.reports.operator_log.is_news(&refusal.reason, self.now(), |said, now| said == now) {
             tracing::info!("refuse: {}", in_a_line(&refusal.reason));
         }
     }

@@ -40,7 +40,7 @@ impl ReadAheads {
 
 impl Runtime {
     pub(super) fn read_ahead(&self, model: ModelId) {
-        let (entry, wanted) = (ConfiguredModel::clone(&self.entry(model)), self.ahead.begin(model));
+        let (entry, wanted) = (ConfiguredModel::clone(&self.entry(model)), self.files.ahead.begin(model));
         // A hanging disk holds this thread, and no request.
         drop(spawn_blocking(move || {
             let files = model_files::size_of_entry(&entry);

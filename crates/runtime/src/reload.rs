@@ -26,7 +26,7 @@ struct Applied {
 impl Runtime {
     /// Takes the warnings of the first reading, which a reload does not repeat.
     pub fn has_warned(&self, config: &Config) {
-        self.operator_log.warned.replace(config.warnings().collect());
+        self.reports.operator_log.warned.replace(config.warnings().collect());
     }
 
     /// Reads a configuration, applies it, and logs and returns what it changed; an error changes nothing.
@@ -49,7 +49,7 @@ impl Runtime {
     /// The files may lie on a disk that hangs, so another thread reads them.
     async fn apply_config(&self, path: &Path) -> Result<Applied, ConfigureError> {
         // One after the other, so that the file that was read last is the one that stays.
-        let _turn = self.reloading.lock().await;
+        let _turn = self.turns.reload.lock().await;
         let file = path.to_owned();
         let read = spawn_blocking(move || Config::read(&file)).await;
         let config = read.unwrap_or_else(|error| {
@@ -89,7 +89,7 @@ impl Runtime {
                 }
             }
         }
-        let before = self.operator_log.warned.replace(warnings.clone());
+        let before = self.reports.operator_log.warned.replace(warnings.clone());
         let is_new = |warning: &String| !before.contains(warning);
         notes.extend(warnings.into_iter().filter(is_new).map(|warning| format!("warning: {warning}")));
         let models = changed.iter().map(|id| self.entry(*id).name.clone()).collect();

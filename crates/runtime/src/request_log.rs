@@ -86,7 +86,7 @@ enum RequestOutcome {
 
 impl RequestRecord {
     pub(super) fn begin(runtime: &Rc<Runtime>, model: ModelId, wish: &RouteOptions) -> Self {
-        let counts = &runtime.counts;
+        let counts = &runtime.reports.counts;
         let id = counts.arrivals.get() + 1;
         counts.arrivals.set(id);
         let arrived = wish.asked.unwrap_or_else(Instant::now);
@@ -222,7 +222,7 @@ impl RequestRecord {
 
     fn count(&self) {
         let is_failure = self.status.is_some_and(|status| status.as_u16() >= 400);
-        let counts = &self.runtime.counts;
+        let counts = &self.runtime.reports.counts;
         let count = match self.outcome {
             RequestOutcome::Answered if !is_failure => &counts.answered,
             RequestOutcome::Abandoned => &counts.abandoned,
@@ -235,8 +235,8 @@ impl RequestRecord {
 impl Drop for RequestRecord {
     fn drop(&mut self) {
         self.count();
-        self.runtime.counts.open.borrow_mut().remove(&self.id);
-        if let Some(traces) = &self.runtime.traces {
+        self.runtime.reports.counts.open.borrow_mut().remove(&self.id);
+        if let Some(traces) = &self.runtime.reports.traces {
             self.trace(traces);
         }
         if !Self::is_logged() {
@@ -248,7 +248,7 @@ impl Drop for RequestRecord {
         // A request that was never sent has waited all its time.
         let (waited, loaded) = self.open.sent.get().unwrap_or((took, None));
         let loaded = loaded.is_some();
-        let mut line = self.runtime.counts.line.take();
+        let mut line = self.runtime.reports.counts.line.take();
         self.write(&mut line, &entry.name, took, (waited, loaded));
         tracing::info!(
             model = entry.name,
@@ -261,7 +261,7 @@ impl Drop for RequestRecord {
             "{line}"
         );
         line.clear();
-        self.runtime.counts.line.replace(line);
+        self.runtime.reports.counts.line.replace(line);
     }
 }
 
@@ -270,7 +270,7 @@ impl Runtime {
     pub(super) fn open_requests(&self) -> Value {
         let state = self.state.borrow();
         let start = self.up_since();
-        let open = self.counts.open.borrow();
+        let open = self.reports.counts.open.borrow();
         let mut open: Vec<_> = open.iter().collect();
         open.order_by_key(|(id, _)| **id);
         let list = open.into_iter().map(|(id, open)| {

@@ -311,7 +311,7 @@ impl Starter<'_> {
                     }
                     Some(ChildEvent::Ready(about)) => {
                         if self.only_port.get() {
-                            self.runtime.only_ports.borrow_mut().extend(program.clone());
+                            self.runtime.engines.only_ports.borrow_mut().extend(program.clone());
                         }
                         let upstream = self.upstream(&child, key.as_deref());
                         // A sleeping llama-server reports ready again, and its request does not wait for us.
@@ -330,7 +330,7 @@ impl Starter<'_> {
                     // It wakes by itself with its next request.
                     Some(ChildEvent::Sleeping(_)) => {
                         self.run.asleep.set(true);
-                        self.runtime.events.asleep(&self.run.entry.name);
+                        self.runtime.reports.events.asleep(&self.run.entry.name);
                         self.runtime.submit(SchedulerEvent::Slept { run: self.run.id });
                     }
                     // The supervisor ends without a report only when the daemon ends.

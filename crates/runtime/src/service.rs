@@ -75,7 +75,7 @@ impl ModelService for Runtime {
     }
 
     fn traces(&self) -> bool {
-        self.traces.is_some()
+        self.reports.traces.is_some()
     }
 
     fn admit_at_once(self: &Rc<Self>, model: ModelId, wish: RouteOptions) -> Option<RunPass> {
@@ -180,7 +180,7 @@ impl ModelService for Runtime {
 
     fn about(&self) -> Value {
         let up = self.up_since().elapsed().as_secs();
-        let [answered, failed, abandoned] = self.counts.get();
+        let [answered, failed, abandoned] = self.reports.counts.get();
         json!({
             "version": env!("CARGO_PKG_VERSION"),
             "pid": std::process::id(),
@@ -246,11 +246,11 @@ impl ModelService for Runtime {
     }
 
     fn events(&self) -> &Events {
-        &self.events
+        &self.reports.events
     }
 
     fn log(&self, model: Option<ModelId>) -> Log {
-        model.map_or_else(|| self.log.clone(), |model| self.model_log(model))
+        model.map_or_else(|| self.reports.log.clone(), |model| self.model_log(model))
     }
 
     fn write_metrics(&self, page: &mut Exposition) {

@@ -206,7 +206,7 @@ type WrittenSlot = (PathBuf, SavedSlot, Option<SavedSlot>);
 impl Runtime {
     /// Restores the slots that the waiting requests, or the last ones, are likely to need.
     pub(super) async fn restore_slots(&self, run: &EngineRun, of_run: &RunSlots, engine: &Upstream) {
-        let warm = &self.slots;
+        let warm = &self.files.slots;
         // The files of the run before may still be digested.
         let Ok(_files) = timeout(FILES_WITHIN, warm.files.lock()).await else { return };
         let key = of_run.key.clone();
@@ -236,7 +236,7 @@ impl Runtime {
         id: u32,
         saved: SavedSlot,
     ) {
-        let (warm, name, begun) = (&self.slots, &run.entry.name, Instant::now());
+        let (warm, name, begun) = (&self.files.slots, &run.entry.name, Instant::now());
         let file = format!("restore-{id}");
         let (into, its) = (of_run.folder.join(&file), saved.clone());
         let staged = warm.blocking(move |store| store.stage(&its, &into)).await;
@@ -284,9 +284,9 @@ impl Runtime {
         limit: Duration,
     ) -> bool {
         let deadline = Instant::now() + limit;
-        let prompts = self.slots.prompts.borrow_mut().remove(&run.model).unwrap_or_default();
+        let prompts = self.files.slots.prompts.borrow_mut().remove(&run.model).unwrap_or_default();
         let Some(each) = engine::time_per_token(engine).await else { return true };
-        let each = self.slots.least(of_run, each);
+        let each = self.files.slots.least(of_run, each);
         let Some(mut slots) = engine::slots(engine).await else { return true };
         slots.retain(|slot| !slot.is_processing && slot.tokens > 0);
         // The most expensive first, should there be no time for all.
@@ -295,7 +295,7 @@ impl Runtime {
         let mut in_time = true;
         for slot in slots {
             let prompt = times(each, slot.tokens);
-            let costs = self.slots.costs(&of_run.key);
+            let costs = self.files.slots.costs(&of_run.key);
             let limit = (prompt / 2).min(deadline.saturating_duration_since(Instant::now()));
             let expected = times(costs.save, slot.tokens);
             if prompt < LEAST || expected > limit || expected + times(costs.restore, slot.tokens) > prompt {
@@ -342,13 +342,13 @@ impl Runtime {
             saved = engine::save(engine, slot.id, &file) => saved,
             () = sleep(limit) => {
                 // At least so long; the next time it is known beforehand.
-                self.slots.learn(&of_run.key, |costs| costs.save = per(begun.elapsed() * 2, slot.tokens));
+                self.files.slots.learn(&of_run.key, |costs| costs.save = per(begun.elapsed() * 2, slot.tokens));
                 tracing::info!("{name}: slot {} was not saved within {:.1} s", slot.id, limit.as_secs_f64());
                 return Err(());
             }
-            () = self.slots.overflow(&path) => {
+            () = self.files.slots.overflow(&path) => {
                 tracing::info!("{name}: slot {} takes more disk space than `warm` allows", slot.id);
-                self.slots.learn(&of_run.key, |costs| costs.save = Duration::MAX);
+                self.files.slots.learn(&of_run.key, |costs| costs.save = Duration::MAX);
                 return Err(());
             }
         };
@@ -358,7 +358,7 @@ impl Runtime {
             return Ok(None);
         };
         let spent = begun.elapsed();
-        self.slots.learn(&of_run.key, |costs| costs.save = per(spent, tokens));
+        self.files.slots.learn(&of_run.key, |costs| costs.save = per(spent, tokens));
         let saved = counted(tokens, "token");
         tracing::info!("{name}: saved {saved} of slot {} in {:.2} s", slot.id, spent.as_secs_f64());
         Ok(Some((path, tokens)))
@@ -367,7 +367,7 @@ impl Runtime {
 
 /// Takes the files of a run over into the folder, one run after the other.
 async fn adopt(runtime: Rc<Runtime>, name: String, of_run: Rc<RunSlots>, written: Vec<WrittenSlot>) {
-    let warm = &runtime.slots;
+    let warm = &runtime.files.slots;
     let _files = warm.files.lock().await;
     for (path, saved, before) in written {
         let adopted = warm.blocking(move |store| {

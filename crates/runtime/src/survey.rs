@@ -45,7 +45,7 @@ use plimsoll_task::spawn_blocking;
 pub(super) async fn survey(runtime: Rc<Runtime>, model: ModelId) {
     let entry = ConfiguredModel::clone(&runtime.entry(model));
     let engine = runtime.settings.engine.clone();
-    let (name, known) = (entry.name.clone(), runtime.needs.known());
+    let (name, known) = (entry.name.clone(), runtime.readings.needs.known());
     let cards = runtime.settings.served();
     let asking = runtime.asking(Patience::Known);
     // A header may lie on a network file system that takes seconds.
@@ -85,7 +85,7 @@ pub(super) async fn hear(runtime: Rc<Runtime>, mut news: mpsc::UnboundedReceiver
 impl Runtime {
     /// Access to the answers of engines; `None` where they are not asked.
     pub(crate) fn asking(&self, patience: Patience) -> Option<Asking> {
-        self.settings.asking(&self.answers, patience)
+        self.settings.asking(&self.readings.answers, patience)
     }
 
     /// The failure of an earlier load, if nothing has changed that it depends on.
@@ -100,7 +100,7 @@ impl Runtime {
 
     /// Ends the engine that is being asked.
     pub fn end_questions(&self) {
-        self.answers.end();
+        self.readings.answers.end();
     }
 }
 

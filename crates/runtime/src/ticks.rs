@@ -8,7 +8,7 @@ use super::Runtime;
 
 /// Sends the scheduler its ticks: one sleep, moved whenever another wake-up is requested.
 pub(super) async fn tick(runtime: Rc<Runtime>) {
-    let mut wake = runtime.wake.subscribe();
+    let mut wake = runtime.driver.wake.subscribe();
     loop {
         let moment = *wake.borrow_and_update();
         // Taken anew in each round; a moment that has passed gives a sleep of zero.
@@ -18,7 +18,7 @@ pub(super) async fn tick(runtime: Rc<Runtime>) {
             let _ = changed.await;
         } else if tokio::time::timeout(left, changed).await.is_err() {
             // Cleared before the event, which may request the next wake-up.
-            runtime.wake.send_replace(Moment::NEVER);
+            runtime.driver.wake.send_replace(Moment::NEVER);
             runtime.submit(SchedulerEvent::Tick);
         }
     }

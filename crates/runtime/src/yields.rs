@@ -92,8 +92,10 @@ impl Runtime {
                 Some((holder.card.clone(), holder.pid, names.iter().find(called)?))
             })
             .collect();
-        let before =
-            self.with_precedence.replace(present.iter().map(|(card, pid, _)| (card.clone(), *pid)).collect());
+        let before = self
+            .readings
+            .with_precedence
+            .replace(present.iter().map(|(card, pid, _)| (card.clone(), *pid)).collect());
         for (card, pid, name) in present {
             if !before.contains(&(card.clone(), pid)) {
                 tracing::info!("{name} (process {pid}) uses {}: idle models are unloaded", self.label(&card));

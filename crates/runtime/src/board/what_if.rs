@@ -24,7 +24,7 @@ impl Runtime {
         let (engine, cards) = (self.settings.engine.clone(), self.settings.served());
         let asking = self.asking(Patience::Known);
         // Headers come from disk, as for a load.
-        let known = self.needs.known();
+        let known = self.readings.needs.known();
         let looked = spawn_blocking(move || {
             let demand = look(&entry, engine.as_deref(), &cards, asking.as_ref());
             demand.map(|demand| known.instead(&entry, demand))

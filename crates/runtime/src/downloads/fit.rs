@@ -30,7 +30,7 @@ impl Runtime {
         let entries: Vec<ConfiguredModel> = entries.into_iter().flatten().collect();
         let engine = self.settings.engine.clone();
         let limits = self.settings.scheduler.cards.clone();
-        let (asking, known) = (self.asking(Patience::Kept), self.needs.known());
+        let (asking, known) = (self.asking(Patience::Kept), self.readings.needs.known());
         // Headers come from the network.
         let looked = spawn_blocking(move || {
             forecast(&entries, engine.as_deref(), &limits, asking.as_ref(), &known, None)

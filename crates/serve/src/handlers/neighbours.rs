@@ -11,6 +11,7 @@ use plimsoll_scheduler::{ModelId, SchedulerEffect, SchedulerEvent};
 use plimsoll_wire::options::Uuid;
 
 use super::guard::GuardHandler;
+use plimsoll_route::ModelService;
 use plimsoll_runtime::{Extension, Runtime};
 use plimsoll_task::{spawn_blocking, spawn_local};
 
@@ -84,5 +85,5 @@ fn report(runtime: &Runtime, model: ModelId, gave: &[AskedNeighbour]) {
     let each = each.collect::<Vec<_>>().join(", ");
     let all: Bytes = gave.iter().map(|asked| asked.gave).sum();
     tracing::info!("to make room for {name}, guarded processes released {all} of idle memory: {each}");
-    runtime.events.neighbours_gave(name, all);
+    runtime.events().neighbours_gave(name, all);
 }

@@ -17,6 +17,7 @@ use plimsoll_planner::computed_on_host;
 use plimsoll_probe::headers::read_model;
 use plimsoll_reclaim::{FileCache, advise};
 
+use plimsoll_route::ModelService;
 use plimsoll_runtime::model_files::{self as files, FileIdentity};
 use plimsoll_runtime::{EngineRun, Runtime, named};
 use plimsoll_task::{spawn_blocking, spawn_local};
@@ -37,7 +38,7 @@ async fn give_back(runtime: Rc<Runtime>, load: Load) {
             tracing::info!(
                 "{name}: about {bytes} of its files were in the page cache; the part that the engine does not map is evicted from the cache"
             );
-            runtime.events.page_cache_dropped(&name, bytes);
+            runtime.events().page_cache_dropped(&name, bytes);
         }
         // It is a saving only, so a failure is no news for the operator.
         Err(why) => tracing::debug!("the page cache of {name} is kept: {why}"),

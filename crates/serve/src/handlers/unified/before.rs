@@ -18,6 +18,7 @@ use plimsoll_scheduler::SchedulerEvent;
 use serde_json::{Value, json};
 
 use super::Unified;
+use plimsoll_route::ModelService;
 use plimsoll_runtime::model_files as files;
 use plimsoll_runtime::{EngineRun, Runtime, in_a_line};
 use plimsoll_task::spawn_blocking;
@@ -156,7 +157,7 @@ fn claim(runtime: &Runtime, run: &EngineRun) -> Option<Bytes> {
 fn report(runtime: &Runtime, run: &EngineRun, need: Bytes, outcome: &ReclaimOutcome) {
     let (name, done) = (&run.entry.name, done(need, outcome));
     tracing::info!("reclaim for {name}: {done}");
-    runtime.events.reclaimed(name, &event(need, outcome));
+    runtime.events().reclaimed(name, &event(need, outcome));
     let mut hints = vec![Hint::new(Advice::Other(format!("before the load, {done}")))];
     if !outcome.last.withheld.is_empty() {
         let text =
