@@ -47,7 +47,7 @@ struct Member {
     socket: TcpStream,
     inbox: Inbox,
     /// When the request that is out was sent.
-    asked: Option<Instant>,
+    requested: Option<Instant>,
     sent: u64,
 }
 
@@ -93,7 +93,7 @@ impl<'a> Crowd<'a> {
         };
         for number in 0..load.connections {
             let socket = crowd.join(number)?;
-            crowd.members.push(Member { socket, inbox: Inbox::default(), asked: None, sent: 0 });
+            crowd.members.push(Member { socket, inbox: Inbox::default(), requested: None, sent: 0 });
         }
         crowd.started = Instant::now();
         Ok(crowd)
@@ -122,7 +122,7 @@ impl<'a> Crowd<'a> {
         }
         let member = &mut self.members[number];
         member.sent += 1;
-        member.asked = Some(Instant::now());
+        member.requested = Some(Instant::now());
         self.busy += 1;
         // The socket's buffer is empty and larger than any request of a crowd. A connection that is already broken
         // shows at the next read.
@@ -144,13 +144,13 @@ impl<'a> Crowd<'a> {
     }
 
     fn note(&mut self, number: usize, reply: Reply) {
-        let Some(asked) = self.members[number].asked.take() else {
+        let Some(requested) = self.members[number].requested.take() else {
             return;
         };
         self.busy -= 1;
         self.outcome.events += reply.events();
         if reply.status == 200 {
-            self.outcome.latencies.push(asked.elapsed());
+            self.outcome.latencies.push(requested.elapsed());
         } else {
             self.outcome.failures += 1;
         }
@@ -159,7 +159,7 @@ impl<'a> Crowd<'a> {
     /// A connection broke: a failure if it owed a reply, and replaced if there is more to send.
     fn replace(&mut self, number: usize) -> io::Result<()> {
         epoll::delete(&self.epoll, &self.members[number].socket)?;
-        if self.members[number].asked.take().is_some() {
+        if self.members[number].requested.take().is_some() {
             self.busy -= 1;
             self.outcome.failures += 1;
         }

@@ -33,8 +33,8 @@ pub(crate) enum HopError {
     Run(#[from] RunError),
     #[error("cannot prepare the fleet: {0}")]
     Prepare(io::Error),
-    #[error("`plimsoll fleet {verb}` ended with {status}: {said}")]
-    Fleet { verb: &'static str, status: std::process::ExitStatus, said: String },
+    #[error("`plimsoll fleet {verb}` ended with {status}: {stated}")]
+    Fleet { verb: &'static str, status: std::process::ExitStatus, stated: String },
     #[error("the first host did not pass a request on within {PATIENCE:?}: {0}")]
     NoHop(String),
 }
@@ -123,8 +123,9 @@ impl Pair {
         let (start, request) = (Instant::now(), requests::chat("alpha", 400));
         let mut last = String::new();
         while start.elapsed() < PATIENCE {
-            let asked = Connection::open(self.hosts[0].address).and_then(|mut line| line.exchange(&request));
-            match asked {
+            let requested =
+                Connection::open(self.hosts[0].address).and_then(|mut line| line.exchange(&request));
+            match requested {
                 Ok((reply, _)) if reply.status == 200 => return Ok(()),
                 Ok((reply, _)) => last = format!("status {}", reply.status),
                 Err(error) => last = error.to_string(),
@@ -157,7 +158,7 @@ fn command(program: &Path, verb: &'static str, line: &[&str]) -> Result<String, 
         false => Err(HopError::Fleet {
             verb,
             status: output.status,
-            said: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+            stated: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
         }),
     }
 }

@@ -151,7 +151,7 @@ fn inside(subject: &Subject, runs: usize) -> Result<Vec<Duration>, PlansError> {
     let model = read(&subject.file).map_err(wrong)?;
     let options = Options::from_argv(&subject.arguments).map_err(|error| wrong(error.to_string()))?;
     let estimate = Estimate::new(model.into());
-    let params = options.wish(estimate.program).map_err(|error| wrong(error.to_string()))?;
+    let params = options.params(estimate.program).map_err(|error| wrong(error.to_string()))?;
     let request = estimate.request(&params, &subject.cards);
     let once = |_| {
         let start = Instant::now();

@@ -134,12 +134,12 @@ mod tests {
 
     #[test]
     fn mutants_are_many_and_the_same_each_time() {
-        let made = || {
+        let created = || {
             let mut all = Vec::new();
             mutants(&[b"key = value", b"[a]\nb = 1"], &[b"="], |mutant| all.push(mutant.to_vec()));
             all
         };
-        let (first, mut second) = (made(), made());
+        let (first, mut second) = (created(), created());
         assert_eq!(first, second);
         assert!(first.iter().all(|mutant| mutant.len() <= LONGEST));
         second.sort();

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_end_a_strangers_process_is_found() {
+    fn foreign_symbols_and_libraries_in_an_artifact_are_found() {
         let bad = "\
  0x0000000000000001 (NEEDED)             Shared library: [libgcc_s.so.1]
  0x000000000000001d (RUNPATH)            Library runpath: [/home/me]

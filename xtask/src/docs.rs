@@ -43,8 +43,8 @@ enum DocsError {
     Build,
     #[error("cannot run {}: {error}", program.display())]
     Start { program: PathBuf, error: io::Error },
-    #[error("`plimsoll {words}` failed: {}", said.trim_end())]
-    Run { words: String, said: String },
+    #[error("`plimsoll {words}` failed: {}", stated.trim_end())]
+    Run { words: String, stated: String },
     #[error("`plimsoll {words}` printed something other than UTF-8")]
     Text { words: String },
     #[error("cannot read the schema: {0}")]
@@ -57,12 +57,12 @@ enum DocsError {
 
 /// Writes the documents, or compares them when `check` is set.
 pub(crate) fn run(root: &Path, check: bool) -> ExitCode {
-    told(build(root).and_then(|program| update_with(root, &program, check)))
+    reported(build(root).and_then(|program| update_with(root, &program, check)))
 }
 
 /// Compares the documents with the program that the tests have built.
 pub(crate) fn check_built(root: &Path) -> ExitCode {
-    told(update_with(root, &program(root), true))
+    reported(update_with(root, &program(root), true))
 }
 
 fn program(root: &Path) -> PathBuf {
@@ -74,7 +74,7 @@ fn update_with(root: &Path, program: &Path, check: bool) -> Result<usize, DocsEr
     update(root, &documents, check, |words| printed(program, words))
 }
 
-fn told(done: Result<usize, DocsError>) -> ExitCode {
+fn reported(done: Result<usize, DocsError>) -> ExitCode {
     match done {
         Ok(changed) => {
             eprintln!("docs: {changed} documents written");
@@ -116,8 +116,8 @@ fn output(program: &Path, words: &[&str]) -> Result<String, DocsError> {
     let output = output.map_err(|error| DocsError::Start { program: program.to_path_buf(), error })?;
     let words = words.join(" ");
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        return Err(DocsError::Run { words, said });
+        let stated = String::from_utf8_lossy(&output.stderr).into_owned();
+        return Err(DocsError::Run { words, stated });
     }
     String::from_utf8(output.stdout).map_err(|_| DocsError::Text { words })
 }

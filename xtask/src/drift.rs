@@ -26,8 +26,8 @@ use record::{Forms, Record};
 pub(crate) enum DriftError {
     #[error("cannot run {program}: {error}\nhint: {hint}")]
     Start { program: String, error: std::io::Error, hint: &'static str },
-    #[error("{program} failed: {said}\nhint: {hint}")]
-    Run { program: String, said: String, hint: &'static str },
+    #[error("{program} failed: {stated}\nhint: {hint}")]
+    Run { program: String, stated: String, hint: &'static str },
     #[error("cannot use {}: {error}", path.display())]
     File { path: PathBuf, error: std::io::Error },
     #[error("{} is not what drift wrote: {why}\nhint: restore it, or write it anew with --write", path.display())]
@@ -86,7 +86,7 @@ fn compared(asker: &Asker, engine: &Engine, options: &Options) -> Result<Record,
     let mut record = Record::new(engine, version);
     record.flags = flags::compare(&asker.help(engine)?);
     let names = architectures::known(engine, &options.only)?;
-    for (name, rows) in names.iter().zip(asked(asker, engine, &names, options)) {
+    for (name, rows) in names.iter().zip(requested(asker, engine, &names, options)) {
         match rows {
             Ok(rows) => record.add(name, &rows),
             // A name in the library that is none of an architecture's.
@@ -101,7 +101,7 @@ fn compared(asker: &Asker, engine: &Engine, options: &Options) -> Result<Record,
 type Rows = Result<Vec<Result<Difference, String>>, models::Ungrown>;
 
 /// The rows of each architecture. The engine runs once for each processor at a time.
-fn asked(asker: &Asker, engine: &Engine, names: &[String], options: &Options) -> Vec<Rows> {
+fn requested(asker: &Asker, engine: &Engine, names: &[String], options: &Options) -> Vec<Rows> {
     let waiting = Mutex::new(names.iter().zip(0_usize..));
     let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
     let worker = || {

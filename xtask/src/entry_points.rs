@@ -19,8 +19,10 @@ enum EntryPointsError {
     File { path: PathBuf, error: std::io::Error },
     #[error("cannot run {program}: {error}")]
     Start { program: &'static str, error: std::io::Error },
-    #[error("{program} failed: {said}\nhint: check this machine's network, and that {PACKAGE} has {HEADER}")]
-    Run { program: &'static str, said: String },
+    #[error(
+        "{program} failed: {stated}\nhint: check this machine's network, and that {PACKAGE} has {HEADER}"
+    )]
+    Run { program: &'static str, stated: String },
 }
 
 pub(crate) fn run(root: &Path, write: bool) -> ExitCode {
@@ -80,7 +82,7 @@ fn call(program: &'static str, words: &[&str], folder: &Path) -> Result<(), Entr
     if ran.status.success() {
         return Ok(());
     }
-    Err(EntryPointsError::Run { program, said: String::from_utf8_lossy(&ran.stderr).trim().to_owned() })
+    Err(EntryPointsError::Run { program, stated: String::from_utf8_lossy(&ran.stderr).trim().to_owned() })
 }
 
 /// The data file: each function with the versions of its ABI, and the number of parameters of each.

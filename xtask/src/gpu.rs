@@ -55,8 +55,8 @@ enum BundleError {
 
 pub(crate) fn run(root: &Path, options: Options) -> ExitCode {
     match bundle(root, &options) {
-        Ok(said) => {
-            println!("{said}");
+        Ok(stated) => {
+            println!("{stated}");
             ExitCode::SUCCESS
         }
         Err(error) => {

@@ -91,12 +91,12 @@ fn packed(root: &Path, names: &[String]) -> Result<Vec<(String, PathBuf)>, Packa
 }
 
 fn has_target(root: &Path) -> bool {
-    let asked = Command::new("rustc")
+    let requested = Command::new("rustc")
         .args(["--print", "target-libdir", "--target", WASM])
         .current_dir(root)
         .stdin(Stdio::null())
         .output();
-    asked.is_ok_and(|said| Path::new(String::from_utf8_lossy(&said.stdout).trim()).exists())
+    requested.is_ok_and(|stated| Path::new(String::from_utf8_lossy(&stated.stdout).trim()).exists())
 }
 
 fn cargo(folder: &Path, words: &[&str]) -> Result<(), PackageError> {

@@ -9,12 +9,12 @@ pub(crate) fn folder(root: &Path, programs: &[&str], packages: &[&str]) -> Optio
     let environment = root.join("target/tools");
     let folder = environment.join("bin");
     let are_there = || programs.iter().all(|program| folder.join(program).exists());
-    let is_made = |folder: &Path| {
+    let is_created = |folder: &Path| {
         folder.join("pip").exists()
             || runs(OsStr::new("python3"), &["-m", "venv", &environment.to_string_lossy()])
     };
     let installed = are_there()
-        || is_made(&folder)
+        || is_created(&folder)
             && runs(folder.join("pip").as_os_str(), &[&["install", "--quiet"], packages].concat())
             && are_there();
     installed.then_some(folder)

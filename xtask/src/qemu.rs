@@ -166,13 +166,13 @@ fn boot(kernel: &Path, archive: &Path, disk: &Path, log: &Path) -> io::Result<bo
     qemu.arg("-drive").arg(format!("if=none,id=disk,format=raw,file={}", disk.display()));
     qemu.args(["-device", "virtio-blk-device,drive=disk"]);
     let mut child = qemu.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
-    let mut said = Vec::new();
+    let mut stated = Vec::new();
     if let Some(console) = child.stdout.take() {
-        io::copy(&mut io::BufReader::new(console), &mut Both(&mut said))?;
+        io::copy(&mut io::BufReader::new(console), &mut Both(&mut stated))?;
     }
     child.wait()?;
-    fs::write(log, &said)?;
-    Ok(String::from_utf8_lossy(&said).lines().any(|line| line.trim() == WELL))
+    fs::write(log, &stated)?;
+    Ok(String::from_utf8_lossy(&stated).lines().any(|line| line.trim() == WELL))
 }
 
 /// Keeps what it shows.

@@ -48,8 +48,8 @@ enum ReleaseError {
 
 pub(crate) fn run(root: &Path, options: &Options) -> ExitCode {
     match release(root, options) {
-        Ok(said) => {
-            print!("{said}");
+        Ok(stated) => {
+            print!("{stated}");
             ExitCode::SUCCESS
         }
         Err(error) => {

@@ -64,9 +64,9 @@ pub(crate) fn test_files(sources: &[Source]) -> BTreeSet<PathBuf> {
     let declared = pattern.expect("the pattern is valid");
     let mut folders: Vec<PathBuf> = Vec::new();
     for source in sources.iter().filter(|source| source.is("rs")) {
-        let beside = source.path.parent().unwrap_or(Path::new(""));
+        let alongside = source.path.parent().unwrap_or(Path::new(""));
         let owns_folder = ["lib.rs", "main.rs"].iter().any(|name| source.path.ends_with(name));
-        let folder = if owns_folder { beside.to_owned() } else { source.path.with_extension("") };
+        let folder = if owns_folder { alongside.to_owned() } else { source.path.with_extension("") };
         folders.extend(declared.captures_iter(&source.text).map(|found| folder.join(&found[1])));
     }
     let is_declared = |path: &Path| {

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_added_is_the_difference_within_a_round() {
+    fn added_latency_is_the_difference_within_a_round() {
         let micros = Duration::from_micros;
         let times = [[10, 15], [100, 104], [20, 26]].map(|round| round.map(micros).to_vec());
         let target = Target { name: "x".to_owned(), address: ([127, 0, 0, 1], 1).into(), pids: Vec::new() };

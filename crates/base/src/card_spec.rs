@@ -300,15 +300,15 @@ mod tests {
 
     #[test]
     fn a_budget_is_all_of_the_card_that_there_is_and_guard_counts_it() {
-        let held = |more: &str| {
+        let occupied = |more: &str| {
             let spec = format!("name=H200,total=143771MiB{more},budget=4GiB");
             let card: Card = spec.parse().unwrap();
             (card.total, card.free, card.counting)
         };
         let budget = Bytes::mib(4096);
-        assert_eq!(held(""), (budget, budget, Counting::Guard));
+        assert_eq!(occupied(""), (budget, budget, Counting::Guard));
         let left = Bytes::mib(2048);
-        assert_eq!(held(",free=2GiB"), (left, left, Counting::Guard));
+        assert_eq!(occupied(",free=2GiB"), (left, left, Counting::Guard));
     }
 
     #[test]
@@ -384,8 +384,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_a_remedy() {
-        for (spec, said) in [
+    fn malformed_card_specs_are_rejected_with_a_remedy() {
+        for (spec, stated) in [
             ("name=x,H200", "is not of the form key=value"),
             (
                 "H301",
@@ -420,7 +420,7 @@ mod tests {
             ),
         ] {
             let error = spec.parse::<Card>().unwrap_err().to_string();
-            assert!(error.contains(said), "{spec}: {error}");
+            assert!(error.contains(stated), "{spec}: {error}");
         }
     }
 }

@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_name_needs_no_brand_and_a_wrong_one_has_neighbours() {
-        for (said, meant) in [
+        for (stated, meant) in [
             ("3090", "GeForce RTX 3090"),
             ("rtx3090", "GeForce RTX 3090"),
             ("NVIDIA GeForce RTX 3090", "GeForce RTX 3090"),
@@ -224,7 +224,7 @@ mod tests {
             ("RTX PRO 6000", "RTX PRO 6000 Blackwell"),
             ("NVIDIA H200", "H200"),
         ] {
-            assert_eq!(find(said).map(|row| row.name), Ok(meant), "{said}");
+            assert_eq!(find(stated).map(|row| row.name), Ok(meant), "{stated}");
         }
         let near = find("AGX Orin").unwrap_err();
         assert_eq!(near, ["Jetson AGX Orin 32GB", "Jetson AGX Orin 64GB"]);

@@ -17,8 +17,8 @@ mod tests {
 
     #[test]
     fn one_is_singular_and_every_other_number_plural() {
-        for (count, told) in [(0_u64, "0 requests"), (1, "1 request"), (2, "2 requests")] {
-            assert_eq!(counted(count, "request"), told);
+        for (count, reported) in [(0_u64, "0 requests"), (1, "1 request"), (2, "2 requests")] {
+            assert_eq!(counted(count, "request"), reported);
         }
         assert_eq!(
             (counted(2_usize, "process"), counted(1_i32, "process")),

@@ -80,9 +80,10 @@ impl Curve {
     }
 
     /// The depth for which `held` is enough on every card; `None` if not even for the first step.
-    pub fn within(&self, held: impl Fn(&CardId) -> Bytes) -> Option<u64> {
-        let held: Vec<Bytes> = self.cards.iter().map(held).collect();
-        let enough = |step: &CurveStep| step.bytes.iter().zip(&held).all(|(need, held)| need <= held);
+    pub fn within(&self, occupied: impl Fn(&CardId) -> Bytes) -> Option<u64> {
+        let occupied: Vec<Bytes> = self.cards.iter().map(occupied).collect();
+        let enough =
+            |step: &CurveStep| step.bytes.iter().zip(&occupied).all(|(need, occupied)| need <= occupied);
         let fitting = self.steps.partition_point(enough);
         // All steps fit, so no depth is too deep.
         if fitting == self.steps.len() {
@@ -222,9 +223,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_within_is_covered_and_one_step_more_is_not(
+        fn curve_depth_within_a_limit_fits_and_one_token_more_does_not(
             rises in prop::collection::vec((1_u64..500, 0_u64..9), 1..40),
-            held in 0_u64..200,
+            occupied in 0_u64..200,
         ) {
             let mut sum = (0, 0);
             let steps = rises.iter().map(|(tokens, mib)| {
@@ -232,13 +233,13 @@ mod tests {
                 (sum.0, vec![Bytes::mib(sum.1)])
             }).collect();
             let curve = Curve::new(slots(sum.0), vec![CardId::new("a")], steps).unwrap();
-            let held = Bytes::mib(held);
-            match curve.within(|_| held) {
-                None => prop_assert!(total(&curve.at(0)) > held),
-                Some(u64::MAX) => prop_assert!(total(&curve.at(u64::MAX)) <= held),
+            let occupied = Bytes::mib(occupied);
+            match curve.within(|_| occupied) {
+                None => prop_assert!(total(&curve.at(0)) > occupied),
+                Some(u64::MAX) => prop_assert!(total(&curve.at(u64::MAX)) <= occupied),
                 Some(depth) => {
-                    prop_assert!(total(&curve.at(depth)) <= held);
-                    prop_assert!(total(&curve.at(depth + 1)) > held);
+                    prop_assert!(total(&curve.at(depth)) <= occupied);
+                    prop_assert!(total(&curve.at(depth + 1)) > occupied);
                 }
             }
         }

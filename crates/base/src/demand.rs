@@ -184,7 +184,7 @@ pub trait MemoryModel: fmt::Debug + Send + Sync {
     }
 
     /// Memory that the engine will request on each of these cards, where known.
-    fn asked(&self, _cards: &[Card]) -> Vec<AskedMemory> {
+    fn requested(&self, _cards: &[Card]) -> Vec<RequestedMemory> {
         Vec::new()
     }
 
@@ -200,7 +200,7 @@ pub trait MemoryModel: fmt::Debug + Send + Sync {
     }
 
     /// Host memory of the model, on a host that is not served as a card.
-    fn beside_cards(&self, _cards: &[Card]) -> Option<HostNeed> {
+    fn alongside_cards(&self, _cards: &[Card]) -> Option<HostNeed> {
         None
     }
 
@@ -224,7 +224,7 @@ pub struct CacheOverflow {
 
 /// Memory that an engine requests of a card, without the driver's context.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AskedMemory {
+pub struct RequestedMemory {
     pub card: CardId,
     pub bytes: Bytes,
     /// Allocations of caches among it that can be divided by position.
@@ -233,7 +233,7 @@ pub struct AskedMemory {
     pub weights: Option<Bytes>,
 }
 
-impl AskedMemory {
+impl RequestedMemory {
     /// The cache whose used positions can change places with weights.
     pub fn exchanged_cache(&self) -> Option<&CacheLayout> {
         self.caches.first().filter(|_| self.weights.is_some())

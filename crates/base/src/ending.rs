@@ -28,7 +28,7 @@ pub enum AllocationLimit {
         /// Free memory of the card at the refusal.
         free: Bytes,
         /// Memory that the engine held at the refusal, by guard.
-        held: Bytes,
+        occupied: Bytes,
     },
 }
 

@@ -34,8 +34,8 @@ pub use company::{Company, ModelGroup, RunningModel};
 pub use counted::counted;
 pub use curve::{Curve, Slots};
 pub use demand::{
-    AskedMemory, CacheOverflow, CardShares, DeclaredSize, DividedSize, HostNeed, MemoryModel, ModelNeed,
-    NamedDemand, NeedSize, Placement, PromptCache, RunId, UnknownSize,
+    CacheOverflow, CardShares, DeclaredSize, DividedSize, HostNeed, MemoryModel, ModelNeed, NamedDemand,
+    NeedSize, Placement, PromptCache, RequestedMemory, RunId, UnknownSize,
 };
 pub use ending::{AllocationLimit, End, Shortfall, Stage};
 pub use exit::Exit;

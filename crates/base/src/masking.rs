@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_secret_is_shown_as_it_stands() {
+    fn arguments_without_secrets_are_shown_unmasked() {
         for line in [
             &["vllm", "serve", "m", "--max-tokens", "5", "--api-key-file", "/k", "-c", "4096"][..],
             &["env", "CUDA_VISIBLE_DEVICES=0", "llama-server", "-ot", "blk\\..*=CPU"],

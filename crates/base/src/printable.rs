@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_obeys_is_shown_and_other_text_stays() {
+    fn control_characters_are_escaped_and_other_text_stays() {
         for plain in ["", "Qwen3 4B – größer", "日本語", "a\\b 'c' \"d\"", "👩‍💻"] {
             assert!(matches!(one_line(plain), Cow::Borrowed(_)), "{plain}");
         }

@@ -133,15 +133,15 @@ mod tests {
         std::fs::write(&silent, "#!/bin/sh\nexec sleep 1000\n").unwrap();
         std::fs::set_permissions(&silent, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         let mut lookout = CardReader::start(silent.as_os_str()).unwrap();
-        let asked = lookout.ask::<Reading>(CardQuery::Reading, Duration::from_millis(200));
-        assert_eq!(asked.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        let requested = lookout.ask::<Reading>(CardQuery::Reading, Duration::from_millis(200));
+        assert_eq!(requested.unwrap_err().kind(), io::ErrorKind::TimedOut);
         let pid = lookout.child.id();
         drop(lookout);
         assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists());
     }
 
     #[test]
-    fn what_is_typed_on_the_terminal_does_not_reach_it() {
+    fn card_reader_runs_in_its_own_process_group() {
         let lookout = CardReader::start(OsStr::new("/bin/true")).unwrap();
         let pid = Pid::from_child(&lookout.child);
         assert_eq!(getpgid(Some(pid)).unwrap(), pid);

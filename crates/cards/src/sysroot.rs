@@ -179,11 +179,11 @@ mod tests {
     }
 
     #[test]
-    fn what_would_wait_or_is_no_file_is_not_read() {
+    fn fifos_and_folders_are_unreadable_in_a_sysroot() {
         let (folder, tree) = tree();
         let fifo = folder.path().join("root/fifo");
-        let made = std::process::Command::new("mkfifo").arg(&fifo).status().unwrap();
-        assert!(made.success());
+        let created = std::process::Command::new("mkfifo").arg(&fifo).status().unwrap();
+        assert!(created.success());
         assert_eq!(tree.read("fifo"), Err(Unseen::Unreadable));
         assert_eq!(tree.read("proc"), Err(Unseen::Unreadable));
     }

@@ -28,7 +28,8 @@ pub(crate) struct Checked {
     pub(crate) pid: u32,
     pub(crate) cards: Vec<Row>,
     /// Figures that the engine reports, with the planned ones.
-    pub(crate) said: Vec<ReportedFigure>,
+    #[serde(rename = "said")]
+    pub(crate) stated: Vec<ReportedFigure>,
 }
 
 /// Comparison for one card of one engine.
@@ -84,10 +85,10 @@ fn difference(loaded: Bytes, peak: Bytes, measured: Bytes) -> i64 {
 }
 
 /// The requested margin, else the default one.
-pub(crate) fn margin(asked: Option<Bytes>, (least, thousandths): (Bytes, u64), peak: Bytes) -> Bytes {
+pub(crate) fn margin(requested: Option<Bytes>, (least, thousandths): (Bytes, u64), peak: Bytes) -> Bytes {
     // A fixed minimum covers what does not scale with the model, such as modules that the driver loads
     // lazily.
-    asked.unwrap_or_else(|| least.max(peak.scaled(thousandths, 1000)))
+    requested.unwrap_or_else(|| least.max(peak.scaled(thousandths, 1000)))
 }
 
 #[cfg(test)]

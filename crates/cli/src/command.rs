@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use plimsoll_config::LogLevel;
-use plimsoll_log::{LogOutput, LogWish};
+use plimsoll_log::{LogOptions, LogOutput};
 use tokio::runtime::Runtime;
 
 use self::misread::{misread, wants_json};
@@ -200,24 +200,26 @@ pub fn main() -> ExitCode {
         },
     };
     // The tour reports the daemon's actions itself; the daemon's own log lines would repeat them.
-    let wish = match &command {
+    let params = match &command {
         Command::Serve(arguments) => arguments.log(),
-        Command::Quickstart(_) => LogWish { usual: LogLevel::Warn, is_server: true, ..LogWish::default() },
+        Command::Quickstart(_) => {
+            LogOptions { usual: LogLevel::Warn, is_server: true, ..LogOptions::default() }
+        }
         Command::Calibrate(_)
         | Command::Doctor(_)
         | Command::Reclaim(_)
         | Command::Run(_)
         | Command::Soak(_)
         | Command::Sweep(_)
-        | Command::Watch(_) => LogWish { usual: LogLevel::Warn, ..LogWish::default() },
-        _ => LogWish::default(),
+        | Command::Watch(_) => LogOptions { usual: LogLevel::Warn, ..LogOptions::default() },
+        _ => LogOptions::default(),
     };
     if let Err(report) = inherited::prepare() {
         let report = if matches!(command, Command::Run(_)) { run::own_failure(report) } else { report };
         return report.print(wants_json());
     }
     // Without a thread there are no lines, and everything else still works.
-    let (log, _flushed) = LogOutput::start(wish).ok().unzip();
+    let (log, _flushed) = LogOutput::start(params).ok().unzip();
     let result = match command {
         Command::Calibrate(arguments) => calibrate::run(&arguments),
         Command::Completions(arguments) => reference::print_completions(&arguments),

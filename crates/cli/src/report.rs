@@ -106,15 +106,15 @@ impl ErrorReport {
 
     /// The causes, innermost last.
     fn because(&self) -> Vec<String> {
-        let (mut because, mut said) = (Vec::new(), self.to_string());
+        let (mut because, mut stated) = (Vec::new(), self.to_string());
         let mut cause = self.error.source();
         while let Some(error) = cause {
             let text = error.to_string();
             // Many errors already print their cause; a repetition would only be noise.
-            if !said.contains(&text) {
+            if !stated.contains(&text) {
                 because.push(text.clone());
             }
-            said = text;
+            stated = text;
             cause = error.source();
         }
         because

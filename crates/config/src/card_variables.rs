@@ -14,7 +14,7 @@ impl ConfiguredModel {
     /// A warning for each variable of its `env` that the server sets itself.
     pub fn card_variables_left_out(&self) -> Vec<Warning> {
         let own = self.env.iter().filter(|(name, _)| is_of_cards(name));
-        let told = own.map(|(variable, value)| {
+        let reported = own.map(|(variable, value)| {
             let line = format!("{variable}={value}");
             let text = format!(
                 "`{}` of `{}` is left out: plimsoll chooses the cards",
@@ -25,7 +25,7 @@ impl ConfiguredModel {
                 "write `cards = [\"GPU-…\"]` with the UUIDs of `nvidia-smi -L` to limit the model to some",
             )
         });
-        told.collect()
+        reported.collect()
     }
 
     /// Removes these variables.

@@ -13,13 +13,13 @@ impl Launch {
         mut self,
         model: &str,
         at: &dyn Fn(&str) -> FlagOrigin,
-        told: (&mut Vec<Warning>, &mut Vec<ConfigError>),
+        reported: (&mut Vec<Warning>, &mut Vec<ConfigError>),
     ) -> Self {
         let is_foreign = self.is_foreign();
         if let Self::Command { argv, options, .. } = &mut self
             && !is_foreign
         {
-            *options = engine_flags(argv, model, at, told);
+            *options = engine_flags(argv, model, at, reported);
         }
         self
     }
@@ -32,10 +32,10 @@ fn engine_flags(
     argv: &[String],
     model: &str,
     at: &dyn Fn(&str) -> FlagOrigin,
-    told: (&mut Vec<Warning>, &mut Vec<ConfigError>),
+    reported: (&mut Vec<Warning>, &mut Vec<ConfigError>),
 ) -> Option<Options> {
     let flags = &argv[llama_server_in(argv)? + 1..];
-    options_of(flags, ContainerRun::of(argv).as_ref(), model, at, told)
+    options_of(flags, ContainerRun::of(argv).as_ref(), model, at, reported)
 }
 
 /// The same of the words behind the program; in a container, with the paths of the host.
@@ -89,7 +89,7 @@ impl LeftOutFlag {
     }
 
     /// The fault, and what is known to follow from it.
-    pub fn told(&self, then: &str) -> String {
+    pub fn reported(&self, then: &str) -> String {
         let (first, rest) = then.split_at(then.chars().next().map_or(0, char::len_utf8));
         match self.problem.ends_with('?') {
             true => format!("{} {}{rest}", self.problem, first.to_uppercase()),
@@ -99,7 +99,7 @@ impl LeftOutFlag {
 
     /// The fault of a flag of which the engine has not been asked.
     pub fn ignored(&self) -> String {
-        self.told("the plan ignores this flag, and the engine may not start with it")
+        self.reported("the plan ignores this flag, and the engine may not start with it")
     }
 }
 
@@ -137,7 +137,7 @@ pub fn llama_server_in(argv: &[String]) -> Option<usize> {
 
 /// Warns of values that the engine would refuse; another build may accept them.
 pub(crate) fn judge(options: &Options, warnings: &mut Vec<Warning>) {
-    if let Err(error) = options.wish(ProgramKind::LlamaServer) {
+    if let Err(error) = options.params(ProgramKind::LlamaServer) {
         // Not an error: the installed build may be newer than the table.
         let text = format!("llama-server may refuse this flag: {}", error.problem);
         warnings.push(Warning::new(error.origin, text));

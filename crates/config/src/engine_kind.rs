@@ -43,11 +43,19 @@ struct CommandTraits {
     /// or take a wrong amount.
     measures_free: bool,
     /// Memory in addition to that part, by its flags and on so many cards.
-    beside: fn(&[String], usize) -> Option<SglangReserve>,
+    alongside: fn(&[String], usize) -> Option<SglangReserve>,
 }
 
 const fn row(kind: CommandKind, words: &'static [&'static str], check: &'static str) -> CommandTraits {
-    CommandTraits { kind, words, check, share: None, cards: &[], measures_free: false, beside: |_, _| None }
+    CommandTraits {
+        kind,
+        words,
+        check,
+        share: None,
+        cards: &[],
+        measures_free: false,
+        alongside: |_, _| None,
+    }
 }
 
 /// Paths as each server has them: `vllm/entrypoints/openai/api_server.py`, `sglang/srt/entrypoints/http_server.py`,
@@ -70,7 +78,7 @@ const KINDS: [CommandTraits; 11] = [
         // `sglang/srt/model_executor/model_runner.py:profile_max_num_token`.
         measures_free: true,
         // That part is for weights and cache alone.
-        beside: |argv, cards| Some(SglangReserve::of(argv, cards)),
+        alongside: |argv, cards| Some(SglangReserve::of(argv, cards)),
         ..row(CommandKind::Sglang, &["sglang", "sglang.launch_server"], "/health")
     },
     CommandTraits {
@@ -132,7 +140,11 @@ impl CommandKind {
             self.traits().cards.iter().map(|flags| value(argv, flags).map_or(Some(1), |n| n.parse().ok()));
         let cards = cards.try_fold(1_usize, |product, count| product.checked_mul(count?));
         let cards = cards.filter(|cards| *cards > 0)?;
-        Some(CardPart { millionths: millionths(share)?, cards, beside: (self.traits().beside)(argv, cards) })
+        Some(CardPart {
+            millionths: millionths(share)?,
+            cards,
+            alongside: (self.traits().alongside)(argv, cards),
+        })
     }
 }
 
@@ -141,7 +153,7 @@ impl CommandKind {
 pub struct CardPart {
     pub millionths: u64,
     pub cards: usize,
-    pub beside: Option<SglangReserve>,
+    pub alongside: Option<SglangReserve>,
 }
 
 impl CardPart {
@@ -150,8 +162,8 @@ impl CardPart {
 
     /// Bytes of a card of this size, which the engine cannot exceed.
     pub fn of(&self, total: Bytes) -> Bytes {
-        let beside = self.beside.map_or(Bytes::ZERO, |beside| beside.on(total));
-        (total.scaled(self.millionths, Self::WHOLE) + beside).min(total)
+        let alongside = self.alongside.map_or(Bytes::ZERO, |alongside| alongside.on(total));
+        (total.scaled(self.millionths, Self::WHOLE) + alongside).min(total)
     }
 }
 
@@ -222,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_part_of_a_card_is_read_from_flags_and_never_guessed() {
-        let part = |millionths, cards| Some(CardPart { millionths, cards, beside: None });
+        let part = |millionths, cards| Some(CardPart { millionths, cards, alongside: None });
         for (line, expected) in [
             ("vllm serve m --gpu-memory-utilization 0.45", part(450_000, 1)),
             ("vllm serve m --gpu-memory-utilization=.9 -tp 2 --pipeline-parallel-size=2", part(900_000, 4)),

@@ -27,18 +27,18 @@ impl Configuration {
     /// Moves engines of users' commands to the loopback where that is one flag of a llama-server, and warns of all
     /// others that the network reaches.
     pub fn confine(&mut self) {
-        let told = self.models.iter_mut().filter(|model| !is_of_a_shell(model)).filter_map(confined);
-        self.warnings.extend(told.collect::<Vec<_>>());
+        let reported = self.models.iter_mut().filter(|model| !is_of_a_shell(model)).filter_map(confined);
+        self.warnings.extend(reported.collect::<Vec<_>>());
     }
 }
 
 fn confined(entry: &mut ConfiguredModel) -> Option<Warning> {
     let name = quoted(&entry.name);
     // Requests go where `proxy` says, so an engine that listens there is left there.
-    let is_asked_here = matches!(entry.launch.address(1), Ok(ProxyAddress::Port(_)));
+    let is_requested_here = matches!(entry.launch.address(1), Ok(ProxyAddress::Port(_)));
     let Launch::Command { argv, .. } = &mut entry.launch else { return None };
     let warning = |text: String, hint: String| Some(Warning::new(entry.origin.0.clone(), text).hint(hint));
-    match own_llama_server(argv).filter(|_| is_asked_here) {
+    match own_llama_server(argv).filter(|_| is_requested_here) {
         Some(at) => {
             let (place, host) = replaced(argv, at, &mut entry.env)?;
             let given = quoted(&host);
@@ -198,8 +198,8 @@ fn by_default(argv: &[String]) -> Option<ListeningAddress> {
     let is_flag = |word: &String| {
         word == HOST_FLAG || word.strip_prefix(HOST_FLAG).is_some_and(|rest| rest.starts_with('='))
     };
-    let told = published::words(argv).iter().any(is_flag);
-    (open && !told && !published::is_bridged(argv)).then(|| ListeningAddress {
+    let reported = published::words(argv).iter().any(is_flag);
+    (open && !reported && !published::is_bridged(argv)).then(|| ListeningAddress {
         listener: "all interfaces".to_owned(),
         words: "its default".to_owned(),
         remedy: format!("add `{HOST_FLAG} {LOOPBACK}`"),

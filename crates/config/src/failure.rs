@@ -148,15 +148,15 @@ fn repeated(group: &[&ConfigError]) -> String {
 
 /// The warnings that matter, each in a line.
 fn besides(warnings: &[Warning]) -> String {
-    let told = warnings.iter().filter(|warning| !warning.is_cosmetic).take(MOST_SHOWN);
-    told.map(|warning| format!("\nwarning: {warning}")).collect()
+    let reported = warnings.iter().filter(|warning| !warning.is_cosmetic).take(MOST_SHOWN);
+    reported.map(|warning| format!("\nwarning: {warning}")).collect()
 }
 
 /// Fault of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigProblem {
     #[error("the format of the file is not known; its name must end in .ini, .yaml, .yml or .toml")]
-    TellFormat,
+    NotifyFormat,
     #[error("the file cannot be read as text: {why}; {remedy}")]
     ReadText { why: &'static str, remedy: &'static str },
     #[error("{why}; {remedy}")]

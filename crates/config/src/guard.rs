@@ -253,9 +253,9 @@ mod tests {
 
     #[test]
     fn a_line_of_words_is_read_and_a_wrong_word_is_not() {
-        let wish = GuardSettings::read("budget reclaim wait=5s spill=1GiB pool=ours").unwrap();
-        assert_eq!(wish.mode(), GuardMode::Budget);
-        assert_eq!((wish.wait, wish.spill), (Some(5), Some(Bytes::gib(1))));
+        let params = GuardSettings::read("budget reclaim wait=5s spill=1GiB pool=ours").unwrap();
+        assert_eq!(params.mode(), GuardMode::Budget);
+        assert_eq!((params.wait, params.spill), (Some(5), Some(Bytes::gib(1))));
         assert_eq!(GuardSettings::read("budget=20GiB").unwrap().mode(), GuardMode::Budget);
         for wrong in ["budgett", "spill", "spill=x", "pool=best", "reuse=1", "wait"] {
             assert_eq!(GuardSettings::read(wrong), None, "{wrong}");
@@ -265,9 +265,9 @@ mod tests {
     #[test]
     fn a_models_own_words_win_over_the_usual_ones() {
         let usual = GuardSettings::read("budget spill=1GiB reuse").unwrap();
-        let wish = GuardSettings::read("observe spill=2GiB").unwrap().or(&usual);
-        assert_eq!(wish.mode(), GuardMode::Observe);
-        assert_eq!((wish.spill, wish.reuse), (Some(Bytes::gib(2)), Some(true)));
+        let params = GuardSettings::read("observe spill=2GiB").unwrap().or(&usual);
+        assert_eq!(params.mode(), GuardMode::Observe);
+        assert_eq!((params.spill, params.reuse), (Some(Bytes::gib(2)), Some(true)));
         let watched =
             GuardSettings::read("observe").unwrap().or(&GuardSettings::read("budget=1GiB").unwrap());
         assert_eq!(watched.mode(), GuardMode::Observe);
@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn guard_reads_what_is_written_for_it() {
         let uuid = Uuid::read("GPU-00112233-4455-6677-8899-aabbccddeeff").unwrap();
-        let wish = GuardSettings::read("budget reclaim wait=1500ms contexts=refuse").unwrap();
+        let params = GuardSettings::read("budget reclaim wait=1500ms contexts=refuse").unwrap();
         let card = GuardedCard {
             uuid,
             budget: Some(Bytes::new(7)),
@@ -294,7 +294,7 @@ mod tests {
             caches: vec![CacheLayout::read("1:256:2x4/1024").unwrap()],
             weights: Some(Bytes::new(4096)),
         };
-        let line = wish.options(&[card]).to_string();
+        let line = params.options(&[card]).to_string();
         assert_eq!(
             line,
             "card=GPU-00112233-4455-6677-8899-aabbccddeeff:7:9 \

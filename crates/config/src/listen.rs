@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_people_write_is_an_address_and_the_rest_is_named() {
+    fn listen_addresses_parse_in_all_usual_forms_and_others_are_rejected() {
         for (text, address) in [
             ("127.0.0.1:8080", "127.0.0.1:8080"),
             ("localhost:8080", "127.0.0.1:8080"),

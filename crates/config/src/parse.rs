@@ -69,7 +69,7 @@ fn checked(
         "ini" => preset::parse(&file, text)?,
         "yaml" | "yml" => llama_swap::parse(&file, text, env)?,
         "toml" => native::parse(&file, text),
-        _ => return refused(ConfigProblem::TellFormat),
+        _ => return refused(ConfigProblem::NotifyFormat),
     };
     refuse_unreachable(&mut roster);
     mistakes.extend(default_exists(&file, &roster).err());

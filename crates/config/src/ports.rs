@@ -17,11 +17,11 @@ const USUAL: &str = "8080";
 
 impl Configuration {
     /// Warns of models that share a fixed port, and of requests that go to another port than the engine's.
-    pub fn tell_ports(&mut self) {
-        let mut told: Vec<Warning> = self.models.iter().filter_map(elsewhere).collect();
-        told.extend(shared(&self.models));
-        told.extend(foreign(&self.models));
-        self.warnings.extend(told);
+    pub fn notify_ports(&mut self) {
+        let mut reported: Vec<Warning> = self.models.iter().filter_map(elsewhere).collect();
+        reported.extend(shared(&self.models));
+        reported.extend(foreign(&self.models));
+        self.warnings.extend(reported);
     }
 }
 
@@ -36,7 +36,7 @@ impl ConfiguredModel {
 /// A llama-server that listens on another port than the one that requests go to.
 fn elsewhere(entry: &ConfiguredModel) -> Option<Warning> {
     let Launch::Command { argv, .. } = &entry.launch else { return None };
-    let (asked, flags) = (entry.fixed_port()?, argv.get(own_llama_server(argv)? + 1..)?);
+    let (requested, flags) = (entry.fixed_port()?, argv.get(own_llama_server(argv)? + 1..)?);
     let by_flag = port_flag(flags);
     let by_variable =
         || entry.env.iter().find(|(name, _)| name == "LLAMA_ARG_PORT").map(|(_, port)| port.as_str());
@@ -48,9 +48,9 @@ fn elsewhere(entry: &ConfiguredModel) -> Option<Warning> {
     if port.contains(PORT) || by_flag.is_none() && argv.iter().any(|word| word.contains(PORT)) {
         return None;
     }
-    let port: u16 = port.parse().ok().filter(|port| *port != asked)?;
+    let port: u16 = port.parse().ok().filter(|port| *port != requested)?;
     let text = format!(
-        "requests for `{}` go to port {asked}, but its command listens on port {port}",
+        "requests for `{}` go to port {requested}, but its command listens on port {port}",
         quoted(&entry.name)
     );
     Some(Warning::new(entry.origin.0.clone(), text).hint("write `--port ${PORT}` and leave `proxy` out"))
@@ -89,7 +89,7 @@ fn shared(models: &[ConfiguredModel]) -> Vec<Warning> {
         }
     }
     let shared = users.into_iter().filter(|(_, models)| models.len() > 1);
-    let told = shared.filter_map(|(port, models)| {
+    let reported = shared.filter_map(|(port, models)| {
         let names: Vec<String> = models.iter().map(|model| format!("`{}`", model.name)).collect();
         let text = format!(
             "{} all listen on port {port}, so only one of them can be loaded at a time",
@@ -98,5 +98,5 @@ fn shared(models: &[ConfiguredModel]) -> Vec<Warning> {
         let at = models.last()?.origin.0.clone();
         Some(Warning::new(at, text).hint("pass `${PORT}` to each command instead of a number"))
     });
-    told.collect()
+    reported.collect()
 }

@@ -11,12 +11,12 @@ const REDIRECTIONS: [&str; 3] = [">", "2>", "&>"];
 
 impl Configuration {
     /// Warns of words that reach the program as arguments, although their author meant them for a shell.
-    pub fn tell_shell_words(&mut self) {
-        let told = self.models.iter().flat_map(|model| {
+    pub fn notify_shell_words(&mut self) {
+        let reported = self.models.iter().flat_map(|model| {
             let texts = shell_words(model).into_iter();
             texts.map(|(text, hint)| Warning::new(model.origin.0.clone(), text).hint(hint))
         });
-        self.warnings.extend(told.collect::<Vec<_>>());
+        self.warnings.extend(reported.collect::<Vec<_>>());
     }
 }
 

@@ -67,12 +67,12 @@ models = ["a"]
 #[test]
 fn values_that_are_no_toml_hide_no_other_mistake() {
     let text = "[serve]\nwait = 10m\n[models.a]\nmodel = /models/a.gguf\nttl = \"x\"\nflags = '-c 8k'\n[models.b]\nmodel = 'b\npin = 1\n";
-    let told = lines("p.toml", text);
-    let numbers: Vec<&str> = told.iter().map(|line| line.split(": ").next().unwrap()).collect();
+    let reported = lines("p.toml", text);
+    let numbers: Vec<&str> = reported.iter().map(|line| line.split(": ").next().unwrap()).collect();
     assert_eq!(
         numbers,
         ["p.toml:2", "p.toml:4", "p.toml:5", "p.toml:6", "p.toml:8", "p.toml:9"],
-        "{told:#?}"
+        "{reported:#?}"
     );
 }
 
@@ -84,7 +84,7 @@ fn after_a_torn_header_nothing_more_is_said() {
 }
 
 #[test]
-fn what_could_be_read_of_a_file_names_its_model_files() {
+fn partly_readable_config_still_lists_its_model_files() {
     let text = "[models.a]\nmodel = 'a.gguf'\nttl = 'x'\n[models.b]\nmodel = 'b.gguf'\nflags = '--odd'\n[models.c]\nflags = '-m c.gguf'\n";
     let mistakes = read("p.toml", text).unwrap_err();
     let files: Vec<String> = mistakes.rest.model_files().map(|setting| setting.origin.to_string()).collect();
@@ -94,15 +94,15 @@ fn what_could_be_read_of_a_file_names_its_model_files() {
 #[test]
 fn a_preset_tells_keys_values_and_settings_together() {
     let text = ";plimsoll: wait = soon\n[*]\nctx-sise = 5\n[a]\nmodel = a.gguf\nbatch-size = 2k\nodd = 1\n;plimsoll: ttl = x\n[b]\nthreads = 1\n;plimsoll: pni = on\n";
-    let told = lines("p.ini", text);
-    let numbers: Vec<&str> = told.iter().map(|line| line.split(": ").next().unwrap()).collect();
-    assert_eq!(numbers, ["p.ini:1", "p.ini:3", "p.ini:6", "p.ini:7", "p.ini:8", "p.ini:11"], "{told:#?}");
+    let reported = lines("p.ini", text);
+    let numbers: Vec<&str> = reported.iter().map(|line| line.split(": ").next().unwrap()).collect();
+    assert_eq!(numbers, ["p.ini:1", "p.ini:3", "p.ini:6", "p.ini:7", "p.ini:8", "p.ini:11"], "{reported:#?}");
 }
 
 #[test]
 fn forty_mistakes_fill_the_screen_and_the_rest_are_counted() {
     let text: String =
         (0..200).map(|n| format!("[models.m{n}]\nmodel = 'm'\nflags = '--odd{n}'\n")).collect();
-    let told = read("p.toml", &text).unwrap_err().to_string();
-    assert!(told.starts_with("200 mistakes:") && told.ends_with("and 160 more"), "{told}");
+    let reported = read("p.toml", &text).unwrap_err().to_string();
+    assert!(reported.starts_with("200 mistakes:") && reported.ends_with("and 160 more"), "{reported}");
 }

@@ -16,7 +16,7 @@ fn argv(roster: &Configuration) -> String {
     }
 }
 
-fn told(roster: &Configuration) -> Vec<String> {
+fn reported(roster: &Configuration) -> Vec<String> {
     roster
         .warnings
         .iter()
@@ -48,18 +48,18 @@ fn a_llama_server_listens_on_the_loopback_whatever_its_command_says() {
     ] {
         let roster = confined(&format!("{start} {given} {REST}"), "");
         assert_eq!(argv(&roster), format!("{start} --host 127.0.0.1 {REST}"));
-        assert_eq!(told(&roster), [open(host, on)]);
+        assert_eq!(reported(&roster), [open(host, on)]);
     }
     let joined = confined(&format!("llama-server --host=0.0.0.0 {REST}"), "");
     assert_eq!(argv(&joined), format!("llama-server --host=127.0.0.1 {REST}"));
-    assert!(told(&joined)[0].contains("`--host=0.0.0.0` of `a` is replaced"), "{:?}", told(&joined));
+    assert!(reported(&joined)[0].contains("`--host=0.0.0.0` of `a` is replaced"), "{:?}", reported(&joined));
     // Of two, the last one counts.
     let twice = |first, last| confined(&format!("llama-server --host {first} --host {last} {REST}"), "");
     let both = format!("llama-server --host 127.0.0.1 --host 127.0.0.1 {REST}");
     assert_eq!(argv(&twice("127.0.0.1", "0.0.0.0")), both);
-    assert_eq!(told(&twice("127.0.0.1", "0.0.0.0")), [open("0.0.0.0", "all interfaces")]);
+    assert_eq!(reported(&twice("127.0.0.1", "0.0.0.0")), [open("0.0.0.0", "all interfaces")]);
     assert_eq!(argv(&twice("0.0.0.0", "127.0.0.1")), both);
-    assert!(told(&twice("0.0.0.0", "127.0.0.1")).is_empty());
+    assert!(reported(&twice("0.0.0.0", "127.0.0.1")).is_empty());
 }
 
 #[test]
@@ -68,12 +68,12 @@ fn an_address_where_the_router_does_not_look_is_replaced_too() {
         let roster = confined(&format!("llama-server --host {host} {REST}"), "");
         assert_eq!(argv(&roster), format!("llama-server --host 127.0.0.1 {REST}"));
         let reached = "replaced by 127.0.0.1: the router reaches engines at that address alone";
-        assert!(told(&roster)[0].contains(reached), "{:?}", told(&roster));
+        assert!(reported(&roster)[0].contains(reached), "{:?}", reported(&roster));
     }
     for host in ["127.0.0.1", "localhost", "/run/a.sock"] {
         let line = format!("llama-server --host {host} {REST}");
         let roster = confined(&line, "");
-        assert_eq!((argv(&roster), told(&roster)), (line, vec![]));
+        assert_eq!((argv(&roster), reported(&roster)), (line, vec![]));
     }
     // Half a flag is the engine's to refuse.
     let line = format!("llama-server {REST} --host");
@@ -86,18 +86,19 @@ fn the_variable_of_llama_server_counts_as_its_flag_does() {
     let host = |roster: &Configuration| roster.models[0].env[0].1.clone();
     let roster = confined(&format!("llama-server {REST}"), own);
     assert_eq!(host(&roster), "127.0.0.1");
-    assert!(told(&roster)[0].contains("`LLAMA_ARG_HOST=0.0.0.0` of `a` is replaced by 127.0.0.1"));
+    assert!(reported(&roster)[0].contains("`LLAMA_ARG_HOST=0.0.0.0` of `a` is replaced by 127.0.0.1"));
     // The flag overrides it.
-    assert!(told(&confined(&format!("llama-server --host 127.0.0.1 {REST}"), own)).is_empty());
+    assert!(reported(&confined(&format!("llama-server --host 127.0.0.1 {REST}"), own)).is_empty());
     let prefixed = confined(&format!("env A=1 LLAMA_ARG_HOST=:: llama-server {REST}"), "");
     assert_eq!(argv(&prefixed), format!("env A=1 LLAMA_ARG_HOST=127.0.0.1 llama-server {REST}"));
-    assert_eq!(told(&prefixed).len(), 1);
+    assert_eq!(reported(&prefixed).len(), 1);
     let script = confined("/opt/start.sh ${PORT}", own);
     assert_eq!(host(&script), "0.0.0.0", "nobody knows what a script does with it");
     assert!(
-        told(&script)[0].contains("listens on all interfaces (`LLAMA_ARG_HOST=0.0.0.0`), with its port open")
+        reported(&script)[0]
+            .contains("listens on all interfaces (`LLAMA_ARG_HOST=0.0.0.0`), with its port open")
     );
-    assert!(told(&confined("docker run -p 127.0.0.1:${PORT}:80 x", own)).is_empty());
+    assert!(reported(&confined("docker run -p 127.0.0.1:${PORT}:80 x", own)).is_empty());
 }
 
 #[test]
@@ -165,7 +166,7 @@ fn another_program_runs_as_it_is_written_and_is_warned_of() {
         assert_eq!(argv(&roster), cmd.replace('\'', ""));
         let open = "with its port open to the network without the router's keys";
         let expected = format!("a.yaml:2: the engine of `a` listens on {words}, {open}; {remedy}");
-        assert_eq!(told(&roster), [expected], "{cmd}");
+        assert_eq!(reported(&roster), [expected], "{cmd}");
     }
 }
 
@@ -186,7 +187,7 @@ fn a_command_that_opens_nothing_is_not_warned_of() {
         "whisper-server --port ${PORT}",
     ] {
         let roster = confined(cmd, "");
-        assert!(told(&roster).is_empty(), "{cmd}: {:?}", told(&roster));
+        assert!(reported(&roster).is_empty(), "{cmd}: {:?}", reported(&roster));
         assert_eq!(argv(&roster), cmd.replace('\'', ""));
     }
 }
@@ -197,5 +198,5 @@ fn a_command_in_toml_is_confined_alike_and_an_engine_of_flags_is_left_alone() {
     let mut roster = plimsoll_config::parse("a.toml", text, &|_| None).unwrap();
     roster.confine();
     assert_eq!(argv(&roster), "llama-server --host 127.0.0.1 -m /a.gguf --port ${PORT}");
-    assert_eq!(told(&roster).len(), 1);
+    assert_eq!(reported(&roster).len(), 1);
 }

@@ -188,7 +188,7 @@ fn no_command_line_panics() {
         let argv: Vec<String> =
             (0..random.below(8)).map(|_| words[random.below(words.len())].to_owned()).collect();
         if let Ok(options) = Options::from_argv(&argv) {
-            if let Err(error) = options.wish(ProgramKind::LlamaServer) {
+            if let Err(error) = options.params(ProgramKind::LlamaServer) {
                 assert!(error.to_string().starts_with("command line: "));
             }
             options.remarks();

@@ -117,14 +117,14 @@ fn a_whole_file_is_read() {
 #[test]
 fn a_llama_server_in_a_command_is_planned_from_its_flags() {
     let roster = roster(WHOLE);
-    let wish = roster.models[0].launch.options().unwrap().wish(ProgramKind::LlamaServer).unwrap();
-    assert_eq!((wish.model.as_deref(), wish.context), (Some("/home/u/qwen.gguf"), 8192));
-    assert_eq!(wish.cache_key.name, "q8_0");
+    let params = roster.models[0].launch.options().unwrap().params(ProgramKind::LlamaServer).unwrap();
+    assert_eq!((params.model.as_deref(), params.context), (Some("/home/u/qwen.gguf"), 8192));
+    assert_eq!(params.cache_key.name, "q8_0");
     assert!(roster.models[2].launch.options().is_none());
 }
 
 #[test]
-fn what_has_no_effect_is_named_with_its_line() {
+fn ineffective_llama_swap_keys_are_warned_of_with_their_line() {
     assert_eq!(
         warnings(WHOLE),
         ["config.yaml:37: `nobody` is not a model; remove this name from `preload`",].map(str::to_owned)
@@ -176,21 +176,21 @@ models:
 groups:
   g: {members: [a, b, c], persistent: true}
 ";
-    let told = plimsoll_config::parse_all("config.yaml", text, &|_| None).unwrap_err();
-    let warnings: Vec<String> = told.rest.warnings.iter().map(ToString::to_string).collect();
+    let reported = plimsoll_config::parse_all("config.yaml", text, &|_| None).unwrap_err();
+    let warnings: Vec<String> = reported.rest.warnings.iter().map(ToString::to_string).collect();
     let unknown = "config.yaml:9: unknown flag `--ctx-sise`; did you mean --ctx-size? The plan ignores this flag, and the \
         engine may not start with it";
     assert!(warnings.contains(&unknown.to_owned()), "{warnings:?}");
     // A model that is refused is a model all the same.
     assert!(!warnings.iter().any(|warning| warning.contains("is not a model")), "{warnings:?}");
-    let told = told.to_string();
+    let reported = reported.to_string();
     let expected = "\
 3 mistakes:
   config.yaml:6: `-b 4k`: llama-server reads this as 4; write `-b 4096`
   config.yaml:9: `-c 8k`: llama-server reads this as 8; write `-c 8192`
   config.yaml:12: `-c 2k`: llama-server reads this as 2; write `-c 2048`
 ";
-    assert!(told.starts_with(expected), "{told}");
+    assert!(reported.starts_with(expected), "{reported}");
     // At its start the server serves the others.
     let each = plimsoll_config::parse_each("config.yaml", text, &|_| None).unwrap();
     assert_eq!(
@@ -203,28 +203,30 @@ groups:
 #[test]
 fn a_misspelt_member_of_a_group_is_told_with_the_model_that_is_meant() {
     let text = "models:\n  coder:\n    cmd: p ${PORT}\ngroups:\n  g:\n    members: [codr, other]\n    swap: false\n    exclusive: false\n";
-    let told = warnings(text);
+    let reported = warnings(text);
     assert!(
-        told.contains(&"config.yaml:6: `codr` is not a model; did you mean `coder`?".to_owned()),
-        "{told:?}"
+        reported.contains(&"config.yaml:6: `codr` is not a model; did you mean `coder`?".to_owned()),
+        "{reported:?}"
     );
     assert!(
-        told.contains(&"config.yaml:6: `other` is not a model; remove this name from the group".to_owned()),
-        "{told:?}"
+        reported
+            .contains(&"config.yaml:6: `other` is not a model; remove this name from the group".to_owned()),
+        "{reported:?}"
     );
 }
 
 #[test]
 fn a_proxy_with_another_port_than_the_command_is_told() {
-    let told = |proxy: &str| warnings(&format!("models:\n  a:\n    cmd: p ${{PORT}}\n    proxy: {proxy}\n"));
+    let reported =
+        |proxy: &str| warnings(&format!("models:\n  a:\n    cmd: p ${{PORT}}\n    proxy: {proxy}\n"));
     assert_eq!(
-        told("http://127.0.0.1:9001"),
+        reported("http://127.0.0.1:9001"),
         [
             "config.yaml:4: requests go to http://127.0.0.1:9001, but `cmd` listens on `${PORT}`; leave `proxy` out, or \
             write `${PORT}` as its port"
         ]
     );
-    assert_eq!(told("http://127.0.0.1:${PORT}"), [""; 0]);
+    assert_eq!(reported("http://127.0.0.1:${PORT}"), [""; 0]);
 }
 
 #[test]
@@ -239,7 +241,7 @@ fn macros_are_put_in_from_the_last_to_the_first() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
+fn llama_swap_errors_carry_a_line_and_a_remedy() {
     for (text, message) in [
         (
             "models:\n  a:\n    cmd: p ${PORT} ${x}\n",
@@ -323,7 +325,7 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
     ] {
         assert_eq!(refusal(text), message, "{text}");
     }
-    for (text, told) in [
+    for (text, reported) in [
         (
             "a: [1\nb: 2\n",
             "config.yaml:2: illegal placement of ':' indicator; check the indentation and the quotation marks",
@@ -345,7 +347,7 @@ fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
         ),
         ("a: 1\n---\nb: 2\n", "config.yaml:2: budget breached: Documents { documents: 2 }; split the file"),
     ] {
-        assert_eq!(refusal(text), told);
+        assert_eq!(refusal(text), reported);
     }
 }
 

@@ -8,7 +8,7 @@ fn read(text: &str) -> Configuration {
         .unwrap()
 }
 
-fn told(roster: &Configuration) -> Vec<String> {
+fn reported(roster: &Configuration) -> Vec<String> {
     roster.warnings.iter().map(ToString::to_string).collect()
 }
 
@@ -43,7 +43,7 @@ models:
         "${MODEL_ID}:hot": {temperature: 1}
 "#;
     let roster = read(text);
-    assert_eq!(told(&roster), [""; 0]);
+    assert_eq!(reported(&roster), [""; 0]);
     let [alpha, beta] = &roster.models[..] else { panic!("two models") };
     assert_eq!(
         (alpha.title.as_deref(), alpha.description.as_deref()),
@@ -81,11 +81,11 @@ fn groups_keep_their_meaning_and_pin_only_what_never_leaves() {
     assert_eq!(group(1), group(0));
     assert_eq!(group(2), (true, Some(("kept".to_owned(), false, true, true))));
     assert_eq!(group(3), (false, None));
-    let told = told(&roster);
-    assert!(told.iter().any(|line| line.contains("unknown key `simultaneous`")), "{told:?}");
+    let reported = reported(&roster);
+    assert!(reported.iter().any(|line| line.contains("unknown key `simultaneous`")), "{reported:?}");
     let twice = read("models:\n  a: {cmd: 'p ${PORT}'}\ngroups:\n  g: {members: [a]}\n  h: {members: [a]}\n");
     let line = "c.yaml:5: `a` is in the group `g` already, which counts; name it in one group";
-    assert_eq!(self::told(&twice), [line]);
+    assert_eq!(self::reported(&twice), [line]);
 }
 
 #[test]
@@ -102,12 +102,12 @@ fn a_matrix_lists_the_sets_that_may_run_together_and_use_chooses() {
         .map(|set| set.iter().map(String::as_str).collect())
         .collect();
     assert_eq!(sets, [vec!["a", "c"], vec!["b", "c"], vec!["b"]]);
-    let told = told(&roster);
+    let reported = reported(&roster);
     assert!(
-        told.iter().any(|line| line.contains("the set `bad` is left out: a model's name is missing")),
-        "{told:?}"
+        reported.iter().any(|line| line.contains("the set `bad` is left out: a model's name is missing")),
+        "{reported:?}"
     );
-    assert!(told.iter().any(|line| line.contains("`evict_costs` has no effect")), "{told:?}");
+    assert!(reported.iter().any(|line| line.contains("`evict_costs` has no effect")), "{reported:?}");
     let routing = |uses: &str| {
         let text = format!(
             "{models}routing:\n  router:\n    use: {uses}\n    settings:\n      matrix: {matrix}\n      groups: {{g: {{members: [a]}}}}\n"
@@ -128,9 +128,12 @@ fn a_selector_is_a_name_of_its_first_target() {
         (&roster.models[1].aliases[..], &roster.models[0].aliases[..]),
         (&["coder".to_owned()][..], &["plan".to_owned()][..])
     );
-    let told = told(&roster);
-    assert!(told.iter().any(|line| line.contains("requests for `coder` go to `b` alone")), "{told:?}");
-    assert!(told.iter().any(|line| line.contains("the selector `none` names no model")), "{told:?}");
+    let reported = reported(&roster);
+    assert!(
+        reported.iter().any(|line| line.contains("requests for `coder` go to `b` alone")),
+        "{reported:?}"
+    );
+    assert!(reported.iter().any(|line| line.contains("the selector `none` names no model")), "{reported:?}");
 }
 
 #[test]
@@ -155,10 +158,10 @@ fn an_engine_elsewhere_is_routed_to_and_told_once() {
     let foreign: Vec<bool> = roster.models.iter().map(ConfiguredModel::is_foreign).collect();
     assert_eq!(foreign, [false, false, true, true, true]);
     assert!(roster.models[3].launch.options().is_none() && roster.models[4].part().is_none());
-    roster.tell_ports();
-    let told = told(&roster);
-    let of_foreign: Vec<&String> = told.iter().filter(|line| line.contains("other hosts")).collect();
-    assert_eq!(of_foreign.len(), 1, "{told:?}");
+    roster.notify_ports();
+    let reported = reported(&roster);
+    let of_foreign: Vec<&String> = reported.iter().filter(|line| line.contains("other hosts")).collect();
+    assert_eq!(of_foreign.len(), 1, "{reported:?}");
     assert!(of_foreign[0].contains("requests for `box`, `far`, `vllm` go to other hosts"), "{of_foreign:?}");
     let host = "llama-server --host 127.0.0.2 --port ${PORT} -m /m.gguf";
     let mut own = read(&format!("models:\n{}", model("a", host, "http://127.0.0.2:${PORT}")));
@@ -238,11 +241,12 @@ models:
     assert!(!roster.models[1].launch.is_own_llama_server());
     let Launch::Command { argv, .. } = &roster.models[0].launch else { panic!("a command") };
     assert!(argv.contains(&"/models/x.gguf".to_owned()), "the command itself stays as it is");
-    let told = told(&roster);
+    let reported = reported(&roster);
     assert!(
-        told.iter()
+        reported
+            .iter()
             .any(|line| line
                 .contains("/models/x.gguf of `inside` lies in its container's image or in a volume")),
-        "{told:?}"
+        "{reported:?}"
     );
 }

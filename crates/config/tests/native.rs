@@ -82,8 +82,8 @@ fn every_key_is_read() {
     assert_eq!(zephyr.env, [("A".to_owned(), "b".to_owned())]);
     assert_eq!(zephyr.load_timeout, Some(Duration::from_secs(600)));
     assert_eq!(zephyr.stop_timeout, Some(Duration::from_secs(10)));
-    let wish = zephyr.launch.options().unwrap().wish(ProgramKind::LlamaServer).unwrap();
-    assert_eq!((wish.model.as_deref(), wish.context), (Some("/m/zephyr.gguf"), 8192));
+    let params = zephyr.launch.options().unwrap().params(ProgramKind::LlamaServer).unwrap();
+    assert_eq!((params.model.as_deref(), params.context), (Some("/m/zephyr.gguf"), 8192));
     assert_eq!(comfy.upstream_name.as_deref(), Some("flux"));
     assert_eq!(comfy.launch.check(), Some("/ready"));
     assert!(
@@ -126,7 +126,7 @@ fn models_stand_in_the_order_of_the_file() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_line_and_a_remedy() {
+fn native_config_errors_carry_a_line_and_a_remedy() {
     for (text, message) in [
         (
             "[models.a]\nmodle = 'm'\n",
@@ -217,15 +217,15 @@ fn a_name_is_doubled_beside_a_model_with_a_wrong_flag_too() {
     let text = "[models.a]\nmodel='m'\nflags='-c 4k'\n[models.b]\nmodel='n'\naliases=['a']\n\
         [models.c]\nmodel='o'\naliases=['b']\n";
     let mistakes = plimsoll_config::parse_all("p.toml", text, &|_| None).unwrap_err().to_string();
-    for told in
+    for reported in
         ["`-c 4k`", "p.toml:4: the name `a` is already used by `a`", "p.toml:7: the name `b` is already"]
     {
-        assert!(mistakes.contains(told), "{mistakes}");
+        assert!(mistakes.contains(reported), "{mistakes}");
     }
 }
 
 #[test]
-fn what_is_ours_to_set_is_left_out_of_flags_with_a_word() {
+fn reserved_flags_are_dropped_with_a_warning() {
     let roster = roster("[models.a]\nmodel = 'm'\nflags = '--port 1 -c 8192'\n");
     assert_eq!(roster.models[0].launch.options().unwrap().to_argv(), ["--model", "m", "--ctx-size", "8192"]);
     let warnings: Vec<String> = roster.warnings.iter().map(ToString::to_string).collect();
@@ -262,7 +262,7 @@ fn the_published_schema_is_fresh() {
 }
 
 #[test]
-fn what_guard_shall_do_is_said_in_a_table_of_the_model() {
+fn guard_settings_are_read_from_a_table_of_the_model() {
     let text = r#"
 [models.a]
 model = "/m/a.gguf"
@@ -275,10 +275,10 @@ pool = "ours"
 on-oom = "managed"
 contexts = "refuse"
 "#;
-    let wish = roster(text).models[0].guard;
+    let params = roster(text).models[0].guard;
     let words = "budget reclaim wait=2 spill=4GiB pool=ours on-oom=managed contexts=refuse";
-    assert_eq!(Some(wish), GuardSettings::read(words));
-    assert_eq!(wish.mode(), GuardMode::Budget);
+    assert_eq!(Some(params), GuardSettings::read(words));
+    assert_eq!(params.mode(), GuardMode::Budget);
     let wrong = text.replace("\"ours\"", "\"best\"");
     assert!(refusal(&wrong).contains("plimsoll.toml:9"), "{}", refusal(&wrong));
 }
@@ -315,7 +315,7 @@ fn a_command_is_checked_and_sized_as_a_program_of_its_kind() {
         let model = roster(&format!("[models.a]\n{text}\n")).models.remove(0);
         (model.launch.check().map(str::to_owned), model.part())
     };
-    let half = CardPart { millionths: 500_000, cards: 1, beside: None };
+    let half = CardPart { millionths: 500_000, cards: 1, alongside: None };
     for (text, check, part) in [
         ("cmd = 'koboldcpp --port ${PORT}'", Some("/api/v1/model"), None),
         ("cmd = 'sd-server --listen-port ${PORT}'", Some("/v1/models"), None),
@@ -361,8 +361,8 @@ fn a_model_may_spill_and_a_wrong_size_or_a_contradicting_key_is_named() {
     assert_eq!(spill(""), None);
     assert_eq!(spill("spill = '8GiB'\nguard = { mode = 'budget', reclaim = true }"), Some(Bytes::gib(8)));
     for wrong in ["8", "lots", "", "-1GiB"] {
-        let said = refusal(&format!("{model}spill = '{wrong}'"));
-        assert!(said.starts_with("plimsoll.toml:3: "), "{wrong}: {said}");
+        let stated = refusal(&format!("{model}spill = '{wrong}'"));
+        assert!(stated.starts_with("plimsoll.toml:3: "), "{wrong}: {stated}");
     }
     for (lines, named) in [
         ("memory = '9GiB'", "`memory`"),
@@ -374,9 +374,9 @@ fn a_model_may_spill_and_a_wrong_size_or_a_contradicting_key_is_named() {
         ("guard = { keep = '1GiB' }", "`keep`"),
         ("guard = { on-oom = 'managed' }", "`on-oom`"),
     ] {
-        let said = refusal(&format!("{model}spill = '8GiB'\n{lines}"));
-        assert!(said.starts_with("plimsoll.toml:3: ") && said.contains(named), "{lines}: {said}");
-        assert!(said.contains("remove `spill`"), "{lines}: {said}");
+        let stated = refusal(&format!("{model}spill = '8GiB'\n{lines}"));
+        assert!(stated.starts_with("plimsoll.toml:3: ") && stated.contains(named), "{lines}: {stated}");
+        assert!(stated.contains("remove `spill`"), "{lines}: {stated}");
     }
     for (cmd, named) in [
         ("vllm serve x --port ${PORT}", "another program"),
@@ -385,8 +385,8 @@ fn a_model_may_spill_and_a_wrong_size_or_a_contradicting_key_is_named() {
             "container",
         ),
     ] {
-        let said = refusal(&format!("[models.m]\ncmd = '{cmd}'\nspill = '8GiB'"));
-        assert!(said.contains(named) && said.contains("remove `spill`"), "{cmd}: {said}");
+        let stated = refusal(&format!("[models.m]\ncmd = '{cmd}'\nspill = '8GiB'"));
+        assert!(stated.contains(named) && stated.contains("remove `spill`"), "{cmd}: {stated}");
     }
     let elsewhere =
         "[models.m]\ncmd = 'ssh far llama-server -m /m.gguf'\nproxy = 'http://far:8080'\nspill = '8GiB'";

@@ -83,7 +83,7 @@ fn an_unknown_key_refuses_the_file() {
 }
 
 #[test]
-fn what_llama_server_cannot_parse_is_refused_with_its_line() {
+fn preset_lines_invalid_in_llama_server_are_rejected_with_their_line() {
     for (text, message) in [
         (
             "[a]\n model = m",
@@ -257,7 +257,7 @@ fn a_section_named_as_a_repository_is_that_repository() {
 }
 
 #[test]
-fn what_belongs_to_the_router_is_dropped_with_a_word() {
+fn router_settings_in_a_preset_are_dropped_with_a_warning() {
     let text =
         "[*]\nmodels-max = 1\n[a]\nmodel = m\nhost = 0.0.0.0\nport = 1\napi-key = k\nssl-key-file = s\n";
     assert_eq!(argv(&roster(text).models[0]), ["--model", "m"]);
@@ -359,7 +359,7 @@ fn a_bad_setting_of_our_own_is_refused() {
 }
 
 #[test]
-fn what_guard_shall_do_is_a_line_of_words_for_all_models_or_for_one() {
+fn guard_settings_in_a_preset_apply_to_all_models_or_to_one() {
     let text = "[*]\n;plimsoll: guard = budget spill=1GiB\n[a]\nmodel = m\n[b]\nmodel = m\n;plimsoll: guard = observe wait=3s\n";
     let roster = roster(text);
     let [a, b] = &roster.models[..] else {

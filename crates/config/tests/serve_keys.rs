@@ -42,7 +42,7 @@ allow-origins = ["https://chat.example:3000", "*"]
 
 #[test]
 fn a_wrong_value_of_the_server_is_told_with_its_line_and_a_remedy() {
-    for (line, told) in [
+    for (line, reported) in [
         (
             "reserve = 3",
             "invalid type: integer `3`, expected a string; write a size with its unit, in quotes: \"8GiB\" or \"512MiB\"",
@@ -88,7 +88,7 @@ fn a_wrong_value_of_the_server_is_told_with_its_line_and_a_remedy() {
         ("open = true\nopen = false", "`open` is given twice; keep one of the two"),
     ] {
         let place = 2 + line.matches('\n').count();
-        assert_eq!(read("p.toml", &format!("[serve]\n{line}\n")), Err(format!("p.toml:{place}: {told}")));
+        assert_eq!(read("p.toml", &format!("[serve]\n{line}\n")), Err(format!("p.toml:{place}: {reported}")));
     }
     // A text of a list is named with its own line.
     let list = "[serve]\nallow-origins = [\n  \"*\",\n  \"http://a/b\",\n]\n";
@@ -97,13 +97,13 @@ fn a_wrong_value_of_the_server_is_told_with_its_line_and_a_remedy() {
 
 #[test]
 fn a_preset_refuses_the_same_values() {
-    for (line, told) in [
+    for (line, reported) in [
         ("reserve = 512", "`512` is not a valid value for `reserve`; write a size such as 512MiB"),
         ("ask = 500", "`500` is not a valid value for `ask`; write a time with its unit, such as 500ms"),
         ("log-file =", "`` is not a valid value for `log-file`; write the path of a file"),
         ("open = perhaps", "`perhaps` is not a valid value for `open`; write on or off"),
     ] {
-        assert_eq!(read("p.ini", &format!(";plimsoll: {line}\n")), Err(format!("p.ini:1: {told}")));
+        assert_eq!(read("p.ini", &format!(";plimsoll: {line}\n")), Err(format!("p.ini:1: {reported}")));
     }
     assert!(read("p.ini", ";plimsoll: card = name=A\n").unwrap_err().contains("lacks the key `total`"));
     assert!(read("p.ini", "\n;plimsoll: allow-origin = a\n").unwrap_err().starts_with("p.ini:2: "));
@@ -120,8 +120,12 @@ fn a_value_of_any_length_is_refused_in_a_short_line() {
         format!("allow-origins = [\"https://{long}\"]"),
         format!("listen = \"{long}\""),
     ] {
-        let told = read("p.toml", &format!("[serve]\n{line}\n")).unwrap_err();
-        assert!(told.starts_with("p.toml:2: ") && told.len() < 400, "{} bytes: {told:.300}", told.len());
+        let reported = read("p.toml", &format!("[serve]\n{line}\n")).unwrap_err();
+        assert!(
+            reported.starts_with("p.toml:2: ") && reported.len() < 400,
+            "{} bytes: {reported:.300}",
+            reported.len()
+        );
     }
 }
 
@@ -139,14 +143,14 @@ fn names_and_addresses_are_read_alike_in_both_formats() {
         serve.differ_since(&ServeSettings::default()) == ["`listen` under [serve]"],
         "a reload applies the others"
     );
-    for (text, told) in [
+    for (text, reported) in [
         ("[serve]\ndefault = 'zz'\n", "`default = \"zz\"` names no model of the file"),
         ("[serve]\nlisten = ['8080', 'x']\n", "`x` is not an address to listen on"),
         ("[serve]\nlisten = true\n", "a port, or a list of them"),
         ("[serve]\nautoload = 'no'\n", "write true or false"),
     ] {
         let error = read("a.toml", text).unwrap_err();
-        assert!(error.contains(told), "{error}");
+        assert!(error.contains(reported), "{error}");
     }
 }
 

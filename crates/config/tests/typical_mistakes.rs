@@ -1,11 +1,11 @@
 //! Tests of typical mistakes in llama-swap's YAML: commands that were written for a shell, indents, ports.
 
-fn told(cmd: &str) -> Vec<String> {
+fn reported(cmd: &str) -> Vec<String> {
     let text = format!("models:\n  a:\n    cmd: |\n      {cmd}\n");
     let mut roster = plimsoll_config::parse("a.yaml", &text, &|_| None).unwrap();
     roster.warnings.clear();
     roster.confine();
-    roster.tell_shell_words();
+    roster.notify_shell_words();
     roster.warnings.iter().map(ToString::to_string).collect()
 }
 
@@ -36,14 +36,14 @@ fn words_of_a_shell_are_told_with_what_to_write_instead() {
             ),
         ),
     ] {
-        assert_eq!(told(cmd), [expected], "{cmd}");
+        assert_eq!(reported(cmd), [expected], "{cmd}");
     }
     for cmd in [
         "sh -c 'cd /opt && exec ./x --port ${PORT} > ~/log # text'",
         "ssh box ~/x --port ${PORT} && date",
         "/opt/a=b/x --port ${PORT} '#1'",
     ] {
-        assert_eq!(told(cmd), Vec::<String>::new(), "{cmd}");
+        assert_eq!(reported(cmd), Vec::<String>::new(), "{cmd}");
     }
 }
 
@@ -64,9 +64,9 @@ fn a_setting_beside_its_model_is_told_as_one() {
 
 #[test]
 fn requests_to_a_port_where_nobody_listens_are_told_and_ports_of_several_models() {
-    let told = |models: &str| {
+    let reported = |models: &str| {
         let mut roster = plimsoll_config::parse("a.yaml", &format!("models:\n{models}"), &|_| None).unwrap();
-        roster.tell_ports();
+        roster.notify_ports();
         roster.warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     let model = |name: &str, flags: &str, port: u16| {
@@ -82,15 +82,15 @@ fn requests_to_a_port_where_nobody_listens_are_told_and_ports_of_several_models(
             "a.yaml:2: requests for `a` go to port 9001, but its command listens on port {listens}; write `--port ${{PORT}}` \
              and leave `proxy` out"
         );
-        assert_eq!(told(&model("a", flags, 9001)), [expected], "{flags}");
+        assert_eq!(reported(&model("a", flags, 9001)), [expected], "{flags}");
     }
-    assert!(told(&model("a", "--port 9001", 9001)).is_empty());
+    assert!(reported(&model("a", "--port 9001", 9001)).is_empty());
     let by_variable = format!("{}    env: [LLAMA_ARG_PORT=9001]\n", model("a", "", 9001));
-    assert!(told(&by_variable).is_empty());
+    assert!(reported(&by_variable).is_empty());
     let wrapped = "  a:\n    cmd: sh -c 'llama-server --port 1'\n    proxy: http://127.0.0.1:2\n";
-    assert!(told(wrapped).is_empty(), "a script may do anything");
+    assert!(reported(wrapped).is_empty(), "a script may do anything");
     assert_eq!(
-        told(&(model("a", "--port 9000", 9000) + &model("b", "--port 9000", 9000))),
+        reported(&(model("a", "--port 9000", 9000) + &model("b", "--port 9000", 9000))),
         [
             "a.yaml:5: `a`, `b` all listen on port 9000, so only one of them can be loaded at a time; pass `${PORT}` to each command instead \
           of a number"
@@ -104,11 +104,12 @@ fn beside_a_missing_variable_nothing_is_said_of_its_words() {
         "models:\n  a:\n    cmd: llama-server -m /a.gguf --port ${PORT} ${env.NOPE}\n  b: llama-server\n";
     let mistakes = plimsoll_config::parse_all("a.yaml", text, &|_| None).unwrap_err();
     assert!(mistakes.rest.warnings.is_empty(), "{:?}", mistakes.rest.warnings);
-    let told = mistakes.to_string();
-    assert!(told.contains("a.yaml:3: macro `env.NOPE`: the variable is not set"), "{told}");
+    let reported = mistakes.to_string();
+    assert!(reported.contains("a.yaml:3: macro `env.NOPE`: the variable is not set"), "{reported}");
     assert!(
-        told.contains("a.yaml:4: `llama-server` is not a valid value for `b`; write its settings below it"),
-        "{told}"
+        reported
+            .contains("a.yaml:4: `llama-server` is not a valid value for `b`; write its settings below it"),
+        "{reported}"
     );
 }
 
@@ -162,7 +163,7 @@ fn a_missing_quotation_mark_is_told_as_one() {
     }
     let list =
         plimsoll_config::parse("a.toml", "[serve]\napi-keys = [\"secret-of-mine\n", &|_| None).unwrap_err();
-    let told =
+    let reported =
         "a.toml:2: unclosed array, expected `]`; close the bracket, and the quotation marks of each entry";
-    assert_eq!(list.to_string(), told);
+    assert_eq!(list.to_string(), reported);
 }

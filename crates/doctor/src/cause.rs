@@ -100,7 +100,7 @@ named! {
             these are full",
         CapacityMisreported = "capacity_misreported": "the run time of the card offers less memory than the kernel has \
             for it",
-        BesideFree = "refused_beside_free_memory": "less was requested than was free, and the log does not show why it \
+        AlongsideFree = "refused_beside_free_memory": "less was requested than was free, and the log does not show why it \
             was refused",
         Unexplained = "out_of_memory": "memory of the card ran out, and the log does not show its purpose",
         Released = "neighbour_released": "another process released memory of the card while the program measured it",

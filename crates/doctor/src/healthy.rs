@@ -22,19 +22,19 @@ const UNITS: usize = 3;
 /// a log describe a failure in any case.
 pub(super) fn is_healthy(report: &[(LineOrigin, String)]) -> bool {
     // The end that a user or a service manager asks for.
-    let is_asked_for = |line: &str| line.contains("15/TERM") || line.contains("SIGTERM");
+    let is_requested_for = |line: &str| line.contains("15/TERM") || line.contains("SIGTERM");
     let of_failure = |word: String| known_words("failure").iter().any(|(start, _)| word.starts_with(start));
-    let mut speaks = lines(report).filter(|line| !is_asked_for(line));
+    let mut speaks = lines(report).filter(|line| !is_requested_for(line));
     let mut fails = || speaks.any(|line| words(without_prefix(line)).any(of_failure));
     is_output(report) && (!fails() || units(report).contains("kernel"))
 }
 
 /// True for a program's words, of which few are of grammar, and of which nobody tells.
 fn is_output(report: &[(LineOrigin, String)]) -> bool {
-    !is_told(report) && has_little_grammar(lines(report))
+    !is_reported(report) && has_little_grammar(lines(report))
 }
 
-fn is_told(report: &[(LineOrigin, String)]) -> bool {
+fn is_reported(report: &[(LineOrigin, String)]) -> bool {
     report.iter().any(|(origin, text)| origin.source == LineSource::Context && !text.trim().is_empty())
 }
 
@@ -75,7 +75,7 @@ pub(super) fn is_bare(facts: &Facts) -> bool {
             || has_little_grammar(lines(&facts.report).filter(|line| !is_known(line)));
         facts.is_bare_refusal() && of_programs
     };
-    (asserts || is_bare()) && !is_told(&facts.report)
+    (asserts || is_bare()) && !is_reported(&facts.report)
 }
 
 #[cfg(test)]
@@ -96,9 +96,9 @@ mod tests {
         ] {
             assert!(is_healthy(&report(text)), "{text}");
         }
-        let told = (LineOrigin { source: LineSource::Context, file: None }, "RTX 3060".to_owned());
+        let reported = (LineOrigin { source: LineSource::Context, file: None }, "RTX 3060".to_owned());
         let output = report("Total VRAM 12288 MB\n").remove(0);
-        assert!(!is_healthy(&[output, told]));
+        assert!(!is_healthy(&[output, reported]));
         for text in [
             "After sleep the server uses the host, and the card is idle.",
             "ERROR: engine core failed\nGPU cache usage 12\n",

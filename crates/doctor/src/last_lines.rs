@@ -21,7 +21,7 @@ pub struct LastLinesFinding {
     /// The lines as the engine wrote them.
     pub evidence: Vec<String>,
     /// Size of the first refused request.
-    pub asked: Option<Bytes>,
+    pub requested: Option<Bytes>,
     /// Free memory at that moment; only PyTorch prints it.
     pub free: Option<Bytes>,
     /// Name of the device in the engine's form: `device 0`, `CUDA1`, `GPU 0`.
@@ -39,23 +39,23 @@ impl LastLinesFinding {
 
 /// Returns the weightiest sign in `lines`, the oldest line first; `None` if no line is known.
 pub fn read_last_lines<'a>(lines: impl IntoIterator<Item = &'a str>) -> Option<LastLinesFinding> {
-    let mut said: Vec<(CauseSign, &str)> = Vec::new();
+    let mut stated: Vec<(CauseSign, &str)> = Vec::new();
     for line in lines {
         // The same tables as those of `plimsoll doctor`, so that both read a line in one way.
         let rows = rows_in(line);
         if rows.iter().any(|row| row.pattern == Pattern::Recovered) {
             // After this line every refusal before it is history: the engine tries again with less.
-            said.clear();
+            stated.clear();
         } else if let Some(sign) = sign_of(rows.iter().filter_map(|row| row.sign)) {
-            said.push((sign, line));
+            stated.push((sign, line));
         }
     }
     // A consequence of a refusal (`failed to load model`) weighs less than the refusal.
-    let sign = said.iter().map(|(sign, _)| *sign).min()?;
-    let lines: Vec<&str> = said.iter().filter(|(other, _)| *other == sign).map(|(_, line)| *line).collect();
+    let sign = stated.iter().map(|(sign, _)| *sign).min()?;
+    let lines: Vec<&str> = stated.iter().filter(|(other, _)| *other == sign).map(|(_, line)| *line).collect();
     Some(LastLinesFinding {
         sign,
-        asked: lines.iter().find_map(|line| asked(line)),
+        requested: lines.iter().find_map(|line| requested(line)),
         free: lines.iter().find_map(|line| after(line.split_once(" is free")?.0, "of which ")),
         device: lines.iter().find_map(|line| device(line)),
         // A dying engine repeats itself; its first lines are the closest to the cause.
@@ -76,7 +76,7 @@ fn sign_of(signs: impl Iterator<Item = LineSign>) -> Option<CauseSign> {
     fatal.into_iter().min_by_key(|sign| (*sign != CauseSign::HostMemory, *sign))
 }
 
-fn asked(line: &str) -> Option<Bytes> {
+fn requested(line: &str) -> Option<Bytes> {
     const BEFORE: [&str; 3] = ["allocating ", "tried to allocate ", " of size "];
     BEFORE.iter().find_map(|phrase| after(line, phrase))
 }
@@ -104,7 +104,7 @@ mod tests {
         )
         .unwrap();
         assert_eq!(finding.sign, CauseSign::CardMemory);
-        assert_eq!(finding.asked, "7151.25MiB".parse().ok());
+        assert_eq!(finding.requested, "7151.25MiB".parse().ok());
         assert_eq!(finding.device.as_deref(), Some("device 1"));
         assert_eq!(finding.evidence.len(), 3);
     }
@@ -115,13 +115,13 @@ mod tests {
             "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.69 GiB of which 512.50 MiB is free. Of the allocated memory",
         )
         .unwrap();
-        assert_eq!(finding.asked, Some(Bytes::gib(2)));
+        assert_eq!(finding.requested, Some(Bytes::gib(2)));
         assert_eq!(finding.free, "512.5MiB".parse().ok());
         assert_eq!(finding.device.as_deref(), Some("GPU 0"));
     }
 
     #[test]
-    fn what_was_recovered_from_and_what_is_optional_is_no_cause() {
+    fn recovered_and_optional_allocation_failures_are_no_cause() {
         for text in [
             "ggml_gallocr_reserve_n: failed to allocate CUDA0 buffer of size 123\n\
              graph_reserve: failed to allocate compute buffers\n\
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn other_causes_are_told_apart() {
+    fn other_causes_are_reported_apart() {
         for (line, sign) in [
             (
                 "srv start: couldn't bind HTTP server socket, hostname: 127.0.0.1, port: 1",
@@ -185,7 +185,7 @@ mod tests {
         let long = format!("cudaMalloc failed {}", "é".repeat(100_000));
         let finding =
             read(&format!("{long}\nallocating 99999999999999999999 MiB cudaMalloc failed\n")).unwrap();
-        assert_eq!(finding.asked, None);
+        assert_eq!(finding.requested, None);
         assert!(finding.evidence.iter().all(|line| line.chars().count() <= crate::line::LONGEST_QUOTE));
     }
 }

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_says_is_no_prefix() {
+    fn program_output_is_not_taken_for_a_log_prefix() {
         for line in [
             "",
             "srv  load_model: loading model",

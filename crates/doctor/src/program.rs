@@ -75,16 +75,16 @@ pub(super) fn is_of_cards(name: &str, facts: &Facts) -> Option<bool> {
 impl LogProgram {
     /// The program whose lines are in the log, or that the user names.
     pub(super) fn of(facts: &Facts) -> Option<Self> {
-        let told = |pattern| facts.seen(pattern).map(|seen| seen.first.origin.source);
+        let reported = |pattern| facts.seen(pattern).map(|seen| seen.first.origin.source);
         let fits = |program: Self| match () {
             () if facts.torch.is_some() => program.uses_torch(),
             () if !facts.refusals.is_empty() || !facts.buffers.is_empty() => !program.uses_torch(),
             () => true,
         };
         let known = || PROGRAMS.iter().filter(|(program, ..)| fits(*program));
-        let logged = known().find(|(.., pattern)| told(*pattern) == Some(LineSource::Log));
+        let logged = known().find(|(.., pattern)| reported(*pattern) == Some(LineSource::Log));
         logged
-            .or_else(|| known().find(|(.., pattern)| told(*pattern).is_some()))
+            .or_else(|| known().find(|(.., pattern)| reported(*pattern).is_some()))
             .map(|(program, ..)| *program)
     }
 

@@ -18,7 +18,7 @@ pub struct RefusedAllocation {
     pub card: String,
     /// `None` if the daemon does not know the card.
     pub id: Option<CardId>,
-    pub asked: Bytes,
+    pub requested: Bytes,
     /// Memory of the card that the program held then.
     pub allocated: Bytes,
     /// `None` without a limit.
@@ -45,14 +45,14 @@ impl RefusedAllocation {
     pub(super) fn shortfall(&self) -> Option<Shortfall> {
         match self.why {
             Refusal::Budget | Refusal::Spill => {
-                let bytes = (self.allocated + self.asked).saturating_sub(self.budget?);
+                let bytes = (self.allocated + self.requested).saturating_sub(self.budget?);
                 Some(Shortfall { bytes, limit: AllocationLimit::Budget })
             }
             Refusal::Driver => {
-                let (card, free, held) = (self.id.clone(), self.free, self.allocated);
-                let limit = AllocationLimit::Driver { card, free, held };
+                let (card, free, occupied) = (self.id.clone(), self.free, self.allocated);
+                let limit = AllocationLimit::Driver { card, free, occupied };
                 // The driver counts in pages of 2 MiB, so this is a lower bound.
-                Some(Shortfall { bytes: self.asked.saturating_sub(self.free), limit })
+                Some(Shortfall { bytes: self.requested.saturating_sub(self.free), limit })
             }
             // A context on a foreign card is refused whatever is free.
             Refusal::Context => None,
@@ -63,7 +63,7 @@ impl RefusedAllocation {
         let mut reason = Reason::new("guard_refused", self.text())
             .fact("verdict", self.verdict())
             .fact("card", self.card.as_str())
-            .fact("asked", self.asked)
+            .fact("asked", self.requested)
             .fact("allocated", self.allocated)
             .fact("free", self.free)
             .fact("refusals", self.count);
@@ -95,21 +95,21 @@ impl RefusedAllocation {
     }
 
     fn text(&self) -> String {
-        let Self { card, asked, allocated, free, .. } = self;
+        let Self { card, requested, allocated, free, .. } = self;
         let budget = self.budget.map_or_else(String::new, |budget| format!(" of a budget of {budget}"));
         match self.why {
             Refusal::Budget => {
                 format!(
-                    "a request for {asked} more on {card} was refused: the process held \
+                    "a request for {requested} more on {card} was refused: the process held \
                         {allocated}{budget}, and {free} were free"
                 )
             }
             Refusal::Driver => format!(
-                "the driver could not allocate {asked} on {card}: {free} were free, and the process held \
+                "the driver could not allocate {requested} on {card}: {free} were free, and the process held \
                     {allocated}{budget}"
             ),
             Refusal::Spill => format!(
-                "a request for {asked} more on {card} did not fit, and neither did its overflow in host \
+                "a request for {requested} more on {card} did not fit, and neither did its overflow in host \
                     memory: the process held {allocated}{budget}, and {free} were free"
             ),
             Refusal::Context => format!(

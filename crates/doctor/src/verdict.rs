@@ -28,7 +28,7 @@ pub struct EngineDeath<'a> {
     pub model: &'a str,
     pub exit: Exit,
     /// The scheduler stopped the engine.
-    pub asked: bool,
+    pub requested: bool,
     /// The engine had given up and hung, so the supervisor killed it: the cause is in its lines, not in the
     /// signal.
     pub stuck: bool,
@@ -57,7 +57,7 @@ pub fn judge(death: &EngineDeath<'_>) -> EngineVerdict {
     // file). A log's sizes are only shown, because a client may have chosen the text.
 
     // llama-server and the Python engines leave with 0 after SIGTERM.
-    if death.asked || death.exit == Exit::Code(0) {
+    if death.requested || death.exit == Exit::Code(0) {
         return EngineVerdict { sign: None, end: End::Expected, hints: Vec::new(), diagnosis: None };
     }
     // An engine that is killed from outside may have logged an older error that it survived.
@@ -105,9 +105,9 @@ fn of_finding(death: &EngineDeath<'_>, finding: &LastLinesFinding) -> EngineVerd
     let named = flag.map_or(String::new(), |flag| format!(" at `{flag}`"));
     let mut reason = Reason::new(code, format!("{}: {what}{named} {when}", death.model))
         .fact("exit", death.exit.to_string())
-        .because_all(finding.evidence.iter().map(|line| said(line)));
-    if let Some(asked) = finding.asked {
-        reason = reason.fact("asked", asked);
+        .because_all(finding.evidence.iter().map(|line| stated(line)));
+    if let Some(requested) = finding.requested {
+        reason = reason.fact("asked", requested);
     }
     if let Some(free) = finding.free {
         reason = reason.fact("free", free);
@@ -175,7 +175,7 @@ fn of_status(death: &EngineDeath<'_>) -> EngineVerdict {
     let explains = |line: &&String| !line.trim().is_empty() && may_explain(death.exit, line);
     let lines = death.last_lines.iter().filter(explains);
     let skip = lines.clone().count().saturating_sub(SHOWN_LINES);
-    let shown = lines.skip(skip).map(|line| said(shortened(line)));
+    let shown = lines.skip(skip).map(|line| stated(shortened(line)));
     let reason = Reason::new("engine_died", format!("{} {}", death.model, death.exit))
         .fact("exit", death.exit.to_string());
     // The counter is of the whole machine (`/proc/vmstat: oom_kill`), so the signal has to fit too.
@@ -209,6 +209,6 @@ fn of_status(death: &EngineDeath<'_>) -> EngineVerdict {
     EngineVerdict { sign: None, end, hints: Vec::new(), diagnosis: Some(diagnosed(death)) }
 }
 
-fn said(line: &str) -> Reason {
+fn stated(line: &str) -> Reason {
     Reason::new("engine_said", line)
 }

@@ -33,10 +33,10 @@ impl Case {
 fn folder() -> Option<PathBuf> {
     let named = std::env::var_os("PLIMSOLL_CORPUS").map(PathBuf::from);
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
-    named.or_else(|| beside(here))
+    named.or_else(|| alongside(here))
 }
 
-fn beside<'a>(mut folders: impl Iterator<Item = &'a Path>) -> Option<PathBuf> {
+fn alongside<'a>(mut folders: impl Iterator<Item = &'a Path>) -> Option<PathBuf> {
     folders.find_map(|folder| Some(folder.join("shared/corpus")).filter(|folder| folder.is_dir()))
 }
 

@@ -6,9 +6,9 @@ pub enum EndCause {
     /// The child itself: it left or died.
     OnItsOwn,
     /// The child ended in time on request.
-    Asked,
+    Requested,
     /// The child was requested to end, did not, and was killed.
-    AskedAndKilled,
+    RequestedAndKilled,
     /// The child logged that it cannot continue, did not exit, and was killed. Its last log lines have the
     /// cause.
     Stuck,

@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_engines_read_is_inherited_and_what_else_the_shell_has_is_not() {
+    fn engine_variables_are_inherited_and_other_variables_of_the_shell_are_not() {
         let usual = [
             "PATH",
             "HOME",
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_the_daemon_stays_with_it_and_defaults_for_models_pass() {
+    fn daemon_variables_stay_with_the_daemon_and_model_defaults_pass() {
         let child = child_environment(daemon(), &[], &Visible::AsInherited, None, None);
         for name in ["LLAMA_API_KEY", "PLIMSOLL_API_KEY", "LLAMA_ARG_MODELS_MAX", "NOTIFY_SOCKET"] {
             assert_eq!(text(&child, name), None, "{name}");

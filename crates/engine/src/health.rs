@@ -109,12 +109,12 @@ pub(super) async fn answers_within(readiness: &Readiness, address: &EngineAddres
         Readiness::Health { path } => path,
         Readiness::Control | Readiness::Immediate => HEALTH,
     };
-    let asked = async {
+    let requested = async {
         while status_of(address, path, None).await.is_none() {
             sleep(LONGEST_PAUSE).await;
         }
     };
-    timeout(limit, asked).await.is_ok()
+    timeout(limit, requested).await.is_ok()
 }
 
 async fn status_of(address: &EngineAddress, path: &str, key: Option<&str>) -> Option<StatusCode> {

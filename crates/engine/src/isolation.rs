@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_a_card_of_others_is_left_out_and_said() {
+    fn flags_naming_an_unassigned_card_are_dropped_and_reported() {
         assert_eq!(renumbered(&["-mg", "0", "-ts"], &["b"]), (words(&["-ts"]), words(&["-mg 0"])));
     }
 }

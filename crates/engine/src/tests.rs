@@ -120,9 +120,9 @@ fn million_answers_to_a_client_of_engines() {
 
 #[test]
 fn million_answers_of_programs() {
-    const SAID: &[u8] = b"ggml_cuda_init: found 1 CUDA devices:\nversion: 6097 (9515c613)\nversion: 0.0.1 (build 11549, abc)\n  \
+    const STATED: &[u8] = b"ggml_cuda_init: found 1 CUDA devices:\nversion: 6097 (9515c613)\nversion: 0.0.1 (build 11549, abc)\n  \
         Vulkan0: NVIDIA H200 (143771 MiB, 143000 MiB free)\n";
-    mutants(&[SAID], &[b" (", b"version: ", b"\n  ", b":"], |bytes| {
+    mutants(&[STATED], &[b" (", b"version: ", b"\n  ", b":"], |bytes| {
         let text = String::from_utf8_lossy(bytes);
         let _ = program::version_line(&text);
         for line in text.lines() {

@@ -101,9 +101,9 @@ pub(super) fn reach_of(pid: i32) -> Option<Reach> {
     let own: Vec<TcpNetEntry> = entries.filter(|entry| sockets.contains(&entry.inode)).collect();
     let listens =
         |port| own.iter().any(|entry| entry.state == TcpState::Listen && entry.local_address.port() == port);
-    let made =
+    let created =
         |entry: &TcpNetEntry| entry.state == TcpState::Established && !listens(entry.local_address.port());
-    Some(Reach { has_card, has_connection: own.iter().any(made) })
+    Some(Reach { has_card, has_connection: own.iter().any(created) })
 }
 
 /// Cards of all vendors are devices: `/dev/nvidia0`, `/dev/kfd`, `/dev/dri/renderD128`.

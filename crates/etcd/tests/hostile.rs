@@ -32,7 +32,7 @@ fn answer(body: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn whatever_a_member_sends_is_an_error() {
+async fn malformed_answers_of_an_etcd_member_are_errors() {
     let deep = "[".repeat(1 << 20);
     let cases = [
         Vec::new(),

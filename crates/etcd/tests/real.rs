@@ -97,7 +97,7 @@ async fn writes_of_another_fleet_are_none_of_this_one() {
 }
 
 #[tokio::test]
-async fn what_is_leased_goes_with_the_lease() {
+async fn leased_keys_are_deleted_with_their_lease() {
     let cluster = Cluster::start(1);
     let store = client(&cluster.address());
     ready(&store).await;

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_listens_logs_or_starts_programs_is_left_out() {
+    fn flags_for_listening_logging_and_tools_are_removed() {
         let line = "-m /a.gguf --port 8080 --host 0.0.0.0 --api-key k --log-file /x --tools all --warmup -c 4096 --verbose";
         assert_eq!(
             given(line, "CUDA0"),
@@ -143,17 +143,17 @@ mod tests {
 
     #[test]
     fn a_file_that_is_named_from_the_current_folder_is_found_from_any_other() {
-        let said = given("-m /a.gguf --chat-template-file Cargo.toml --grammar-file none.gbnf", "CUDA0");
+        let stated = given("-m /a.gguf --chat-template-file Cargo.toml --grammar-file none.gbnf", "CUDA0");
         let here = std::env::current_dir().unwrap();
         let found =
             format!("--chat-template-file {} --grammar-file none.gbnf", here.join("Cargo.toml").display());
-        assert!(said.contains(&found), "{said}");
+        assert!(stated.contains(&found), "{stated}");
     }
 
     #[test]
-    fn what_the_user_says_of_cards_and_fit_stays() {
-        let said = given("-m /a.gguf -dev CUDA1 -fit on", "CUDA0,CUDA1");
-        assert!(said.starts_with("--model /copy/a.gguf --device CUDA1 --fit on --no-warmup"), "{said}");
-        assert!(!said.contains("-dev CUDA0") && !said.contains("off"), "{said}");
+    fn user_flags_for_devices_and_fit_are_kept() {
+        let stated = given("-m /a.gguf -dev CUDA1 -fit on", "CUDA0,CUDA1");
+        assert!(stated.starts_with("--model /copy/a.gguf --device CUDA1 --fit on --no-warmup"), "{stated}");
+        assert!(!stated.contains("-dev CUDA0") && !stated.contains("off"), "{stated}");
     }
 }

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_or_somebody_elses_is_no_answer_and_is_written_over() {
+    fn damaged_and_foreign_cache_entries_are_misses_and_are_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::at(folder.path().to_owned());
         let path = cache.path("what");
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_may_write_or_is_no_file_is_no_answer() {
+    fn cache_files_writable_by_others_or_not_regular_are_misses() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::at(folder.path().to_owned());
         let (path, aside) = (cache.path("what"), folder.path().join("aside"));
@@ -154,8 +154,8 @@ mod tests {
         std::os::unix::fs::symlink(&aside, &path).unwrap();
         assert_eq!(get(&cache, "what"), None);
         // Writing goes to a new file, and not through a link that lies in its way.
-        let beside = path.with_extension(format!("{}.new", std::process::id()));
-        std::os::unix::fs::symlink(folder.path().join("victim"), &beside).unwrap();
+        let alongside = path.with_extension(format!("{}.new", std::process::id()));
+        std::os::unix::fs::symlink(folder.path().join("victim"), &alongside).unwrap();
         cache.put("what", &answer());
         assert_eq!(get(&cache, "what"), Some(answer()));
         assert!(!folder.path().join("victim").exists());

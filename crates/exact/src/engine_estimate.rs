@@ -9,7 +9,7 @@ use plimsoll_planner::exact::{EngineSizes, Transcript};
 use plimsoll_planner::fit::{ContextPoint, Dimension, Fit, edited};
 use plimsoll_planner::{EngineBuild, Plan, PlanRequest, fit};
 
-use super::{Asked, ExactError, Oracle};
+use super::{ExactError, Oracle, Requested};
 
 // DECISION: every value comes from a run of the engine. The number of runs is limited; a value unknown at the
 // limit is an error or left out, never guessed.
@@ -32,7 +32,7 @@ pub struct EngineEstimate<'a> {
     cards: &'a [Card],
     /// The largest context by the formulas.
     guess: Option<u64>,
-    said: Transcript,
+    stated: Transcript,
 }
 
 impl<'a> EngineEstimate<'a> {
@@ -45,7 +45,7 @@ impl<'a> EngineEstimate<'a> {
         cards: &'a [Card],
         for_plan: bool,
     ) -> Result<Self, ExactError> {
-        let params = options.wish(estimate.program)?;
+        let params = options.params(estimate.program)?;
         let request = estimate.request(&params, cards);
         // A failure of the formulas is ignored: the engine will refuse the flags in its own words.
         let guess = plimsoll_planner::plan(&request).ok().and_then(|plan| plan.largest_context);
@@ -55,8 +55,8 @@ impl<'a> EngineEstimate<'a> {
             None => Vec::new(),
         };
         let likely = likely.iter().map(|changes| edited(options, changes));
-        let said = oracle.open(options, &likely.collect::<Result<Vec<_>, _>>()?, cards)?;
-        Ok(Self { oracle, estimate, options, params, cards, guess, said })
+        let stated = oracle.open(options, &likely.collect::<Result<Vec<_>, _>>()?, cards)?;
+        Ok(Self { oracle, estimate, options, params, cards, guess, stated })
     }
 
     /// By the formulas.
@@ -73,24 +73,25 @@ impl<'a> EngineEstimate<'a> {
         let request = self.request();
         // Before the limit of the search, which this run is no part of.
         let grown = prompt.map(|tokens| self.oracle.grown(self.options, self.cards, tokens)).transpose()?;
-        let asked = self.asked(PLAN)?;
-        let largest = fit::confirmed_context(&request, &asked, self.guess);
-        match asked.failure() {
+        let requested = self.requested(PLAN)?;
+        let largest = fit::confirmed_context(&request, &requested, self.guess);
+        match requested.failure() {
             // A spent budget leaves the largest context open; the plan of the flags is complete without it.
             None | Some(ExactError::Spent { .. }) => {}
             Some(error) => return Err(error),
         }
-        let said = grown.as_ref().unwrap_or(&self.said);
-        Ok(EngineSizes { request: &request, transcript: said, program: &self.oracle.name() }.plan(largest)?)
+        let stated = grown.as_ref().unwrap_or(&self.stated);
+        Ok(EngineSizes { request: &request, transcript: stated, program: &self.oracle.name() }
+            .plan(largest)?)
     }
 
     pub fn fit(&self, directions: &[Dimension]) -> Result<Fit, ExactError> {
         let (runs, time) = DIRECTION;
         // Each direction gets the full number of runs, so that the order of the directions does not matter.
         let count = u32::try_from(directions.len().max(1)).unwrap_or(u32::MAX);
-        let asked = self.asked((runs.saturating_mul(count), time * count))?;
-        let fit = fit::fit(&self.request(), &asked, directions)?;
-        match asked.failure() {
+        let requested = self.requested((runs.saturating_mul(count), time * count))?;
+        let fit = fit::fit(&self.request(), &requested, directions)?;
+        match requested.failure() {
             None | Some(ExactError::Spent { .. }) => Ok(fit),
             Some(error) => Err(error),
         }
@@ -98,10 +99,10 @@ impl<'a> EngineEstimate<'a> {
 
     /// Memory of each context, for the page of a plan.
     pub fn course(&self, plan: &Plan) -> Result<Vec<ContextPoint>, ExactError> {
-        let asked = self.asked(COURSE)?;
+        let requested = self.requested(COURSE)?;
         let besides: Vec<u64> = plan.largest_context.into_iter().collect();
-        let points = fit::course(&self.request(), &asked, POINTS.into(), &besides);
-        match asked.failure() {
+        let points = fit::course(&self.request(), &requested, POINTS.into(), &besides);
+        match requested.failure() {
             // A page with missing contexts would show a gap, so here a spent budget is an error.
             None => Ok(points),
             Some(error) => Err(error),
@@ -112,9 +113,9 @@ impl<'a> EngineEstimate<'a> {
         self.estimate.request(&self.params, self.cards)
     }
 
-    fn asked(&self, (runs, time): (u32, Duration)) -> Result<Asked<'_>, ExactError> {
+    fn requested(&self, (runs, time): (u32, Duration)) -> Result<Requested<'_>, ExactError> {
         self.oracle.limit(runs, time);
-        Asked::new(&self.oracle, self.options, self.request(), &self.said)
+        Requested::new(&self.oracle, self.options, self.request(), &self.stated)
     }
 }
 
@@ -127,11 +128,11 @@ impl Oracle {
         options: &Options,
         cards: &[Card],
     ) -> Result<Plan, ExactError> {
-        let params = options.wish(estimate.program)?;
-        let said = self.ask(options, cards)?;
+        let params = options.params(estimate.program)?;
+        let stated = self.ask(options, cards)?;
         estimate.engine = self.engine_or(engine, options, cards)?;
         let request = estimate.request(&params, cards);
-        Ok(EngineSizes { request: &request, transcript: &said, program: &self.name() }.plan(Ok(None))?)
+        Ok(EngineSizes { request: &request, transcript: &stated, program: &self.name() }.plan(Ok(None))?)
     }
 
     /// The given engine, else the one that answers.

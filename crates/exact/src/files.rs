@@ -54,7 +54,7 @@ impl Files {
         let link = |name: &&str| symlink(library, folder.join(name));
         match fs::create_dir(&folder) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            made => made.and_then(|()| plimsoll_wire::env::STAND_INS.iter().try_for_each(link)),
+            created => created.and_then(|()| plimsoll_wire::env::STAND_INS.iter().try_for_each(link)),
         }
         .map_err(ExactError::Folder)?;
         Ok(folder)
@@ -77,8 +77,8 @@ impl Files {
         let folder = self.folder()?.to_owned();
         let files = self.read(path)?;
         let form = if files.has_vocabulary() { form } else { Form::Whole };
-        if let Some(made) = files.copies.get(&form) {
-            return Ok(made.clone());
+        if let Some(created) = files.copies.get(&form) {
+            return Ok(created.clone());
         }
         let first = files.write(&folder.join(format!("{number}-{form:?}")), form)?;
         files.copies.insert(form, first.clone());

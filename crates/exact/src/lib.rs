@@ -40,7 +40,7 @@ pub use self::engine_estimate::EngineEstimate;
 pub use self::error::ExactError;
 use self::files::{Files, Form};
 pub use self::installed::estimate;
-pub use self::price::Asked;
+pub use self::price::Requested;
 pub use self::prompt::PromptError;
 use self::question::Question;
 pub use self::stamp::{backends, of_engine as engine_stamp, of_file as file_stamp};
@@ -68,7 +68,7 @@ pub struct Oracle {
     /// Its list of devices, until an answer is kept beside it.
     listed: RefCell<Option<Answer>>,
     files: RefCell<Files>,
-    said: RefCell<HashMap<String, Result<Transcript, EngineRefusal>>>,
+    stated: RefCell<HashMap<String, Result<Transcript, EngineRefusal>>>,
 }
 
 impl Oracle {
@@ -96,7 +96,7 @@ impl Oracle {
             interface: Cell::default(),
             listed: RefCell::default(),
             files: RefCell::default(),
-            said: RefCell::default(),
+            stated: RefCell::default(),
             program,
         })
     }
@@ -118,8 +118,8 @@ impl Oracle {
 
     /// The engine's kind and build: from the cached answer if there is one, otherwise from `--version`.
     /// `None` where the engine does not identify itself.
-    pub fn engine(&self, asked: &Options, cards: &[Card]) -> Result<Option<EngineBuild>, ExactError> {
-        let question = self.question(asked, cards, Form::Whole)?;
+    pub fn engine(&self, requested: &Options, cards: &[Card]) -> Result<Option<EngineBuild>, ExactError> {
+        let question = self.question(requested, cards, Form::Whole)?;
         // Identifying starts the engine once more, so a cached answer is used first.
         if !self.recall(&question.key) {
             self.identify();
@@ -128,38 +128,38 @@ impl Oracle {
     }
 
     /// The engine's answer to the user's own flags.
-    pub fn ask(&self, asked: &Options, cards: &[Card]) -> Result<Transcript, ExactError> {
-        self.answer(asked, cards, Form::Whole)
+    pub fn ask(&self, requested: &Options, cards: &[Card]) -> Result<Transcript, ExactError> {
+        self.answer(requested, cards, Form::Whole)
     }
 
     /// The kept answer to the user's own flags; the engine is not run.
-    pub fn kept(&self, asked: &Options, cards: &[Card]) -> Result<Option<Transcript>, ExactError> {
+    pub fn kept(&self, requested: &Options, cards: &[Card]) -> Result<Option<Transcript>, ExactError> {
         if !self.knows_interface(cards) {
             return Ok(None);
         }
-        let key = self.question(asked, cards, Form::Whole)?.key;
-        Ok(self.recall(&key).then(|| self.said.borrow().get(&key).cloned()?.ok()).flatten())
+        let key = self.question(requested, cards, Form::Whole)?.key;
+        Ok(self.recall(&key).then(|| self.stated.borrow().get(&key).cloned()?.ok()).flatten())
     }
 
     /// Removes the copies of model files and the answers from memory, so that a long-lived process holds none.
     pub fn forget(&self) {
         self.files.take();
-        self.said.take();
+        self.stated.take();
     }
 
     /// The engine's answer to `asked`. Runs the `likely` next questions in parallel with it.
     pub fn open(
         &self,
-        asked: &Options,
+        requested: &Options,
         likely: &[Options],
         cards: &[Card],
     ) -> Result<Transcript, ExactError> {
         // The short form of `asked` is in the same batch, so that the comparison costs no extra round.
-        let lean = [asked].into_iter().chain(likely).map(|options| (options, Form::Lean));
-        let all = [(asked, Form::Whole)].into_iter().chain(lean);
+        let lean = [requested].into_iter().chain(likely).map(|options| (options, Form::Lean));
+        let all = [(requested, Form::Whole)].into_iter().chain(lean);
         self.put(all.map(|(options, form)| self.question(options, cards, form)).collect::<Result<_, _>>()?)?;
-        let whole = self.answer(asked, cards, Form::Whole)?;
-        let lean = self.answer(asked, cards, Form::Lean);
+        let whole = self.answer(requested, cards, Form::Whole)?;
+        let lean = self.answer(requested, cards, Form::Lean);
         if lean.is_ok_and(|lean| lean.agrees_with(&whole)) {
             self.form.set(Form::Lean);
         }
@@ -190,8 +190,8 @@ impl Oracle {
         // `put` consumes the question; the key finds its answer afterwards.
         let key = question.key.clone();
         self.put(vec![question])?;
-        let said = self.said.borrow().get(&key).cloned();
-        Ok(said.ok_or_else(|| self.spent())??)
+        let stated = self.stated.borrow().get(&key).cloned();
+        Ok(stated.ok_or_else(|| self.spent())??)
     }
 
     /// The error of a question that the limit left open.
@@ -220,7 +220,7 @@ impl Oracle {
         // One failed run does not discard the answers of the others; the last error is returned.
         let mut failed = Ok(());
         for (question, ended) in open.into_iter().zip(ended) {
-            let said = match ended {
+            let stated = match ended {
                 // Only answers go to the disk cache: a refusal may be caused by this machine.
                 Ok(answer) => Ok(self.keep(&question.key, answer)),
                 Err(ExactError::Refused(refusal)) => Err(refusal),
@@ -229,14 +229,14 @@ impl Oracle {
                     continue;
                 }
             };
-            self.said.borrow_mut().insert(question.key, said);
+            self.stated.borrow_mut().insert(question.key, stated);
         }
         failed
     }
 
     /// True where the answer is known already or is in the on-disk cache.
     fn recall(&self, key: &str) -> bool {
-        if self.said.borrow().contains_key(key) {
+        if self.stated.borrow().contains_key(key) {
             return true;
         }
         let Some(answer) = self.cache.as_ref().and_then(|cache| cache.get(key, Answer::is_whole)) else {
@@ -244,7 +244,7 @@ impl Oracle {
         };
         self.engine.set(self.engine.get().or(answer.engine));
         self.keep_devices();
-        self.said.borrow_mut().insert(key.to_owned(), Ok(answer.transcript()));
+        self.stated.borrow_mut().insert(key.to_owned(), Ok(answer.transcript()));
         let tally = self.tally.get();
         self.tally.set(Tally { kept: tally.kept + 1, ..tally });
         true

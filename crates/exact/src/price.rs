@@ -13,29 +13,29 @@ use plimsoll_planner::fit::{ClosedForms, CostModel, PlanPrice, RequestChange, ed
 use super::{ExactError, Oracle};
 
 #[derive(Debug)]
-pub struct Asked<'a> {
+pub struct Requested<'a> {
     oracle: &'a Oracle,
     options: &'a Options,
     request: PlanRequest<'a>,
     /// The engine's plan of the user's flags.
-    asked: PlanPrice,
+    requested: PlanPrice,
     /// Free memory with these flags by the engine, less that by the closed forms; `None` where they do not cover the model.
     off: OnceCell<Option<i64>>,
     /// The first error that left a question unanswered.
     failed: RefCell<Option<ExactError>>,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> Requested<'a> {
     /// `options` are the flags that `request` was read from, and `said` is the engine's answer to them.
     pub fn new(
         oracle: &'a Oracle,
         options: &'a Options,
         request: PlanRequest<'a>,
-        said: &Transcript,
+        stated: &Transcript,
     ) -> Result<Self, ExactError> {
-        let sizes = EngineSizes { request: &request, transcript: said, program: &oracle.name() };
-        let (asked, off, failed) = (sizes.price()?, OnceCell::new(), RefCell::default());
-        Ok(Self { oracle, options, request, asked, off, failed })
+        let sizes = EngineSizes { request: &request, transcript: stated, program: &oracle.name() };
+        let (requested, off, failed) = (sizes.price()?, OnceCell::new(), RefCell::default());
+        Ok(Self { oracle, options, request, requested, off, failed })
     }
 
     /// Free memory by the closed forms.
@@ -55,16 +55,16 @@ impl<'a> Asked<'a> {
     }
 }
 
-impl CostModel for Asked<'_> {
+impl CostModel for Requested<'_> {
     type Error = ExactError;
 
     fn price(&self, changes: &[RequestChange], cards: &[Card]) -> Result<PlanPrice, ExactError> {
         // DECISION: every price is the engine's own figure; the planner's formulas only choose the starting
         // point.
         let options = edited(self.options, changes)?;
-        let wish = options.wish(self.request.program)?;
-        let request = PlanRequest { wish: &wish, cards, ..self.request };
-        let said = self.oracle.further(&options, cards).map_err(|failed| match failed {
+        let params = options.params(self.request.program)?;
+        let request = PlanRequest { params: &params, cards, ..self.request };
+        let stated = self.oracle.further(&options, cards).map_err(|failed| match failed {
             // A refusal is an answer, so the search goes on. Other errors end it through `is_spent`.
             ExactError::Refused(_) => failed,
             _ => {
@@ -72,7 +72,7 @@ impl CostModel for Asked<'_> {
                 self.oracle.spent()
             }
         })?;
-        Ok(EngineSizes { request: &request, transcript: &said, program: &self.oracle.name() }.price()?)
+        Ok(EngineSizes { request: &request, transcript: &stated, program: &self.oracle.name() }.price()?)
     }
 
     fn foresee(&self, questions: &[Vec<RequestChange>]) {
@@ -85,7 +85,7 @@ impl CostModel for Asked<'_> {
     }
 
     fn estimate(&self, changes: &[RequestChange]) -> Option<i64> {
-        let off = || Some(self.asked.slack(self.request.cards).saturating_sub(self.computed(&[])?));
+        let off = || Some(self.requested.slack(self.request.cards).saturating_sub(self.computed(&[])?));
         let off = (*self.off.get_or_init(off))?;
         Some(self.computed(changes)?.saturating_add(off))
     }

@@ -57,8 +57,8 @@ pub enum PromptError {
 
 impl Oracle {
     /// The engine's answer to the user's own flags after a prompt of so many tokens.
-    pub fn grown(&self, asked: &Options, cards: &[Card], tokens: u32) -> Result<Transcript, ExactError> {
-        let mut question = self.question(asked, cards, Form::Whole)?;
+    pub fn grown(&self, requested: &Options, cards: &[Card], tokens: u32) -> Result<Transcript, ExactError> {
+        let mut question = self.question(requested, cards, Form::Whole)?;
         question.key.push_str(&format!("\nprompt {tokens}"));
         question.prompt = Some(tokens);
         self.answer_to(question)

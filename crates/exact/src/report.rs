@@ -17,16 +17,16 @@ const LONGEST: u64 = 16 << 20;
 #[derive(Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 enum ReportEvent {
-    Take(HeldBlock),
+    Take(OccupiedBlock),
     Give { id: u64 },
     Blas { device: usize },
     Guess {},
 }
 
 #[derive(Clone, Copy, Deserialize)]
-struct HeldBlock {
+struct OccupiedBlock {
     id: u64,
-    kind: HeldKind,
+    kind: OccupiedKind,
     device: usize,
     bytes: u64,
 }
@@ -34,7 +34,7 @@ struct HeldBlock {
 /// The interface by which memory was asked for.
 #[derive(Clone, Copy, PartialEq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum HeldKind {
+enum OccupiedKind {
     Device,
     Managed,
     /// Of ggml's virtual pool.
@@ -55,7 +55,7 @@ pub(super) fn memory(report: &Path, prompt: Option<(u32, &Transcript)>) -> SeenM
     let Ok(file) = plimsoll_file::open_nofollow(report) else { return seen };
     for line in BufReader::new(file.take(LONGEST)).lines().map_while(Result::ok) {
         match serde_json::from_str(&line) {
-            Ok(ReportEvent::Take(block)) if block.kind != HeldKind::Host => {
+            Ok(ReportEvent::Take(block)) if block.kind != OccupiedKind::Host => {
                 blocks.insert(block.id, block);
             }
             Ok(ReportEvent::Give { id }) => {
@@ -70,33 +70,33 @@ pub(super) fn memory(report: &Path, prompt: Option<(u32, &Transcript)>) -> SeenM
             _ => {}
         }
     }
-    let mut cards: BTreeMap<usize, Vec<HeldBlock>> = BTreeMap::new();
-    for block in blocks.into_values().filter(|block| prompt.is_some() || block.kind != HeldKind::Pool) {
+    let mut cards: BTreeMap<usize, Vec<OccupiedBlock>> = BTreeMap::new();
+    for block in blocks.into_values().filter(|block| prompt.is_some() || block.kind != OccupiedKind::Pool) {
         cards.entry(block.device).or_default().push(block);
     }
     for (device, blocks) in cards {
-        let held = sum(&blocks);
+        let occupied = sum(&blocks);
         let card = seen.cards.entry(device).or_default();
         match prompt {
-            None => card.asked = Some(held),
+            None => card.requested = Some(occupied),
             Some((tokens, transcript)) => {
-                let taken = held + rounding(blocks, transcript, device);
-                card.grown = Some(GrownMemory { held, taken, tokens: tokens.into() });
+                let taken = occupied + rounding(blocks, transcript, device);
+                card.grown = Some(GrownMemory { occupied, taken, tokens: tokens.into() });
             }
         }
     }
     seen
 }
 
-fn sum(blocks: &[HeldBlock]) -> Bytes {
+fn sum(blocks: &[OccupiedBlock]) -> Bytes {
     blocks.iter().map(|block| Bytes::new(block.bytes)).sum()
 }
 
 /// Bytes of a card that a driver takes beyond CUDA's blocks, and that are in no buffer of the engine's log.
-fn rounding(mut blocks: Vec<HeldBlock>, transcript: &Transcript, card: usize) -> Bytes {
-    blocks.retain(|block| block.kind != HeldKind::Vulkan);
+fn rounding(mut blocks: Vec<OccupiedBlock>, transcript: &Transcript, card: usize) -> Bytes {
+    blocks.retain(|block| block.kind != OccupiedKind::Vulkan);
     for buffer in transcript.buffers.iter().filter(|buffer| buffer.place == BufferPlace::Card(card)) {
-        let is_it = |block: &HeldBlock| block.bytes.abs_diff(buffer.bytes.get()) <= MARGIN.get();
+        let is_it = |block: &OccupiedBlock| block.bytes.abs_diff(buffer.bytes.get()) <= MARGIN.get();
         if let Some(at) = blocks.iter().position(is_it) {
             blocks.swap_remove(at);
         }
@@ -117,9 +117,9 @@ mod tests {
         memory(&path, prompt)
     }
 
-    fn asked(text: &[u8]) -> Vec<(usize, u64)> {
+    fn requested(text: &[u8]) -> Vec<(usize, u64)> {
         let cards = of(text, None).cards.into_iter();
-        cards.map(|(card, memory)| (card, memory.asked.unwrap().get())).collect()
+        cards.map(|(card, memory)| (card, memory.requested.unwrap().get())).collect()
     }
 
     #[test]
@@ -134,7 +134,7 @@ mod tests {
 {"event":"take","id":7,"kind":"unheard of","device":3,"bytes":9}
 {"event":"give","id":0}
 {"event":"take","id":4,"kind":"dev"#;
-        assert_eq!(asked(report), [(0, 3), (1, 8), (2, 9)]);
+        assert_eq!(requested(report), [(0, 3), (1, 8), (2, 9)]);
     }
 
     #[test]
@@ -150,20 +150,21 @@ mod tests {
 {"event":"guess","kernel":"k","blocks":5}
 {"event":"bla"#;
         let seen = of(report, Some((7, &log)));
-        let grown =
-            |held, taken| Some(GrownMemory { held: Bytes::new(held), taken: Bytes::new(taken), tokens: 7 });
+        let grown = |occupied, taken| {
+            Some(GrownMemory { occupied: Bytes::new(occupied), taken: Bytes::new(taken), tokens: 7 })
+        };
         assert_eq!((seen.cards.len(), seen.without_code), (2, 1));
         assert_eq!(
             seen.cards[&0],
-            CardMemory { asked: None, grown: grown(8_389_121, 11_534_337), cublas: true }
+            CardMemory { requested: None, grown: grown(8_389_121, 11_534_337), cublas: true }
         );
-        assert_eq!(seen.cards[&1], CardMemory { asked: None, grown: grown(9, 9), cublas: false });
+        assert_eq!(seen.cards[&1], CardMemory { requested: None, grown: grown(9, 9), cublas: false });
     }
 
     #[test]
     fn no_report_and_a_hostile_one_say_nothing_or_saturate() {
         assert_eq!(memory(Path::new("/nowhere"), None), SeenMemory::default());
-        assert!(asked(b"\xff\xfe\n{}\n[1]\n{\"event\":\"take\",\"id\":-1}").is_empty());
+        assert!(requested(b"\xff\xfe\n{}\n[1]\n{\"event\":\"take\",\"id\":-1}").is_empty());
         let take = |id: u8| {
             format!(
                 "{{\"event\":\"take\",\"id\":{id},\"kind\":\"device\",\"device\":0,\"bytes\":{}}}\n",
@@ -171,10 +172,10 @@ mod tests {
             )
         };
         let twice = format!("{}{}", take(1), take(2));
-        assert_eq!(asked(twice.as_bytes()), [(0, u64::MAX)]);
+        assert_eq!(requested(twice.as_bytes()), [(0, u64::MAX)]);
         let log = Transcript::default();
         assert_eq!(memory(Path::new("/nowhere"), Some((1, &log))), SeenMemory::default());
         let grown = of(twice.as_bytes(), Some((1, &log))).cards[&0].grown.unwrap();
-        assert_eq!((grown.held, grown.taken), (Bytes::new(u64::MAX), Bytes::new(u64::MAX)));
+        assert_eq!((grown.occupied, grown.taken), (Bytes::new(u64::MAX), Bytes::new(u64::MAX)));
     }
 }

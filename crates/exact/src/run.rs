@@ -95,7 +95,7 @@ pub(super) fn run_all(program: &Path, jobs: &[Job], terms: &RunTerms) -> Vec<Res
 /// Runs one job; the lines of the answer are those of the log that matter, or the devices of a list.
 pub(super) fn run(program: &Path, job: &Job, terms: &RunTerms) -> Result<Answer, ExactError> {
     let start = |error| ExactError::Start { path: program.to_owned(), error };
-    let (mut log, said) = io::pipe().map_err(start)?;
+    let (mut log, stated) = io::pipe().map_err(start)?;
     let child = Command::new(PLIMSOLL)
         .arg("exec-child")
         .args(["--parent", &getpid().as_raw_nonzero().to_string(), "--"])
@@ -107,8 +107,8 @@ pub(super) fn run(program: &Path, job: &Job, terms: &RunTerms) -> Result<Answer,
         // llama.cpp loads backends from the folder in which it starts.
         .current_dir(job.report.parent().unwrap_or(Path::new("/")))
         .stdin(Stdio::null())
-        .stdout(said.try_clone().map_err(start)?)
-        .stderr(said)
+        .stdout(stated.try_clone().map_err(start)?)
+        .stderr(stated)
         .process_group(0)
         .spawn();
     let engine = Running(child.map_err(start)?);

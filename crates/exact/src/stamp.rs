@@ -51,8 +51,8 @@ fn real(program: &Path) -> PathBuf {
 
 fn libraries(program: &Path, searched: &OsStr) -> Vec<PathBuf> {
     let program = real(program);
-    let beside = program.parent().unwrap_or(Path::new("/"));
-    let folders = env::split_paths(searched).chain(FOLDERS.iter().map(|folder| beside.join(folder)));
+    let alongside = program.parent().unwrap_or(Path::new("/"));
+    let folders = env::split_paths(searched).chain(FOLDERS.iter().map(|folder| alongside.join(folder)));
     let mut files: Vec<PathBuf> = folders.flat_map(|folder| family(&folder)).collect();
     // Versioned links all resolve to one file, which `dedup` then counts once.
     files.order();

@@ -9,8 +9,8 @@ use plimsoll_model::{Pooling, TensorType, types};
 
 use crate::failure::{FlagError, FlagProblem, quoted};
 use crate::origin::FlagOrigin;
+use crate::params::{BufferOverride, FlashAttention, GpuLayers, Parallel, RemoteSource, SplitMode};
 use crate::value::{FlagValue, leading_integer, truth};
-use crate::wish::{BufferOverride, FlashAttention, GpuLayers, Parallel, RemoteSource, SplitMode};
 
 /// `kv_cache_types`.
 const CACHE_TYPES: [TensorType; 9] = [

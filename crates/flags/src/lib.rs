@@ -12,11 +12,11 @@ mod given;
 mod number;
 mod options;
 mod origin;
+mod params;
 mod program;
 pub mod table;
 mod value;
 mod warning;
-mod wish;
 
 pub use device::{CARD_INTERFACES, device_number};
 pub use engine::{EngineBuild, EngineKind};
@@ -24,9 +24,9 @@ pub use failure::{FlagError, FlagProblem, joined, quoted};
 pub use given::GivenFlag;
 pub use options::{Options, Setting, is_variable};
 pub use origin::FlagOrigin;
+pub use params::{
+    BufferOverride, FlashAttention, GpuLayers, ModelParams, NgramTokens, Parallel, RemoteSource, SplitMode,
+};
 pub use program::ProgramKind;
 pub use value::{FlagValue, truth};
 pub use warning::Warning;
-pub use wish::{
-    BufferOverride, FlashAttention, GpuLayers, ModelParams, NgramTokens, Parallel, RemoteSource, SplitMode,
-};

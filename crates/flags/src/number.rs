@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn a_number_with_a_unit_is_refused_with_what_was_meant() {
-        for (flag, text, told) in [
+        for (flag, text, reported) in [
             ("-c", "64k", "`-c 64k`: llama-server reads this as 64; write `-c 65536`"),
             ("--ctx-size", "8K", "`--ctx-size 8K`: llama-server reads this as 8; write `--ctx-size 8192`"),
             ("-n", "1m", "`-n 1m`: llama-server reads this as 1; write `-n 1048576`"),
@@ -71,7 +71,7 @@ mod tests {
                 "`-c 1,024`: llama-server reads this as 1; write the number in full, without a unit",
             ),
         ] {
-            assert_eq!(refusal(flag, text).as_deref(), Some(told));
+            assert_eq!(refusal(flag, text).as_deref(), Some(reported));
         }
     }
 
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_hostile_value_is_shortened() {
-        let told = refusal("-c", &format!("1{}", "k".repeat(1 << 20))).unwrap();
-        assert!(told.len() < 400, "{}", told.len());
+        let reported = refusal("-c", &format!("1{}", "k".repeat(1 << 20))).unwrap();
+        assert!(reported.len() < 400, "{}", reported.len());
     }
 }

@@ -11,8 +11,8 @@ use plimsoll_base::Order;
 
 use super::failure::FlagError;
 use super::given::GivenFlag;
+use super::params::ModelParams;
 use super::value::FlagValue;
-use super::wish::ModelParams;
 
 mod setters;
 

@@ -20,11 +20,11 @@ mod view;
 
 pub use claim::{Claim, ClaimGuard, Compare, Transaction, Write};
 pub use keys::{FleetKey, KeySpace};
-pub use news::{NewsLine, ToldChange};
+pub use news::{NewsLine, ReportedChange};
 pub use node::{
     Affinity, FleetEffect, FleetEvent, FleetNode, NodeSettings, NumberedSeats, SeatToken, TransactionOutcome,
 };
-pub use place::{CopyPlan, EvictedSeat, SeatPlan, SeatPurpose, SeatWish, copier, place};
+pub use place::{CopyPlan, EvictedSeat, SeatDemand, SeatPlan, SeatPurpose, copier, place};
 pub use records::{
     Drain, FileDigest, HostCopies, HostRecord, HostState, ModelOffer, OfferList, RunPhase, RunState,
 };

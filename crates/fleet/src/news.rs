@@ -20,14 +20,14 @@ pub enum NewsLine {
     /// The first: where the store was, and how many lines of records follow.
     Begin { cluster: u64, term: u64, revision: u64, depth: u32, lines: usize },
     /// Records, or changes of one or more revisions.
-    Changes(Vec<ToldChange>),
+    Changes(Vec<ReportedChange>),
     /// The store has answered the source a moment ago, at this revision.
     Beat { revision: u64, depth: u32 },
 }
 
 /// A change in the news: the key as in the store, and the value, which is a text there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ToldChange {
+pub struct ReportedChange {
     key: String,
     revision: u64,
     value: Option<String>,
@@ -52,7 +52,7 @@ impl NewsLine {
         keys: &'a KeySpace,
         changes: &'a [StoreChange],
     ) -> impl Iterator<Item = Self> + use<'a> {
-        let told = |change: &StoreChange| ToldChange {
+        let reported = |change: &StoreChange| ReportedChange {
             key: keys.text(&change.key),
             revision: change.revision,
             value: change
@@ -72,7 +72,7 @@ impl NewsLine {
             let count = fits.count();
             let (line, rest) = left.split_at(count);
             left = rest;
-            (count > 0).then(|| Self::Changes(line.iter().map(told).collect()))
+            (count > 0).then(|| Self::Changes(line.iter().map(reported).collect()))
         })
     }
 
@@ -95,7 +95,7 @@ impl NewsLine {
     }
 }
 
-impl ToldChange {
+impl ReportedChange {
     /// `None` for a key outside of the fleet.
     pub fn change(self, keys: &KeySpace) -> Option<StoreChange> {
         let key = keys.read(&self.key)?;
@@ -118,7 +118,7 @@ mod tests {
     }
 
     /// The lines as another daemon has them.
-    fn told(lines: &[u8]) -> (u64, Vec<StoreChange>) {
+    fn reported(lines: &[u8]) -> (u64, Vec<StoreChange>) {
         let mut lines = lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
         let first = NewsLine::read(lines.next().unwrap()).unwrap();
         let NewsLine::Begin { revision, lines: count, .. } = first else { panic!("{first:?}") };
@@ -127,7 +127,7 @@ mod tests {
             other => panic!("{other:?}"),
         });
         assert_eq!(read.clone().count(), count);
-        (revision, read.flatten().filter_map(|told| told.change(&keys())).collect())
+        (revision, read.flatten().filter_map(|reported| reported.change(&keys())).collect())
     }
 
     #[test]
@@ -141,7 +141,7 @@ mod tests {
         records.push(change(700, Some(later.write())));
         records.push(change(701, Some(b"\xff no record".to_vec())));
         let view = FleetView::at(900, records);
-        let (revision, records) = told(&NewsLine::all(&keys(), &view, 1, 2, 0));
+        let (revision, records) = reported(&NewsLine::all(&keys(), &view, 1, 2, 0));
         let there = FleetView::at(revision, records);
         assert_eq!((there.revision, &there.drains, &there.unreadable), (900, &view.drains, &view.unreadable));
         assert!(there.drains("h701"), "what cannot be read is left alone there too");
@@ -171,14 +171,17 @@ mod tests {
         let mut view = FleetView::default();
         let keys = keys();
         for line in NewsLine::changes(&keys, &changes) {
-            let NewsLine::Changes(told) = line else { panic!("{line:?}") };
-            told.into_iter().filter_map(|told| told.change(&keys)).for_each(|change| view.apply(&change));
+            let NewsLine::Changes(reported) = line else { panic!("{line:?}") };
+            reported
+                .into_iter()
+                .filter_map(|reported| reported.change(&keys))
+                .for_each(|change| view.apply(&change));
         }
         assert!(view.drains("h1"), "it is there, and its content is in doubt");
     }
 
     #[test]
-    fn what_is_no_line_is_none() {
+    fn malformed_news_lines_read_as_none() {
         let deep = format!("{{\"changes\":{}", "[".repeat(100_000));
         let lines: [&[u8]; 7] = [
             b"",
@@ -192,7 +195,8 @@ mod tests {
         lines
             .iter()
             .for_each(|line| assert_eq!(NewsLine::read(line), None, "{}", String::from_utf8_lossy(line)));
-        let foreign = ToldChange { key: "/plimsoll/other/1/hosts/a".to_owned(), revision: 1, value: None };
+        let foreign =
+            ReportedChange { key: "/plimsoll/other/1/hosts/a".to_owned(), revision: 1, value: None };
         assert_eq!(foreign.change(&keys()), None);
         let beat = NewsLine::Beat { revision: u64::MAX, depth: 3 };
         assert_eq!(NewsLine::read(beat.write().trim_ascii_end()), Some(beat));

@@ -22,9 +22,9 @@ use std::time::Duration;
 use plimsoll_base::{Bytes, Reason};
 
 use self::doubts::SeatDoubts;
-use self::harbour::{HeldSeat, LocalRun};
+use self::harbour::{LocalRun, OccupiedSeat};
 use self::registration::Registration;
-use self::router::{PendingClaim, Wish};
+use self::router::{Demand, PendingClaim};
 use super::claim::{Transaction, Write};
 use super::records::{HostCopies, OfferList, RunPhase, Seat};
 use super::source::{NewsSource, SourceTrust};
@@ -217,7 +217,7 @@ pub enum FleetEffect {
     },
     /// The store has fallen silent, or answers again: idle models stay meanwhile.
     HoldIdle {
-        held: bool,
+        occupied: bool,
     },
     /// The store has been restored, which its records show; the host has begun another life.
     StoreRestored,
@@ -236,8 +236,8 @@ enum Operation {
     Claim { model: String, nonce: String },
     Resolve { model: String, nonce: String },
     Confirm { model: String },
-    ConfirmTold { model: String },
-    GiveUp { seat: HeldSeat },
+    ConfirmReported { model: String },
+    GiveUp { seat: OccupiedSeat },
     Register { writes: Vec<Write> },
     Publish,
 }
@@ -270,9 +270,9 @@ pub struct FleetNode {
     /// store has answered.
     burnt: BTreeMap<String, u64>,
     /// Seats that are to be deleted.
-    giving_up: BTreeMap<HeldSeat, Duration>,
+    giving_up: BTreeMap<OccupiedSeat, Duration>,
     /// Seats of this host for which no request came, since when.
-    unclaimed: BTreeMap<HeldSeat, Duration>,
+    unclaimed: BTreeMap<OccupiedSeat, Duration>,
     /// Requests that were passed on, with model and host.
     passed_on: BTreeMap<u64, (String, String)>,
     /// Hosts that may serve a model at a time, where they are more than one.
@@ -332,7 +332,7 @@ impl FleetNode {
     }
 
     /// Models that this host holds: the revision of the seat, if it has one, and the memory.
-    pub fn held(&self) -> impl Iterator<Item = (&str, Option<u64>, Bytes)> {
+    pub fn occupied(&self) -> impl Iterator<Item = (&str, Option<u64>, Bytes)> {
         self.runs.iter().map(|(model, run)| (model.as_str(), run.token, run.need))
     }
 
@@ -363,7 +363,7 @@ impl FleetNode {
             FleetEvent::Copies(copies) => self.copies_changed(copies),
             FleetEvent::Replicas(replicas) => self.replicas = replicas,
             FleetEvent::Wanted { request, model, affinity } => {
-                self.route(now, Wish { request, affinity }, &model, None, effects)
+                self.route(now, Demand { request, affinity }, &model, None, effects)
             }
             FleetEvent::Hop { request, model, token } => self.hop(request, &model, &token, effects),
             FleetEvent::Ended { request } => self.forget(request),
@@ -387,9 +387,9 @@ impl FleetNode {
             self.retry_claims(now, effects);
             self.register(now, effects);
         }
-        let held = self.silent.is_some();
-        if std::mem::replace(&mut self.holds_idle, held) != held {
-            effects.push(FleetEffect::HoldIdle { held });
+        let occupied = self.silent.is_some();
+        if std::mem::replace(&mut self.holds_idle, occupied) != occupied {
+            effects.push(FleetEffect::HoldIdle { occupied });
         }
         effects.extend(self.next_timer(now).map(FleetEffect::WakeAt));
     }
@@ -422,7 +422,9 @@ impl FleetNode {
             Some(Operation::GiveUp { seat }) => self.gave_up(now, &seat, outcome),
             Some(Operation::Register { writes }) => self.registered(now, writes, outcome, effects),
             Some(Operation::Publish) => self.registration.published(now, outcome),
-            Some(Operation::Resolve { .. } | Operation::Confirm { .. } | Operation::ConfirmTold { .. })
+            Some(
+                Operation::Resolve { .. } | Operation::Confirm { .. } | Operation::ConfirmReported { .. },
+            )
             | None => {}
         }
     }
@@ -437,7 +439,9 @@ impl FleetNode {
         match self.operations.remove(&operation) {
             Some(Operation::Resolve { model, nonce }) => self.resolved(now, model, &nonce, seats, effects),
             Some(Operation::Confirm { model }) => self.confirmed(now, &model, seats, effects),
-            Some(Operation::ConfirmTold { model }) => self.told_confirmed(now, &model, seats, effects),
+            Some(Operation::ConfirmReported { model }) => {
+                self.reported_confirmed(now, &model, seats, effects)
+            }
             _ => {}
         }
     }
@@ -447,7 +451,7 @@ impl FleetNode {
         let since = self.silent.as_ref().map_or(now, |(since, _)| *since);
         self.silent = Some((since, cause));
         for claim in std::mem::take(&mut self.claims).into_values() {
-            let requests = claim.waiting.into_iter().map(|(wish, _)| wish.request);
+            let requests = claim.waiting.into_iter().map(|(demand, _)| demand.request);
             let reason = self.silence(now);
             effects.extend(requests.map(|request| FleetEffect::Refuse { request, reason: reason.clone() }));
         }
@@ -479,7 +483,7 @@ impl FleetNode {
         }
         let waiting = std::mem::take(&mut self.claims).into_values().flat_map(|claim| claim.waiting);
         let hops = std::mem::take(&mut self.confirming).into_values().flatten();
-        let requests = waiting.map(|(wish, _)| wish.request).chain(hops.map(|(request, _)| request));
+        let requests = waiting.map(|(demand, _)| demand.request).chain(hops.map(|(request, _)| request));
         let reason = Reason::new("store_restored", "the fleet's store has been restored; ask again");
         effects.extend(requests.map(|request| FleetEffect::Refuse { request, reason: reason.clone() }));
     }

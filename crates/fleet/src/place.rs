@@ -35,7 +35,7 @@ pub enum SeatPurpose {
 
 /// The request to seat a model.
 #[derive(Clone, Copy, Debug)]
-pub struct SeatWish<'a> {
+pub struct SeatDemand<'a> {
     pub model: &'a str,
     /// The only host that is wanted, if an operator named one.
     pub only: Option<&'a str>,
@@ -43,7 +43,7 @@ pub struct SeatWish<'a> {
     pub near: Option<&'a str>,
     pub purpose: SeatPurpose,
     /// Memory of the model's own run on that host, which is registered as held without a seat.
-    pub held: Bytes,
+    pub occupied: Bytes,
     /// Any number: it draws one of the best hosts.
     pub random: u64,
 }
@@ -85,40 +85,40 @@ struct Candidate<'a> {
 /// Chooses a host, or says of each host why it cannot take the model.
 ///
 /// Reasons and evictions are worked out only where no host has room as it is: among ten thousand hosts most have none.
-pub fn place(view: &FleetView, wish: &SeatWish<'_>) -> Result<SeatPlan, Reason> {
-    let offering = Offering::of(view, wish.model);
-    if wish.only.is_none() {
-        offering.agree(view, wish.model)?;
+pub fn place(view: &FleetView, demand: &SeatDemand<'_>) -> Result<SeatPlan, Reason> {
+    let offering = Offering::of(view, demand.model);
+    if demand.only.is_none() {
+        offering.agree(view, demand.model)?;
     }
     let among = |evicts| {
         let offering = &offering;
-        let hosts = view.hosts.iter().filter(|(name, _)| wish.only.is_none_or(|only| only == **name));
+        let hosts = view.hosts.iter().filter(|(name, _)| demand.only.is_none_or(|only| only == **name));
         let hosts = hosts.map(|(name, host)| (name, &host.record.body));
-        hosts.filter_map(move |(name, host)| consider(view, offering, wish, name, host, evicts).ok())
+        hosts.filter_map(move |(name, host)| consider(view, offering, demand, name, host, evicts).ok())
     };
     let mut candidates: Vec<Candidate<'_>> = among(false).collect();
-    let near = candidates.iter().position(|candidate| wish.near == Some(candidate.host));
+    let near = candidates.iter().position(|candidate| demand.near == Some(candidate.host));
     if let Some(near) = near {
         candidates = vec![candidates.swap_remove(near)];
     }
     // A host that would evict is not drawn while another needs not.
-    if candidates.is_empty() && wish.purpose != SeatPurpose::Further {
+    if candidates.is_empty() && demand.purpose != SeatPurpose::Further {
         candidates = among(true).collect();
     }
-    let Some(chosen) = draw(candidates, wish.random) else { return Err(refusal(view, &offering, wish)) };
+    let Some(chosen) = draw(candidates, demand.random) else { return Err(refusal(view, &offering, demand)) };
     let Candidate { host, incarnation, need, evicts, .. } = chosen;
     let (host, incarnation) = (host.to_owned(), incarnation.to_owned());
-    let (number, cause) = numbered(view, wish);
+    let (number, cause) = numbered(view, demand);
     Ok(SeatPlan { host, number, incarnation, need, cause, evicts })
 }
 
 /// Number of the seat, and why it is made.
-fn numbered(view: &FleetView, wish: &SeatWish<'_>) -> (u32, SeatCause) {
-    if wish.purpose == SeatPurpose::Moved {
+fn numbered(view: &FleetView, demand: &SeatDemand<'_>) -> (u32, SeatCause) {
+    if demand.purpose == SeatPurpose::Moved {
         return (0, SeatCause::Moved);
     }
-    let number = view.vacant(wish.model);
-    let former = view.seats.get(&(wish.model.to_owned(), number));
+    let number = view.vacant(demand.model);
+    let former = view.seats.get(&(demand.model.to_owned(), number));
     // Its host is registered, though it is not trusted, and is to know that the model was taken from it.
     let is_taken = former.is_some_and(|seat| view.is_registered(&seat.record.body));
     (number, if is_taken { SeatCause::Moved } else { SeatCause::Wanted })
@@ -184,14 +184,14 @@ fn draw(mut candidates: Vec<Candidate<'_>>, random: u64) -> Option<Candidate<'_>
 }
 
 /// The reason of each host, for a person.
-fn refusal(view: &FleetView, offering: &Offering<'_>, wish: &SeatWish<'_>) -> Reason {
-    let asked = view.hosts.iter().filter(|(name, _)| wish.only.is_none_or(|only| only == **name));
-    let hosts = asked.filter_map(|(name, host)| {
-        let reason = consider(view, offering, wish, name, &host.record.body, true).err()?;
+fn refusal(view: &FleetView, offering: &Offering<'_>, demand: &SeatDemand<'_>) -> Reason {
+    let requested = view.hosts.iter().filter(|(name, _)| demand.only.is_none_or(|only| only == **name));
+    let hosts = requested.filter_map(|(name, host)| {
+        let reason = consider(view, offering, demand, name, &host.record.body, true).err()?;
         Some(reason.reason(name).fact("host", name.clone()))
     });
-    let who = wish.only.map_or_else(|| "no host can".to_owned(), |only| format!("host '{only}' cannot"));
-    Reason::new("no_host", format!("{who} take model '{}'", wish.model)).because_all(hosts)
+    let who = demand.only.map_or_else(|| "no host can".to_owned(), |only| format!("host '{only}' cannot"));
+    Reason::new("no_host", format!("{who} take model '{}'", demand.model)).because_all(hosts)
 }
 
 /// Why a host cannot take a model.
@@ -237,7 +237,7 @@ impl Refusal {
 fn consider<'a>(
     view: &FleetView,
     offering: &Offering<'_>,
-    wish: &SeatWish<'_>,
+    demand: &SeatDemand<'_>,
     name: &'a str,
     host: &'a HostRecord,
     evicts: bool,
@@ -252,25 +252,26 @@ fn consider<'a>(
         return Err(Refusal::Drains);
     }
     let need = offering.by(host).ok_or(Refusal::NotOffered)?.need;
-    with_room(view, wish, (name, host), need, evicts)
+    with_room(view, demand, (name, host), need, evicts)
 }
 
 /// The host as a candidate, if it has room for so much.
 fn with_room<'a>(
     view: &FleetView,
-    wish: &SeatWish<'_>,
+    demand: &SeatDemand<'_>,
     (name, host): (&'a str, &'a HostRecord),
     need: Bytes,
     evicts: bool,
 ) -> Result<Candidate<'a>, Refusal> {
-    let (free, unseated) = (view.free(name, host) + wish.held, host.unseated.saturating_sub(wish.held));
+    let (free, unseated) =
+        (view.free(name, host) + demand.occupied, host.unseated.saturating_sub(demand.occupied));
     if need > host.capacity.saturating_sub(unseated) {
         return Err(Refusal::TooLarge { need, capacity: host.capacity });
     }
     let missing = need.saturating_sub(free);
     let idle = match missing.is_zero() {
         true => Some((Vec::new(), Bytes::ZERO)),
-        false if evicts => evictions(view, wish.model, name, host, missing),
+        false if evicts => evictions(view, demand.model, name, host, missing),
         false => None,
     };
     let (evicts, evicted) = idle.ok_or(Refusal::Full { need, free })?;

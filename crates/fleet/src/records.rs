@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_is_none() {
+    fn malformed_records_read_as_none() {
         let long = vec![b' '; LONGEST + 1];
         for value in [&b""[..], b"{}", b"[]", b"{\"schema\":-1}", b"\xff", &long] {
             assert_eq!(Record::<Seat>::read(value), None);

@@ -57,7 +57,7 @@ impl Default for SourceTrust {
 
 impl SourceTrust {
     /// True while another host is the news source, and until the store was read after that.
-    pub(crate) fn is_told(&self) -> bool {
+    pub(crate) fn is_reported(&self) -> bool {
         self.from != NewsSource::Store || self.read_from != NewsSource::Store
     }
 
@@ -191,9 +191,9 @@ mod tests {
             let view = fleet(hosts);
             let sources = sources(&view, 300, 0);
             assert_eq!(sources.values().filter(|source| source.is_none()).count(), ROOTS);
-            let mut asked = BTreeMap::<&String, usize>::new();
-            sources.values().flatten().for_each(|source| *asked.entry(source).or_default() += 1);
-            assert!(asked.values().all(|asking| *asking <= ASKING));
+            let mut requested = BTreeMap::<&String, usize>::new();
+            sources.values().flatten().for_each(|source| *requested.entry(source).or_default() += 1);
+            assert!(requested.values().all(|asking| *asking <= ASKING));
             let depths = view.hosts.keys().map(|name| depth(&sources, name));
             assert_eq!(depths.max(), Some(deepest), "{hosts} hosts");
         }

@@ -103,14 +103,14 @@ impl FleetView {
         });
         let named = |of: fn(String) -> FleetKey| move |name: &String| of(name.clone());
         let seat = |(model, number): &(String, u32)| FleetKey::Seat { model: model.clone(), number: *number };
-        told(&self.hosts, named(FleetKey::Host))
-            .chain(told(&self.offers, named(FleetKey::Offers)))
-            .chain(told(&self.states, named(FleetKey::State)))
-            .chain(told(&self.seats, seat))
-            .chain(told(&self.turns, named(FleetKey::Turn)))
-            .chain(told(&self.drains, named(FleetKey::Drain)))
-            .chain(told(&self.revoked, named(FleetKey::Revoked)))
-            .chain(told(&self.copies, named(FleetKey::Copies)))
+        reported(&self.hosts, named(FleetKey::Host))
+            .chain(reported(&self.offers, named(FleetKey::Offers)))
+            .chain(reported(&self.states, named(FleetKey::State)))
+            .chain(reported(&self.seats, seat))
+            .chain(reported(&self.turns, named(FleetKey::Turn)))
+            .chain(reported(&self.drains, named(FleetKey::Drain)))
+            .chain(reported(&self.revoked, named(FleetKey::Revoked)))
+            .chain(reported(&self.copies, named(FleetKey::Copies)))
             .chain(unreadable)
     }
 
@@ -234,7 +234,7 @@ impl FleetView {
 }
 
 /// Records of one kind as the store has them.
-fn told<K, T: Serialize + DeserializeOwned>(
+fn reported<K, T: Serialize + DeserializeOwned>(
     records: &BTreeMap<K, Versioned<T>>,
     key: impl Fn(&K) -> FleetKey,
 ) -> impl Iterator<Item = StoreChange> {

@@ -4,10 +4,10 @@
 mod checker;
 mod latency;
 mod rack;
+mod reported;
 mod returns;
 mod scripted;
 mod store;
-mod told;
 mod world;
 
 use std::time::Duration;
@@ -125,7 +125,7 @@ const RACK: RackSettings = RackSettings {
     dead: 50,
     models_a_host: 10,
     routers: 8,
-    asked_within: Duration::from_secs(5),
+    requested_within: Duration::from_secs(5),
     seed: 1,
 };
 
@@ -139,14 +139,14 @@ fn outlives(settings: RackSettings) {
         settings.hosts,
         settings.dead,
         figures.back,
-        figures.asked,
+        figures.requested,
         figures.applied + figures.lost,
         figures.lost_percent(),
         figures.percentile(50),
         figures.percentile(99),
         figures.times.last().copied().unwrap_or_default(),
     );
-    assert_eq!(figures.back, figures.asked);
+    assert_eq!(figures.back, figures.requested);
     assert!(figures.lost_percent() <= 15, "{} %", figures.lost_percent());
     assert!(figures.percentile(99) < Duration::from_millis(50), "{:?}", figures.percentile(99));
 }
@@ -158,9 +158,9 @@ fn the_models_of_fifty_hosts_that_die_at_once_are_back() {
 
 #[test]
 fn long_death_of_five_hundred_of_ten_thousand_hosts() {
-    let asked_within = Duration::from_secs(10);
-    outlives(RackSettings { hosts: 10_000, dead: 500, asked_within, seed: 2, ..RACK });
-    outlives(RackSettings { hosts: 10_000, dead: 500, routers: 16, asked_within, seed: 3, ..RACK });
+    let requested_within = Duration::from_secs(10);
+    outlives(RackSettings { hosts: 10_000, dead: 500, requested_within, seed: 2, ..RACK });
+    outlives(RackSettings { hosts: 10_000, dead: 500, routers: 16, requested_within, seed: 3, ..RACK });
 }
 
 /// Hosts that lost the store together ask it as fast as it answers, and no faster.

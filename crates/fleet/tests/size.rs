@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use plimsoll_base::Bytes;
 use plimsoll_fleet::{
     FileDigest, FleetKey, FleetView, HostRecord, HostState, ModelOffer, OfferList, Record, RunPhase,
-    RunState, Seat, SeatCause, SeatPurpose, SeatWish, StoreChange, Turn, place,
+    RunState, Seat, SeatCause, SeatDemand, SeatPurpose, StoreChange, Turn, place,
 };
 
 /// Hosts that have the same files.
@@ -77,15 +77,15 @@ fn measured(hosts: u64, a_host: u64) -> Bytes {
     assert_eq!(view.seats.len() as u64, hosts * a_host);
     let began = std::time::Instant::now();
     let model = models(0, a_host).next().unwrap();
-    let wish = SeatWish {
+    let demand = SeatDemand {
         model: &model,
         only: None,
         near: None,
         purpose: SeatPurpose::Moved,
-        held: Bytes::ZERO,
+        occupied: Bytes::ZERO,
         random: 5,
     };
-    place(&view, &wish).unwrap();
+    place(&view, &demand).unwrap();
     println!(
         "{hosts} hosts, {} models: {taken} of memory, read in {read:?}, one placement in {:?}",
         hosts * a_host,

@@ -40,9 +40,9 @@ pub(crate) fn refused(index: CardIndex) -> bool {
     if options.contexts == Contexts::Leave || options.plans(&uuid) {
         return false;
     }
-    static SAID: [AtomicBool; CARDS] = [const { AtomicBool::new(false) }; CARDS];
+    static STATED: [AtomicBool; CARDS] = [const { AtomicBool::new(false) }; CARDS];
     let refuse = options.contexts == Contexts::Refuse;
-    if !SAID[index.place()].swap(true, Relaxed) {
+    if !STATED[index.place()].swap(true, Relaxed) {
         let act = if refuse { "refused" } else { "opened" };
         say!(
             "a CUDA context on card {} ({}), which this program may not use, was {act}; the call stack \

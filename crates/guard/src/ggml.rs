@@ -24,7 +24,7 @@ mod symbols;
 mod takeover;
 mod trim_interval;
 
-pub(crate) use streams::{ending as context_ending, gone as stream_gone, made as stream_made};
+pub(crate) use streams::{created as stream_created, ending as context_ending, gone as stream_gone};
 
 use locate::SearchedObjects;
 use mapped_objects::LoadCounts;
@@ -57,8 +57,8 @@ pub(crate) fn look() {
 
 #[cold]
 fn report_nothing() {
-    static SAID: AtomicBool = AtomicBool::new(false);
-    if !SAID.swap(true, Relaxed) {
+    static STATED: AtomicBool = AtomicBool::new(false);
+    if !STATED.swap(true, Relaxed) {
         say!("no pool is replaced: no ggml legacy pool is loaded yet, or its symbols are stripped");
     }
 }

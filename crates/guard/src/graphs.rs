@@ -20,9 +20,9 @@ pub(crate) fn begin(stream: usize) -> CapturedGraph {
 }
 
 /// Ends the capture on this stream, with the graph that came of it or without one.
-pub(crate) fn end(stream: usize, made: Option<GraphHandle>) -> Option<CapturedGraph> {
-    let graph = captures::end(stream, made)?;
-    pools::each(|pool| pool.capture_end(graph, made.is_some()));
+pub(crate) fn end(stream: usize, created: Option<GraphHandle>) -> Option<CapturedGraph> {
+    let graph = captures::end(stream, created)?;
+    pools::each(|pool| pool.capture_end(graph, created.is_some()));
     // Pools whose objects ended during the capture could not be given back then.
     if captures::ended() {
         pools::settle();

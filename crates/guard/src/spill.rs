@@ -37,7 +37,7 @@ pub(crate) fn in_chunks(index: CardIndex, size: u64, floor: u64) -> Result<Devic
     let whole = up(size, make::granule(index, None)?).ok_or(INVALID_VALUE)?;
     let wanted = WantedRange {
         card: index,
-        asked: size,
+        requested: size,
         segments: alloc::vec![Segment { bytes: whole, on_card: true }],
         // One piece is what the driver has just refused.
         first: size / 2,
@@ -56,12 +56,12 @@ pub(crate) fn in_chunks(index: CardIndex, size: u64, floor: u64) -> Result<Devic
 pub(crate) fn spill(index: CardIndex, size: u64) -> Result<DevicePointer, CuResult> {
     let features = probe_results::features(index.device());
     for place in probe_results::get(index).places(features) {
-        let made = if place.follows_device_memory() {
+        let created = if place.follows_device_memory() {
             behind_device_memory(index, size, place)
         } else {
             as_a_whole(index, size, place)
         };
-        match made {
+        match created {
             Ok(range) => {
                 probe_results::say(index, place);
                 return Ok(hand_out(index, range));
@@ -120,7 +120,7 @@ fn behind_device_memory(index: CardIndex, size: u64, place: SpillPlace) -> Resul
     let whole = up(size, granule).ok_or(SpillError::Place)?;
     let wanted = WantedRange {
         card: index,
-        asked: size,
+        requested: size,
         segments: alloc::vec::Vec::new(),
         first: head,
         floor: granule,
@@ -135,8 +135,8 @@ fn behind_device_memory(index: CardIndex, size: u64, place: SpillPlace) -> Resul
     let fits = is_weights && head + granule >= whole && overflow::room(index, size).has(whole);
     let head = if fits { whole } else { head.min(whole) };
     let segments = [Segment { bytes: head, on_card: true }, Segment { bytes: whole - head, on_card: false }];
-    let made = make::range(&WantedRange { segments: segments.into(), exchanged: is_weights, ..wanted });
-    made.map(|range| SpillRange { is_weights, ..range }).map_err(|short| match short {
+    let created = make::range(&WantedRange { segments: segments.into(), exchanged: is_weights, ..wanted });
+    created.map(|range| SpillRange { is_weights, ..range }).map_err(|short| match short {
         RangeError::SpillLimit => SpillError::Limit,
         RangeError::Driver(_) => SpillError::Place,
     })
@@ -145,13 +145,14 @@ fn behind_device_memory(index: CardIndex, size: u64, place: SpillPlace) -> Resul
 /// A cache of the plan with its first positions on the card; None if the request is for no such cache.
 fn divided_cache(wanted: &WantedRange, place: SpillPlace, whole: u64, head: u64) -> Option<SpillRange> {
     let (index, granule) = (wanted.card, wanted.floor);
-    let cache = caches::requested(index, wanted.asked)?;
+    let cache = caches::requested(index, wanted.requested)?;
     let partner = exchange::partner(index, &cache.layout);
     let head = head.saturating_sub(partner.map_or(0, |_| exchange::own_bytes(granule)));
     let on_card = CacheHead::within(&cache.layout, granule, head)?;
     let segments = on_card.segments(whole);
-    let made = make::range(&WantedRange { segments, exchanged: partner.is_some(), ..wanted.clone() }).ok()?;
-    caches::made(cache.number);
+    let created =
+        make::range(&WantedRange { segments, exchanged: partner.is_some(), ..wanted.clone() }).ok()?;
+    caches::created(cache.number);
     say!(
         "card {}: of the KV cache's {} positions the first {} are on the card; beyond them an answer slows down",
         index.number(),
@@ -159,9 +160,9 @@ fn divided_cache(wanted: &WantedRange, place: SpillPlace, whole: u64, head: u64)
         on_card.positions(),
     );
     if let Some(weights) = partner {
-        exchange::arm(index, &made, weights, &cache.layout, place);
+        exchange::arm(index, &created, weights, &cache.layout, place);
     }
-    Some(SpillRange { cache: Some(cache.number), ..made })
+    Some(SpillRange { cache: Some(cache.number), ..created })
 }
 
 fn as_a_whole(index: CardIndex, size: u64, place: SpillPlace) -> Result<SpillRange, SpillError> {
@@ -187,7 +188,7 @@ fn as_a_whole(index: CardIndex, size: u64, place: SpillPlace) -> Result<SpillRan
 fn whole_range(index: CardIndex, base: DevicePointer, size: u64, place: SpillPlace) -> SpillRange {
     SpillRange {
         base,
-        asked: size,
+        requested: size,
         size,
         on_card: 0,
         device: index.device(),
@@ -204,14 +205,14 @@ fn whole_range(index: CardIndex, base: DevicePointer, size: u64, place: SpillPla
 /// Enters a range that is complete, and returns its address.
 fn hand_out(index: CardIndex, range: SpillRange) -> DevicePointer {
     let (base, spilled) = (range.base, range.spilled());
-    let event = TraceEvent::on(index).of(range.id, range.asked);
+    let event = TraceEvent::on(index).of(range.id, range.requested);
     event.emit(TraceKind::Alloc);
     if spilled > 0 {
         event.of(range.id, spilled).emit(TraceKind::Spill);
         say_some!(
-            "card {card}: an allocation of {asked} did not fit: {head} of it is on the card, {spilled} in {place}",
+            "card {card}: an allocation of {requested} did not fit: {head} of it is on the card, {spilled} in {place}",
             card = index.number(),
-            asked = ByteSize(range.asked),
+            requested = ByteSize(range.requested),
             head = ByteSize(range.on_card),
             spilled = ByteSize(spilled),
             place = range.place.map_or("host memory", SpillPlace::name),

@@ -62,8 +62,8 @@ pub fn allowance(snapshot: &HostSnapshot, gate: Option<AllowanceGate>) -> Option
     let attainable = bounds.iter().filter(|bound| !bound.moves).map(|bound| bound.bytes).min();
     // Limits that reclaim does not raise bound the result; a stale figure must not put it below `now`.
     let attainable = attainable.unwrap_or(now).max(now);
-    let said = format!("{now} can be allocated now, limited by {}", bounds.first()?.name);
-    let mut reason = Reason::new("allowance", said)
+    let stated = format!("{now} can be allocated now, limited by {}", bounds.first()?.name);
+    let mut reason = Reason::new("allowance", stated)
         .fact("now", now)
         .fact("attainable", attainable)
         .because_all(bounds.into_iter().map(|bound| bound.reason));
@@ -114,8 +114,8 @@ fn available(snapshot: &HostSnapshot) -> Option<AllowanceBound> {
     let memory = &snapshot.memory;
     let bytes = memory.available_without_cma()?;
     let pool = memory.cma_free.unwrap_or_default();
-    let said = memory.available.unwrap_or_default();
-    let mut text = format!("the kernel estimates that {said} is available without swapping (MemAvailable)");
+    let stated = memory.available.unwrap_or_default();
+    let mut text = format!("the kernel estimates that {stated} is available without swapping (MemAvailable)");
     if !pool.is_zero() {
         text += &format!(
             ", of which {pool} are in the contiguous pool (CmaFree), which drivers cannot use; {bytes} remain"
@@ -136,7 +136,7 @@ fn free(snapshot: &HostSnapshot) -> Option<AllowanceBound> {
     let (free, pool) = (memory.free?, memory.cma_free.unwrap_or_default());
     let (bytes, withheld) = match &snapshot.zones {
         Some(zones) if !zones.zones.is_empty() => {
-            let kept = zones.held_back(snapshot.page);
+            let kept = zones.deferred(snapshot.page);
             (
                 zones.usable(snapshot.page),
                 format!("{kept} that the kernel's watermarks and reserves withhold"),
@@ -259,9 +259,9 @@ mod tests {
     fn a_capped_release_is_capped_and_an_upgrade_is_the_remedy() {
         let allowance = orin("36.4.7");
         assert_eq!(allowance.attainable, Bytes::mib(3932));
-        let said = allowance.reason.to_string();
-        assert!(said.contains("upgrade to R36.5.0 or later"), "{said}");
-        assert!(!said.contains("1075072515"), "{said}");
+        let stated = allowance.reason.to_string();
+        assert!(stated.contains("upgrade to R36.5.0 or later"), "{stated}");
+        assert!(!stated.contains("1075072515"), "{stated}");
     }
 
     #[test]

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_reported_is_known_only_for_boards_it_was_reported_of() {
+    fn nvmap_fault_sizes_are_known_only_for_reported_boards() {
         let fault = Release::new(36, 4, 7).nvmap_fault().unwrap();
         assert_eq!(fault.fixed_in, Some(Release::new(36, 5, 0)));
         let (given, refused) = fault.seen_on(Bytes::mib(7620)).unwrap();

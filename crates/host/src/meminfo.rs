@@ -86,8 +86,8 @@ impl MemInfo {
     /// A lower bound: `Mapped` counts shared memory too.
     pub fn droppable(&self) -> Option<Bytes> {
         // Mapped also counts shared memory, so the result is too small rather than too large.
-        let held = self.mapped.unwrap_or_default() + self.unwritten();
-        Some(self.file_cache()?.saturating_sub(held))
+        let occupied = self.mapped.unwrap_or_default() + self.unwritten();
+        Some(self.file_cache()?.saturating_sub(occupied))
     }
 
     /// Huge pages that fit into free memory with a sixteenth of all memory, 512 MiB at least, left over.
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_dropped_is_neither_mapped_nor_unwritten() {
+    fn droppable_cache_excludes_mapped_and_dirty_pages() {
         let memory = MemInfo::read(ORIN);
         assert_eq!(memory.file_cache(), Some(Bytes::mib(2400)));
         assert_eq!(memory.droppable(), Some(Bytes::mib(2400 - 200 - 1)));

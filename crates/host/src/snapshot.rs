@@ -176,7 +176,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_may_not_be_read_is_remembered_and_what_is_not_there_is_not() {
+    fn forbidden_files_are_recorded_as_unseen_and_absent_ones_are_not() {
         let mut tree = Written::of(&[("proc/meminfo", "MemTotal: 8 kB\n")]);
         tree.0.insert("proc/pagetypeinfo".to_owned(), None);
         let snapshot = HostSnapshot::gather(&tree);

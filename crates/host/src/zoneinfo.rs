@@ -40,9 +40,9 @@ impl ZoneInfo {
     }
 
     /// Free memory that watermarks and reserves withhold.
-    pub fn held_back(&self, page: Bytes) -> Bytes {
-        let held = |zone: &Zone| zone.free.saturating_sub(zone.free_cma).min(zone.kept());
-        self.sum(held, page)
+    pub fn deferred(&self, page: Bytes) -> Bytes {
+        let occupied = |zone: &Zone| zone.free.saturating_sub(zone.free_cma).min(zone.kept());
+        self.sum(occupied, page)
     }
 
     /// Memory for a driver's request without any reclaim: down to the low watermark, without the contiguous
@@ -136,14 +136,14 @@ Node 0, zone  Movable
         assert_eq!((zones.zones[0].low, zones.zones[0].reserve), (6845, 22_178));
         let page = Bytes::new(1);
         assert_eq!(zones.usable(page), Bytes::new((470_000 - 6845 - 22_178) + (60_000 - 30_000 - 19_900)));
-        assert_eq!(zones.held_back(page), Bytes::new(6845 + 22_178 + 19_900));
+        assert_eq!(zones.deferred(page), Bytes::new(6845 + 22_178 + 19_900));
     }
 
     #[test]
     fn a_zone_with_less_than_its_watermark_gives_nothing() {
         let zones = ZoneInfo::read("Node 0, zone Normal\n pages free 10\n low 20\n");
         assert_eq!(zones.usable(Bytes::kib(4)), Bytes::ZERO);
-        assert_eq!(zones.held_back(Bytes::kib(4)), Bytes::kib(40));
+        assert_eq!(zones.deferred(Bytes::kib(4)), Bytes::kib(40));
         assert_eq!(ZoneInfo::read("pages free 7\nNode\n").zones, []);
     }
 }

@@ -59,7 +59,7 @@ const PARSERS: &[Parser] = &[
                \x20       high     23900\n        managed  5691000\n        protection: (0, 22178, 0, 0)\n      nr_free_cma  30000\n",
         read: |text| {
             let zones = ZoneInfo::read(text);
-            let _ = (zones.usable(PAGE), zones.held_back(PAGE));
+            let _ = (zones.usable(PAGE), zones.deferred(PAGE));
         },
     },
     Parser {
@@ -178,8 +178,8 @@ fn damage(seed: &str, dice: &mut Dice) -> String {
 }
 
 fn rounds() -> usize {
-    let asked = std::env::var("PLIMSOLL_FUZZ").ok();
-    asked.and_then(|text| text.parse().ok()).unwrap_or(5_000)
+    let requested = std::env::var("PLIMSOLL_FUZZ").ok();
+    requested.and_then(|text| text.parse().ok()).unwrap_or(5_000)
 }
 
 #[test]
@@ -224,7 +224,7 @@ impl ProcTree for Damaged {
 }
 
 #[test]
-fn whatever_a_machine_says_of_itself_there_is_an_answer_or_none() {
+fn damaged_machine_files_yield_a_consistent_allowance_or_none() {
     let tree = Damaged(std::cell::RefCell::new(Dice(7)));
     for _ in 0..rounds() / 5 {
         let snapshot = HostSnapshot::gather(&tree);

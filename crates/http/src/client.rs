@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_server_may_have_carried_out_is_not_sent_again() {
+    async fn non_idempotent_requests_are_not_resent() {
         assert_eq!(sent_after_a_break("POST").await, (false, 0));
         for method in ["GET", "PUT", "DELETE"] {
             assert_eq!(sent_after_a_break(method).await, (true, 1), "{method}");

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused_and_a_query_is_not_printed() {
+    fn malformed_addresses_are_rejected_and_queries_are_not_printed() {
         for text in
             ["", "model.gguf", "/a/b", "file:///a", "https://", "https://user:secret@h/x", "http:///x"]
         {

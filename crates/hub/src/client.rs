@@ -131,7 +131,7 @@ impl Client {
         let length =
             response.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
         match length.unwrap_or(size) {
-            said if said != size => Err(HubFailure::Length { said, listed: size }.of(address)),
+            stated if stated != size => Err(HubFailure::Length { stated, listed: size }.of(address)),
             _ => Ok(response.into_body().into_reader()),
         }
     }
@@ -386,9 +386,9 @@ mod tests {
     #[test]
     fn a_token_that_would_make_a_header_of_its_own_is_refused() {
         let hub = || Address::parse("http://127.0.0.1:1").unwrap();
-        let made = |token| Client::new(hub(), Some(token), Bounds::default());
-        assert!(made("hf_x\nHost: evil").is_err());
-        assert!(made("hf_abc\n").is_ok() && made("").is_ok());
-        assert!(!format!("{:?}", made("hf_secret").unwrap()).contains("hf_secret"));
+        let created = |token| Client::new(hub(), Some(token), Bounds::default());
+        assert!(created("hf_x\nHost: evil").is_err());
+        assert!(created("hf_abc\n").is_ok() && created("").is_ok());
+        assert!(!format!("{:?}", created("hf_secret").unwrap()).contains("hf_secret"));
     }
 }

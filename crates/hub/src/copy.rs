@@ -83,8 +83,8 @@ impl FileCopy {
         let of = |failure: HubFailure| failure.of(self.path.display());
         let part_path = self.part();
         let mut part = PartFile::open(&part_path, self.size, true).map_err(of)?;
-        let tell = |done| if (calls.goes_on)(done) { Ok(()) } else { Err(of(HubFailure::Cancelled)) };
-        part.fill((&self.path.display(), self.size), length, calls.fetch, &tell)?;
+        let notify = |done| if (calls.goes_on)(done) { Ok(()) } else { Err(of(HubFailure::Cancelled)) };
+        part.fill((&self.path.display(), self.size), length, calls.fetch, &notify)?;
         let digest = part.finish().map_err(|error| self.of_disk(&error))?;
         let whole = match digest == self.digest {
             true => (calls.accept)(&part_path),
@@ -97,7 +97,7 @@ impl FileCopy {
         }
         self.name(&part_path)?;
         self.remove_others();
-        tell(self.size)
+        notify(self.size)
     }
 
     /// True if bytes of the file have come before.

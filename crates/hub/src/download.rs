@@ -59,14 +59,14 @@ impl Hub {
     ) -> Result<(), HubError> {
         let of = |failure: HubFailure| failure.of(&file.address);
         let of_disk = |error: io::Error| of(HubFailure::Disk(error.to_string()));
-        let tell = |done| {
+        let notify = |done| {
             let progress = DownloadProgress { address: file.address.to_string(), done, total: file.size };
             if goes_on(progress) { Ok(()) } else { Err(of(HubFailure::Cancelled)) }
         };
         let whole = blobs.join(&file.key);
-        let resumes = file.is_told_apart();
+        let resumes = file.is_reported_apart();
         if resumes && fs::metadata(&whole).is_ok_and(|found| found.len() == file.size) {
-            return tell(file.size);
+            return notify(file.size);
         }
         let path = blobs.join(format!("{}.part", file.key));
         let mut part = PartFile::open(&path, file.size, resumes).map_err(of)?;
@@ -82,7 +82,7 @@ impl Hub {
                 got => got?,
             };
             if got.total != file.size {
-                return Err(of(HubFailure::Length { said: got.total, listed: file.size }));
+                return Err(of(HubFailure::Length { stated: got.total, listed: file.size }));
             }
             // Parts of two files make no file.
             if file.digest.is_none() && got.etag != file.etag {
@@ -91,7 +91,7 @@ impl Hub {
             at = got.at;
             Ok(got.bytes)
         };
-        part.fill((&file.address, file.size), PART, &mut fetch, &tell)?;
+        part.fill((&file.address, file.size), PART, &mut fetch, &notify)?;
         let digest = part.finish().map_err(of_disk)?;
         if let Some(listed) = file.digest.clone().filter(|listed| *listed != digest) {
             // Nothing of it can be used, and continuing would end here again.
@@ -99,7 +99,7 @@ impl Hub {
             return Err(of(HubFailure::Digest { listed, got: digest }));
         }
         fs::rename(&path, &whole).map_err(of_disk)?;
-        tell(file.size)
+        notify(file.size)
     }
 }
 
@@ -131,7 +131,7 @@ impl Hub {
 fn room(plan: &DownloadPlan, blobs: &Path) -> Result<(), HubFailure> {
     let have = |file: &PlannedFile| {
         let of = |name: &str| fs::metadata(blobs.join(name)).map_or(0, |found| found.len());
-        match file.is_told_apart() {
+        match file.is_reported_apart() {
             true => of(&file.key).max(of(&format!("{}.part", file.key))).min(file.size),
             false => 0,
         }

@@ -47,7 +47,7 @@ pub(crate) struct PlannedFile {
 
 impl PlannedFile {
     /// True if parts of this file are distinguished from those of another that has its address by now.
-    pub(crate) fn is_told_apart(&self) -> bool {
+    pub(crate) fn is_reported_apart(&self) -> bool {
         self.digest.is_some() || self.etag.is_some()
     }
 }
@@ -59,15 +59,15 @@ impl DownloadPlan {
 }
 
 /// True for an option that names a model by the address of its file.
-fn is_address(asked: &str) -> bool {
-    asked.starts_with("https://") || asked.starts_with("http://")
+fn is_address(requested: &str) -> bool {
+    requested.starts_with("https://") || requested.starts_with("http://")
 }
 
 /// The name under which a model that is asked for will be served: that of the hub, or of the file at an address.
-pub fn download_name(asked: &str) -> Result<String, HubError> {
-    match is_address(asked) {
-        true => Ok(named(&Address::parse(asked)?)?.1),
-        false => Ok(asked.to_owned()),
+pub fn download_name(requested: &str) -> Result<String, HubError> {
+    match is_address(requested) {
+        true => Ok(named(&Address::parse(requested)?)?.1),
+        false => Ok(requested.to_owned()),
     }
 }
 
@@ -92,10 +92,10 @@ fn hex(text: &str) -> String {
 
 impl Hub {
     /// The files of `USER/REPO`, `USER/REPO:QUANT` or `https://HOST/PATH.gguf`; their headers show that they are a model.
-    pub fn plan_download(&self, asked: &str, dialect: Dialect) -> Result<DownloadPlan, HubError> {
-        match is_address(asked) {
-            true => self.plan_address(&Address::parse(asked)?, dialect),
-            false => self.plan_repository(asked, dialect),
+    pub fn plan_download(&self, requested: &str, dialect: Dialect) -> Result<DownloadPlan, HubError> {
+        match is_address(requested) {
+            true => self.plan_address(&Address::parse(requested)?, dialect),
+            false => self.plan_repository(requested, dialect),
         }
     }
 
@@ -140,12 +140,12 @@ impl Hub {
             let (path, _) = named(&address)?;
             let digest = origin.sha256.as_ref().map(|digest| digest.to_ascii_lowercase());
             let etag = origin.etag.clone();
-            let told_apart = || {
+            let reported_apart = || {
                 let of =
                     format!("{} {} {}", address.full(), origin.size, etag.as_deref().unwrap_or_default());
                 format!("url-{}", hex(&of))
             };
-            let key = digest.clone().unwrap_or_else(told_apart);
+            let key = digest.clone().unwrap_or_else(reported_apart);
             Ok(PlannedFile { path, size: origin.size, digest, etag, key, address })
         });
         let files: Vec<PlannedFile> = files.collect::<Result<_, HubError>>()?;
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_model_is_named_after_its_file_and_never_after_anything_else() {
-        for (asked, name) in [
+        for (requested, name) in [
             ("user/repo:Q4_K_M", Some("user/repo:Q4_K_M")),
             ("https://h/a/b/model-Q8_0.gguf?download=true", Some("model-Q8_0")),
             ("http://h:8080/m-00001-of-00003.gguf", Some("m")),
@@ -175,7 +175,7 @@ mod tests {
             ("https://user:secret@h/m.gguf", None),
             ("https://", None),
         ] {
-            assert_eq!(download_name(asked).ok().as_deref(), name, "{asked}");
+            assert_eq!(download_name(requested).ok().as_deref(), name, "{requested}");
         }
         assert!(download_name(&format!("https://h/{}.gguf", "x".repeat(LONGEST_NAME + 1))).is_err());
     }

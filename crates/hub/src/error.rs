@@ -71,9 +71,9 @@ pub enum HubFailure {
     #[error("the file changed on the server while its header was read\nhint: try again")]
     Changed,
     #[error(
-        "the file has {said} bytes on the server, but {listed} in the hub's list of files\nhint: try again, or download the file"
+        "the file has {stated} bytes on the server, but {listed} in the hub's list of files\nhint: try again, or download the file"
     )]
-    Length { said: u64, listed: u64 },
+    Length { stated: u64, listed: u64 },
     #[error(
         "the header of the file is longer than {limit}, or damaged: it continues to {} of the file\n\
          hint: check the file; if it is sound, --header-limit raises the limit", Bytes::new(*.needed)

@@ -61,9 +61,12 @@ impl HeadReader {
         if self.rounds >= REQUESTS {
             return Err(HubFailure::Requests(REQUESTS));
         }
-        let held = self.held();
-        let start =
-            if held.contains(&wanted.start) || held.end == wanted.start { held.end } else { wanted.start };
+        let occupied = self.occupied();
+        let start = if occupied.contains(&wanted.start) || occupied.end == wanted.start {
+            occupied.end
+        } else {
+            wanted.start
+        };
         // The first estimate is a low one, because what it takes too much is wasted. The next ones are good, and
         // a little more saves a request.
         let likely = match self.rounds {
@@ -79,31 +82,32 @@ impl HeadReader {
     /// Takes bytes of the file from `start`, the beginning of the requested range.
     pub fn take(&mut self, start: u64, bytes: Vec<u8>) {
         self.rounds += 1;
-        let held = self.held();
+        let occupied = self.occupied();
         match self.pieces.last_mut() {
-            Some((_, piece)) if start == held.end => piece.extend(bytes),
+            Some((_, piece)) if start == occupied.end => piece.extend(bytes),
             _ => self.pieces.push((start, bytes)),
         }
         self.feed();
     }
 
-    fn held(&self) -> Range<u64> {
+    fn occupied(&self) -> Range<u64> {
         let (start, bytes) = self.pieces.last().map_or((0, &[][..]), |(start, bytes)| (*start, bytes));
         start..start + widened(bytes.len())
     }
 
     /// Gives the parser the available part of its request.
     fn feed(&mut self) {
-        let held = self.held();
+        let occupied = self.occupied();
         while let Some(wanted) = self.excerpt.wants() {
-            let end = wanted.end.max(wanted.start.saturating_add(PIECE)).min(held.end);
-            let at_end = held.end >= self.length;
-            let enough = wanted.start >= held.start && wanted.start < held.end && wanted.end <= held.end;
+            let end = wanted.end.max(wanted.start.saturating_add(PIECE)).min(occupied.end);
+            let at_end = occupied.end >= self.length;
+            let enough =
+                wanted.start >= occupied.start && wanted.start < occupied.end && wanted.end <= occupied.end;
             if !enough && !at_end {
                 return;
             }
             let place =
-                |offset: u64| usize::try_from(offset.saturating_sub(held.start)).unwrap_or(usize::MAX);
+                |offset: u64| usize::try_from(offset.saturating_sub(occupied.start)).unwrap_or(usize::MAX);
             let piece = self.pieces.last().and_then(|(_, bytes)| bytes.get(place(wanted.start)..place(end)));
             // A piece that is too short tells the parser that the file ends.
             self.excerpt.take(piece.unwrap_or_default());
@@ -196,7 +200,7 @@ impl RemoteHead {
         let first = wanted.size.map_or(first, |size| first.min(size.max(1)));
         let part = part_of(of, 0..first).map_err(|failure| failure.of(of))?;
         if let Some(listed) = wanted.size.filter(|listed| *listed != part.total) {
-            return Err(HubFailure::Length { said: part.total, listed }.of(of));
+            return Err(HubFailure::Length { stated: part.total, listed }.of(of));
         }
         let mut origin = Origin {
             address: of.to_string(),
@@ -207,7 +211,7 @@ impl RemoteHead {
             requests: 0,
         };
         let at = part.at.clone();
-        let (origin_size, is_told_apart) = (part.total, part.etag.is_some());
+        let (origin_size, is_reported_apart) = (part.total, part.etag.is_some());
         let new = || HeadReader::new(origin_size, wanted.dialect, client.bounds.header, wanted.vocabulary);
         let mut reader = new();
         let mut take = |reader: &mut HeadReader, start: u64, part: Part| {
@@ -220,8 +224,8 @@ impl RemoteHead {
         take(&mut reader, 0, part)?;
         while let Some(mut range) = reader.wants().map_err(|failure| failure.of(of))? {
             // Without an ETag the next bytes may be those of another file, so all are asked for again.
-            if !is_told_apart {
-                let twice = reader.held().end.saturating_mul(2).min(client.bounds.header.get());
+            if !is_reported_apart {
+                let twice = reader.occupied().end.saturating_mul(2).min(client.bounds.header.get());
                 range = 0..range.end.max(twice.min(origin_size));
                 reader = new();
             }

@@ -76,11 +76,11 @@ impl PartFile {
         (of, size): (&dyn Display, u64),
         length: u64,
         fetch: FetchPart<'_>,
-        tell: &dyn Fn(u64) -> Result<(), HubError>,
+        notify: &dyn Fn(u64) -> Result<(), HubError>,
     ) -> Result<(), HubError> {
         let mut failures = 0;
         while self.have < size {
-            tell(self.have)?;
+            notify(self.have)?;
             let most = length.min(size - self.have);
             match fetch(self.have, most) {
                 Ok(bytes) if bytes.is_empty() || u64::try_from(bytes.len()).is_ok_and(|got| got > most) => {

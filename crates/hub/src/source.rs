@@ -23,7 +23,7 @@ const HUB: &str = "https://huggingface.co";
 /// Headers of a set that are fetched at once.
 const AT_ONCE: usize = 8;
 /// Bytes of a later file's header besides its list of tensors.
-const BESIDE_LIST: u64 = 384;
+const ALONGSIDE_LIST: u64 = 384;
 
 /// A hub, and the caches of its downloads.
 #[derive(Debug)]
@@ -108,13 +108,13 @@ impl Hub {
     }
 
     /// The models that the flags name on servers, each where no file of it is named.
-    pub fn locate(&self, wish: &ModelParams, dialect: Dialect) -> Result<LocatedModel, HubError> {
-        let [main, draft, projector] = wish.remote_sources();
+    pub fn locate(&self, params: &ModelParams, dialect: Dialect) -> Result<LocatedModel, HubError> {
+        let [main, draft, projector] = params.remote_sources();
         let mut found = match main {
-            Some(source) => self.model(source, (wish, wish.remote_file.as_deref()), dialect)?,
+            Some(source) => self.model(source, (params, params.remote_file.as_deref()), dialect)?,
             None => LocatedModel::default(),
         };
-        let one = |source: &RemoteSource| Ok(self.model(source, (wish, None), dialect)?.main);
+        let one = |source: &RemoteSource| Ok(self.model(source, (params, None), dialect)?.main);
         if let Some(source) = draft {
             found.draft = one(source)?;
         }
@@ -128,12 +128,12 @@ impl Hub {
     fn model(
         &self,
         source: &RemoteSource,
-        (wish, file): (&ModelParams, Option<&str>),
+        (params, file): (&ModelParams, Option<&str>),
         dialect: Dialect,
     ) -> Result<LocatedModel, HubError> {
         let named = match source {
             RemoteSource::Docker(name) => return Err(HubFailure::Docker.of(printable(name))),
-            RemoteSource::Address(text) if wish.offline => {
+            RemoteSource::Address(text) if params.offline => {
                 return Err(HubFailure::Offline.of(printable(text)));
             }
             RemoteSource::Address(text) => {
@@ -146,14 +146,15 @@ impl Hub {
         let (repo, tag) =
             named.split_once(':').map_or((named.as_str(), None), |(repo, tag)| (repo, Some(tag)));
         let query = RepositoryQuery { repo, tag: tag.filter(|tag| !tag.is_empty()), file, dialect };
-        let projects = wish.projector_auto && wish.projector.is_none() && wish.projector_remote.is_none();
-        let projects = projects && wish.remote.as_ref() == Some(source);
+        let projects =
+            params.projector_auto && params.projector.is_none() && params.projector_remote.is_none();
+        let projects = projects && params.remote.as_ref() == Some(source);
         let cached = self.caches.of(repo);
         if let Some(found) = cached.iter().find_map(|files| query.cached(files, projects, true)) {
             return Ok(found);
         }
         let any = || cached.iter().find_map(|files| query.cached(files, projects, false));
-        if wish.offline {
+        if params.offline {
             return any().ok_or_else(|| HubFailure::Offline.of(printable(named)));
         }
         match self.fetch(&query, projects) {
@@ -285,7 +286,7 @@ fn expected(first: Option<&RemoteHead>, others: usize) -> u64 {
         let all = u64::from(header.u32("split.tensors.count").ok()??);
         let listed = header.tensor_list.end - header.tensor_list.start;
         let each = all.saturating_sub(own).checked_div(u64::try_from(others).ok()?)?;
-        Some(each.saturating_mul(listed.div_ceil(own)).saturating_add(BESIDE_LIST))
+        Some(each.saturating_mul(listed.div_ceil(own)).saturating_add(ALONGSIDE_LIST))
     };
     first.and_then(of).unwrap_or(FIRST).min(FIRST)
 }

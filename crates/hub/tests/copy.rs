@@ -61,14 +61,14 @@ fn part_path(folder: &Path) -> PathBuf {
 #[test]
 fn a_file_arrives_part_by_part_and_nothing_is_left_beside_it() {
     let (folder, copy) = copy();
-    let asked = RefCell::new(Vec::new());
+    let requested = RefCell::new(Vec::new());
     FileCopy::check(std::slice::from_ref(&copy)).unwrap();
     run(&copy, |start, length| {
-        asked.borrow_mut().push((start, length));
+        requested.borrow_mut().push((start, length));
         honest(start, length)
     })
     .unwrap();
-    assert_eq!(asked.into_inner(), [(0, 1000), (1000, 1000), (2000, 1000), (3000, 1000), (4000, 500)]);
+    assert_eq!(requested.into_inner(), [(0, 1000), (1000, 1000), (2000, 1000), (3000, 1000), (4000, 500)]);
     assert_eq!(fs::read(copy.path()).unwrap(), content());
     assert_eq!(names(folder.path()), ["m.gguf"]);
 }
@@ -113,11 +113,11 @@ fn every_lie_of_a_host_costs_it_the_copy_and_leaves_no_file() {
     for (name, lie, keeps_part) in lies {
         let (folder, copy) = copy();
         let ended = run(&copy, lie).unwrap_err();
-        let is_told = match keeps_part {
+        let is_reported = match keeps_part {
             false => matches!(ended, HubFailure::WrongFile(_)),
             true => matches!(ended, HubFailure::WrongRange(_) | HubFailure::Host(HostFault::Lies(_))),
         };
-        assert!(is_told, "{name}: {ended}");
+        assert!(is_reported, "{name}: {ended}");
         assert!(fs::symlink_metadata(copy.path()).is_err(), "{name}");
         assert_eq!(names(folder.path()).len(), usize::from(keeps_part), "{name}");
         copy.discard();
@@ -144,7 +144,7 @@ fn a_host_that_falls_silent_is_asked_again_and_then_the_next_one_goes_on() {
 }
 
 #[test]
-fn what_is_not_accepted_is_removed_though_its_digest_is_right() {
+fn copy_refused_by_validation_is_removed_despite_its_digest() {
     let (folder, copy) = copy();
     let mut fetch = |start, length| honest(start, length).map_err(|failure| failure.of("h1"));
     let accept = |path: &Path| {
@@ -212,9 +212,9 @@ fn a_link_in_place_of_what_has_come_is_not_followed() {
 fn only_one_process_writes_a_file() {
     let (_folder, copy) = copy();
     let other = copy.clone();
-    let asked = Cell::new(false);
+    let requested = Cell::new(false);
     run(&copy, |start, length| {
-        if !asked.replace(true) {
+        if !requested.replace(true) {
             let second = run(&other, |_, _| panic!("nothing is fetched twice"));
             assert!(matches!(second, Err(HubFailure::Busy)), "{second:?}");
         }
@@ -239,7 +239,7 @@ fn a_disk_without_room_and_a_folder_that_is_not_there_are_told_before_anything_c
 }
 
 #[test]
-fn what_is_no_digest_is_no_copy_and_waste_of_other_contents_goes() {
+fn malformed_digests_give_no_copy_and_stale_parts_are_removed() {
     let (folder, copy) = copy();
     let of = |digest: &str| FileCopy::new(folder.path().join("m.gguf"), 5, digest);
     for wrong in ["", "abc", &"g".repeat(64), &"../".repeat(22), &"é".repeat(32), &"a".repeat(65)] {

@@ -51,29 +51,29 @@ fn part_file(folder: &Path) -> PathBuf {
 fn a_model_arrives_where_an_engine_and_a_list_find_it_and_goes_again() {
     let (bytes, folder) = (content(), tempfile::tempdir().unwrap());
     let server = serving(&bytes);
-    let told = RefCell::new(Vec::new());
+    let reported = RefCell::new(Vec::new());
     download(&server, folder.path(), |done| {
-        told.borrow_mut().push(done);
+        reported.borrow_mut().push(done);
         true
     })
     .unwrap();
-    assert_eq!(told.into_inner(), [0, PART, 2 * PART, PART * 5 / 2]);
+    assert_eq!(reported.into_inner(), [0, PART, 2 * PART, PART * 5 / 2]);
     let path = folder.path().join("models--user--model-GGUF/snapshots").join(COMMIT).join(FILE);
     assert_eq!(fs::read(&path).unwrap(), bytes);
     let models = DownloadedModel::all(folder.path());
     assert_eq!((models.len(), models[0].name.as_str()), (1, NAME));
     assert_eq!(folder.path().join(&models[0].files[0]), path);
     // What is there is not fetched again.
-    let (before, _) = server.asked();
+    let (before, _) = server.requested();
     download(&server, folder.path(), |_| true).unwrap();
-    assert!(server.asked().0 - before < PART, "a header, and no file");
+    assert!(server.requested().0 - before < PART, "a header, and no file");
     models[0].remove(folder.path()).unwrap();
     assert!(DownloadedModel::all(folder.path()).is_empty() && fs::symlink_metadata(&path).is_err());
     assert_eq!(fs::read_dir(folder.path().join("models--user--model-GGUF/blobs")).unwrap().count(), 0);
 }
 
 #[test]
-fn what_has_come_stays_and_the_next_download_goes_on_from_there() {
+fn partial_download_is_kept_and_resumed() {
     let (bytes, folder) = (content(), tempfile::tempdir().unwrap());
     let server = serving(&bytes);
     let cancelled = download(&server, folder.path(), |done| done < PART);

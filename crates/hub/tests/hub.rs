@@ -22,8 +22,8 @@ fn hub(server: &FakeHub, token: Option<&str>, bounds: Bounds) -> Hub {
 
 fn located(hub: &Hub, flags: &str) -> Result<LocatedModel, HubError> {
     let words: Vec<String> = flags.split(' ').map(str::to_owned).collect();
-    let wish = Options::from_argv(&words).unwrap().wish(ProgramKind::LlamaServer).unwrap();
-    hub.locate(&wish, Dialect::Ggml)
+    let params = Options::from_argv(&words).unwrap().params(ProgramKind::LlamaServer).unwrap();
+    hub.locate(&params, Dialect::Ggml)
 }
 
 fn remote(place: Option<ModelPlace>) -> RemoteModel {
@@ -67,7 +67,7 @@ fn a_70b_in_eight_files_costs_its_headers_and_no_more_than_one_percent() {
     let main = remote(found.main);
     assert_eq!(main.model().unwrap(), direct(&drafts));
     let headers: u64 = drafts.iter().map(|draft| draft.header().len() as u64).sum();
-    let (bytes, ranges) = server.asked();
+    let (bytes, ranges) = server.requested();
     println!("headers {headers} B, asked {bytes} B in {ranges} ranges");
     for origin in main.origins() {
         println!("{} {} B, {} requests", origin.address, origin.fetched, origin.requests);
@@ -227,7 +227,7 @@ fn a_client_that_may_ask_the_public_network_alone_learns_nothing_of_this_machine
 #[test]
 fn every_fault_of_a_server_is_an_error_that_names_the_file_and_a_remedy() {
     let short = Bounds { patience: Duration::from_millis(600), ..BOUNDS };
-    for (fault, said) in [
+    for (fault, stated) in [
         (Fault::Status(401), "HF_TOKEN"),
         (Fault::Status(403), "HF_TOKEN"),
         (Fault::Status(404), "check the name"),
@@ -250,7 +250,7 @@ fn every_fault_of_a_server_is_an_error_that_names_the_file_and_a_remedy() {
         let before = Instant::now();
         let bounds = if matches!(fault, Fault::Slow | Fault::Hangs) { short } else { BOUNDS };
         let error = located(&hub(&server, None, bounds), &format!("-hf {REPO}")).unwrap_err().to_string();
-        assert!(error.contains("m-Q4_K_M.gguf") && error.contains(said), "{fault:?}: {error}");
+        assert!(error.contains("m-Q4_K_M.gguf") && error.contains(stated), "{fault:?}: {error}");
         assert!(before.elapsed() < Duration::from_secs(5), "{fault:?}");
     }
     // More than the range, and nothing beyond it is taken.
@@ -316,7 +316,7 @@ fn a_header_that_claims_ten_gigabytes_is_refused_after_a_few_requests() {
             error.contains("32 MiB") && error.contains("--header-limit") || error.contains("no model needs"),
             "{error}"
         );
-        let (bytes, ranges) = server.asked();
+        let (bytes, ranges) = server.requested();
         assert!(bytes <= 33 << 20 && ranges <= 16, "{bytes} in {ranges}");
     }
 }
@@ -353,7 +353,7 @@ fn headers_of_a_set_are_bounded_together_and_in_number() {
     let bounds = Bounds { header: Bytes::mib(4), ..BOUNDS };
     let error = located(&hub(&server, None, bounds), &format!("-hf {REPO}")).unwrap_err().to_string();
     assert!(error.contains("longer than 8 MiB together") && error.contains("--header-limit"), "{error}");
-    assert!(server.asked().0 <= 8 << 20, "{:?}", server.asked());
+    assert!(server.requested().0 <= 8 << 20, "{:?}", server.requested());
     let url = format!("-mu {}", server.plain(REPO, &name(0, 65_535)));
     let before = server.requests().len();
     assert!(located(&hub(&server, None, BOUNDS), &url).is_err());
@@ -379,7 +379,7 @@ fn plain_addresses_have_sets_too_and_offline_fetches_nothing() {
         assert!(error.contains("offline") || error.contains("Docker"), "{error}");
     }
     assert_eq!(server.requests().len(), before);
-    for (flags, said) in [
+    for (flags, stated) in [
         ("-hf user/none".to_owned(), "check the name"),
         ("-hf none".to_owned(), "USER/REPO"),
         ("-hf ../..".to_owned(), "USER/REPO"),
@@ -388,6 +388,6 @@ fn plain_addresses_have_sets_too_and_offline_fetches_nothing() {
         ("-mu ftp://x/y.gguf".to_owned(), "http://HOST"),
     ] {
         let error = located(&hub, &flags).unwrap_err().to_string();
-        assert!(error.contains(said), "{flags}: {error}");
+        assert!(error.contains(stated), "{flags}: {error}");
     }
 }

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_no_invitation_is_an_error() {
+    fn malformed_invitations_are_errors() {
         let whole = invitation().to_string();
         plimsoll_fuzz::mutants(&[whole.as_bytes()], &[FORMAT.as_bytes()], |mutant| {
             let _ = String::from_utf8_lossy(mutant).parse::<Invitation>();

@@ -74,7 +74,7 @@ pub async fn join(
     }
     let issuer = &invitation.address;
     let silent = |_| JoinError::Silent { address: issuer.clone() };
-    let asked = async {
+    let requested = async {
         let socket = TcpStream::connect(issuer).await;
         let socket = socket.map_err(|error| JoinError::Connect { address: issuer.clone(), error })?;
         let local = socket.local_addr().ok();
@@ -94,7 +94,7 @@ pub async fn join(
         identity.write(folder)?;
         Ok(identity)
     };
-    timeout(PATIENCE, asked).await.map_err(silent)?
+    timeout(PATIENCE, requested).await.map_err(silent)?
 }
 
 /// Asks the authority's host for a new certificate, and writes it in the place of the present one.
@@ -104,7 +104,7 @@ pub async fn renew(
     tls: &PeerTls,
     issuer: &str,
 ) -> Result<HostIdentity, JoinError> {
-    let asked = async {
+    let requested = async {
         let failed = |error| JoinError::Connect { address: issuer.to_owned(), error };
         let socket = TcpStream::connect(issuer).await.map_err(failed)?;
         let stream = tls.connect(socket, &present.issuer.host).await.map_err(failed)?;
@@ -113,7 +113,7 @@ pub async fn renew(
         let grant: Grant = ask(stream, issuer, RENEW, &request).await?;
         take_renewed(folder, present, grant, key)
     };
-    timeout(PATIENCE, asked).await.map_err(|_| JoinError::Silent { address: issuer.to_owned() })?
+    timeout(PATIENCE, requested).await.map_err(|_| JoinError::Silent { address: issuer.to_owned() })?
 }
 
 /// Writes a new certificate of this host in the place of the present one.
@@ -187,9 +187,9 @@ async fn ask<T: DeserializeOwned>(
     if status == 200 {
         return serde_json::from_slice(body).map_err(|error| failed(&error));
     }
-    let told: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
-    let told = told["error"]["message"].as_str().map(str::to_owned);
-    Err(JoinError::Refused(told.unwrap_or_else(|| format!("status {status}"))))
+    let reported: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
+    let reported = reported["error"]["message"].as_str().map(str::to_owned);
+    Err(JoinError::Refused(reported.unwrap_or_else(|| format!("status {status}"))))
 }
 
 /// Status and body of a whole answer with a length; `None` for anything else.

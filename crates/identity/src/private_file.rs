@@ -51,8 +51,8 @@ fn put(new: &Path, path: &Path, text: &[u8]) -> io::Result<()> {
 
 /// Makes a folder of this user alone, if it is not there.
 pub(crate) fn make_folder(path: &Path) -> Result<(), IdentityError> {
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
-    made.map_err(|error| IdentityError::Write { path: path.to_owned(), error })
+    let created = DirBuilder::new().recursive(true).mode(0o700).create(path);
+    created.map_err(|error| IdentityError::Write { path: path.to_owned(), error })
 }
 
 /// Lock of a folder against other processes, released when dropped.

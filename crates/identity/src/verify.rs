@@ -65,11 +65,12 @@ impl RevokedSerials {
     /// Adds the store's revocations; returns the new ones. They are never taken back.
     pub fn add<'a>(
         &self,
-        told: impl Iterator<Item = &'a String>,
+        reported: impl Iterator<Item = &'a String>,
     ) -> (Vec<String>, Result<(), IdentityError>) {
         let mut serials = self.serials.write().unwrap_or_else(|poisoned| poisoned.into_inner());
         let room = MOST_REVOKED.saturating_sub(serials.len());
-        let new: Vec<String> = told.filter(|serial| !serials.contains(*serial)).take(room).cloned().collect();
+        let new: Vec<String> =
+            reported.filter(|serial| !serials.contains(*serial)).take(room).cloned().collect();
         if new.is_empty() {
             return (new, Ok(()));
         }
@@ -139,15 +140,15 @@ impl PeerVerifier {
         };
         let anchor = match (&self.trusted, sent) {
             (Trusted::Anchor(anchor), _) => anchor.clone(),
-            (_, Some(sent)) => anchor_from_trusted_cert(sent).map_err(told)?,
+            (_, Some(sent)) => anchor_from_trusted_cert(sent).map_err(reported)?,
             (_, None) => return Err(CertificateError::UnknownIssuer.into()),
         };
-        let entity = EndEntityCert::try_from(certificate).map_err(told)?;
+        let entity = EndEntityCert::try_from(certificate).map_err(reported)?;
         let algorithms = self.provider.signature_verification_algorithms.all;
         // The authority signs hosts itself, so whatever else is sent takes no part.
         entity
             .verify_for_usage(algorithms, std::slice::from_ref(&anchor), &[], now, usage, None, None)
-            .map_err(told)?;
+            .map_err(reported)?;
         let peer = PeerCertificate::read(certificate, &self.fleet);
         let peer = peer.ok_or(CertificateError::NotValidForName)?;
         match self.revoked.contains(&peer.serial) {
@@ -167,7 +168,7 @@ impl PeerVerifier {
     }
 }
 
-fn told(error: webpki::Error) -> Error {
+fn reported(error: webpki::Error) -> Error {
     use webpki::Error as Wrong;
     Error::InvalidCertificate(match error {
         Wrong::CertExpired { .. } => CertificateError::Expired,

@@ -126,8 +126,8 @@ async fn a_stranger_without_a_certificate_comes_only_where_the_authority_is() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let new = tempfile::tempdir().unwrap();
-        let asked = plimsoll_identity::Invitation { address, ..invitation.clone() };
-        let join = plimsoll_identity::join(new.path(), &asked, "box-9", None);
+        let requested = plimsoll_identity::Invitation { address, ..invitation.clone() };
+        let join = plimsoll_identity::join(new.path(), &requested, "box-9", None);
         let accept = async {
             let (stream, _) = listener.accept().await.unwrap();
             accepting.accept(stream).await.map(|(_, shown)| shown.is_none()).is_ok_and(|stranger| stranger)
@@ -147,14 +147,14 @@ async fn a_host_that_is_not_the_one_of_the_invitation_learns_no_secret() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let new = tempfile::tempdir().unwrap();
-    let asked = plimsoll_identity::Invitation { address, ..invitation };
+    let requested = plimsoll_identity::Invitation { address, ..invitation };
     let accept = async {
         let (stream, _) = listener.accept().await.unwrap();
         let Ok((mut stream, _)) = impostor.accept(stream).await else { return 0 };
         let mut text = Vec::new();
         stream.read_to_end(&mut text).await.unwrap_or_default()
     };
-    let (joined, read) = tokio::join!(plimsoll_identity::join(new.path(), &asked, "box-9", None), accept);
+    let (joined, read) = tokio::join!(plimsoll_identity::join(new.path(), &requested, "box-9", None), accept);
     assert!(joined.unwrap_err().to_string().contains("another fleet"));
     assert_eq!(read, 0);
     drop(folder);

@@ -52,7 +52,7 @@ pub(crate) fn of_file(path: &Path, configuration: &mut Configuration, used: &BTr
     }
     let mut gathered = Gathered::default();
     all.extend(configuration.models.iter_mut().flat_map(|model| of_model(model, &mut gathered)));
-    gathered.tell(&mut all);
+    gathered.notify(&mut all);
     configuration.warnings.append(&mut all);
 }
 
@@ -79,7 +79,7 @@ struct Gathered {
 struct Subject(String, FlagOrigin);
 
 impl Gathered {
-    fn tell(self, told: &mut Vec<Warning>) {
+    fn notify(self, reported: &mut Vec<Warning>) {
         gathered(
             self.unknown,
             |names, _| {
@@ -88,7 +88,7 @@ impl Gathered {
                 )
             },
             "set `memory` to its need, for example \"6GiB\"",
-            told,
+            reported,
         );
         gathered(
             self.containers,
@@ -98,7 +98,7 @@ impl Gathered {
                 )
             },
             "run it with --rm and --init, and set `stop`, for example \"docker stop NAME\"",
-            told,
+            reported,
         );
         gathered(
             self.relative,
@@ -107,7 +107,7 @@ impl Gathered {
                 format!("{paths} {are} relative to the folder in which plimsoll serve runs")
             },
             "write the absolute path; `~` is not expanded",
-            told,
+            reported,
         );
         gathered(
             self.missing,
@@ -116,13 +116,13 @@ impl Gathered {
                 false => format!("files are not on this machine: {paths}"),
             },
             "correct the path, unless the configuration is for another machine",
-            told,
+            reported,
         );
     }
 }
 
 /// One warning for all subjects, which names the first few.
-fn gathered(subjects: Vec<Subject>, text: fn(&str, bool) -> String, hint: &str, told: &mut Vec<Warning>) {
+fn gathered(subjects: Vec<Subject>, text: fn(&str, bool) -> String, hint: &str, reported: &mut Vec<Warning>) {
     let Some(Subject(_, at)) = subjects.first() else { return };
     let named: Vec<&str> = subjects.iter().take(MOST_NAMED).map(|Subject(text, _)| text.as_str()).collect();
     let more = match subjects.len().saturating_sub(MOST_NAMED) {
@@ -130,7 +130,7 @@ fn gathered(subjects: Vec<Subject>, text: fn(&str, bool) -> String, hint: &str, 
         more => format!(" and {more} more"),
     };
     let text = text(&(named.join(", ") + &more), subjects.len() == 1);
-    told.push(Warning::new(at.clone(), text).hint(hint));
+    reported.push(Warning::new(at.clone(), text).hint(hint));
 }
 
 fn of_model(model: &mut ConfiguredModel, gathered: &mut Gathered) -> Vec<Warning> {
@@ -148,9 +148,9 @@ fn of_model(model: &mut ConfiguredModel, gathered: &mut Gathered) -> Vec<Warning
         }
     }
     // Of a command, `~` is told among what only a shell understands.
-    let is_told = |path: &str| matches!(model.launch, Launch::Command { .. }) && path.starts_with("~/");
+    let is_reported = |path: &str| matches!(model.launch, Launch::Command { .. }) && path.starts_with("~/");
     let subject = |path: &str| Subject(format!("{} of `{name}`", quoted(path)), at());
-    for path in model.launch.paths().filter(|path| !path.starts_with('/') && !is_told(path)) {
+    for path in model.launch.paths().filter(|path| !path.starts_with('/') && !is_reported(path)) {
         gathered.relative.push(subject(path));
     }
     for path in model.launch.paths().filter(|path| path.starts_with('/') && !is_there(path)) {

@@ -98,8 +98,8 @@ fn file(
     configuration.models.iter_mut().for_each(llama_server::unfold);
     // After it, since an engine of flags alone listens where the daemon orders.
     configuration.confine();
-    configuration.tell_shell_words();
-    configuration.tell_ports();
+    configuration.notify_shell_words();
+    configuration.notify_ports();
     differences::of_file(path, &mut configuration, &used.borrow());
     Ok(configuration)
 }

@@ -61,13 +61,13 @@ pub(crate) fn read(
         let path = manifests.join(parts.join("/"));
         let at = FlagOrigin::file(&path.to_string_lossy().into(), 0);
         let mut model = named(&parts, at.clone());
-        let (told, templates) = (Vec::new(), Vec::new());
-        let mut reader = StoreReader { folder: &folder, at, name: quoted(&model.name), told, templates };
+        let (reported, templates) = (Vec::new(), Vec::new());
+        let mut reader = StoreReader { folder: &folder, at, name: quoted(&model.name), reported, templates };
         match reader.model(&path, &mut model) {
             Ok(()) => configuration.models.push(model),
-            Err(why) => reader.tell(format!("is not imported: {why}"), "`ollama pull` fetches it again"),
+            Err(why) => reader.notify(format!("is not imported: {why}"), "`ollama pull` fetches it again"),
         }
-        configuration.warnings.append(&mut reader.told);
+        configuration.warnings.append(&mut reader.reported);
         templates_of_ollama.append(&mut reader.templates);
     }
     configuration.warnings.extend(of_templates(&folder, &templates_of_ollama));
@@ -157,12 +157,12 @@ struct StoreReader<'a> {
     folder: &'a Path,
     at: FlagOrigin,
     name: String,
-    told: Vec<Warning>,
+    reported: Vec<Warning>,
 }
 
 impl StoreReader<'_> {
-    fn tell(&mut self, text: String, hint: &str) {
-        self.told.push(Warning::new(self.at.clone(), format!("`{}` {text}", self.name)).hint(hint));
+    fn notify(&mut self, text: String, hint: &str) {
+        self.reported.push(Warning::new(self.at.clone(), format!("`{}` {text}", self.name)).hint(hint));
     }
 
     fn model(&mut self, path: &Path, model: &mut ConfiguredModel) -> Result<(), String> {
@@ -183,13 +183,13 @@ impl StoreReader<'_> {
                 "adapter" => argv.extend(["--lora".to_owned(), self.gguf(digest)?]),
                 "params" => argv.extend(self.parameters(digest, &mut filters)?),
                 "system" => filters.system = Some(self.text(digest)?).filter(|text| !text.trim().is_empty()),
-                "messages" => self.tell(
+                "messages" => self.notify(
                     "has its own `messages`, which are not added to requests".to_owned(),
                     "send them from the client",
                 ),
                 "template" => has_template = true,
                 "license" => {}
-                _ => self.tell(
+                _ => self.notify(
                     format!("has a layer `{}`, which is left out", quoted(kind)),
                     "no engine here reads it",
                 ),
@@ -224,7 +224,7 @@ impl StoreReader<'_> {
         match (at, set) {
             (Some(at), Some(set)) if set > most => {
                 argv[at + 1] = most.to_string();
-                self.tell(
+                self.notify(
                     format!(
                         "asks for a context of {set} tokens, and gets the {most} that it was trained for"
                     ),
@@ -236,7 +236,7 @@ impl StoreReader<'_> {
                 let context = CONTEXT.min(most);
                 argv.extend(["--ctx-size".to_owned(), context.to_string()]);
                 if context == CONTEXT {
-                    self.tell(
+                    self.notify(
                         format!("gets Ollama's usual context of {CONTEXT} tokens"),
                         "raise --ctx-size in `flags`",
                     );
@@ -268,7 +268,7 @@ impl StoreReader<'_> {
                 (None, Value::Array(texts)) if name == "stop" && texts.iter().all(Value::is_string) => {
                     filters.default.insert(name.clone(), value.clone());
                 }
-                _ => self.tell(
+                _ => self.notify(
                     format!("sets `{} = {}`, which has no flag", quoted(name), quoted(&value.to_string())),
                     "set it in the client",
                 ),

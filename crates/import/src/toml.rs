@@ -92,12 +92,12 @@ fn serve(out: &mut String, Configuration { serve: settings, models, .. }: &Confi
 }
 
 fn groups(out: &mut String, models: &[ConfiguredModel]) {
-    let mut told: Vec<&str> = Vec::new();
+    let mut reported: Vec<&str> = Vec::new();
     for group in models.iter().filter_map(|model| model.company.group.as_ref()) {
-        if told.contains(&&*group.name) {
+        if reported.contains(&&*group.name) {
             continue;
         }
-        told.push(&group.name);
+        reported.push(&group.name);
         let is_member =
             |model: &&ConfiguredModel| model.company.group.as_ref().is_some_and(|own| own.name == group.name);
         let members: Vec<&String> = models.iter().filter(is_member).map(|model| &model.name).collect();

@@ -28,7 +28,7 @@ fn read(toml: &str) -> Configuration {
     plimsoll_config::parse("plimsoll.toml", toml, &|_| None).unwrap()
 }
 
-fn told(warnings: &[plimsoll_flags::Warning]) -> Vec<&str> {
+fn reported(warnings: &[plimsoll_flags::Warning]) -> Vec<&str> {
     warnings.iter().map(|warning| warning.text.as_str()).collect()
 }
 
@@ -53,7 +53,7 @@ fn a_home_servers_llama_swap_file_becomes_toml_with_its_places() {
         matches!(&roster.models[1].launch, Launch::Command { argv, .. } if argv.contains(&"--ctx-sise".to_owned()))
     );
     assert_eq!(
-        told(&imported.cosmetic),
+        reported(&imported.cosmetic),
         [
             "swap.yaml:2: `startPort` has no effect; the operating system assigns a port to each engine",
             "swap.yaml:3: `logLevel` has no effect; choose the logged lines with --log-level, or \
@@ -69,9 +69,9 @@ fn a_home_servers_llama_swap_file_becomes_toml_with_its_places() {
 #[test]
 fn typical_mistakes_are_told_with_line_and_remedy() {
     let imported = imported("swap.yaml", include_str!("home.yaml")).unwrap();
-    let changes = told(&imported.changes);
+    let changes = reported(&imported.changes);
     assert_eq!(
-        changes.iter().filter(|told| told.contains("is replaced by 127.0.0.1")).count(),
+        changes.iter().filter(|reported| reported.contains("is replaced by 127.0.0.1")).count(),
         1,
         "of flags none"
     );
@@ -142,7 +142,7 @@ models:
 groups:
   g: {members: d}
 ";
-    let told = "\
+    let reported = "\
 10 mistakes:
   swap.yaml:1: `soon` is not a valid value for `healthCheckTimeout`; write a whole number of seconds, for example 300
   swap.yaml:4: macro `missing`: there is no such macro; declare the macro under `macros`, before the macros that use it
@@ -153,7 +153,7 @@ groups:
   swap.yaml:10: `one` is not a valid value for `aliases`; write a list of strings
   swap.yaml:11: `perhaps` is not a valid value for `unlisted`; write true or false
   swap.yaml:13: `d` is not a valid value for `members`; write a list of strings";
-    assert_eq!(imported("swap.yaml", text).unwrap_err(), told);
+    assert_eq!(imported("swap.yaml", text).unwrap_err(), reported);
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn beside_a_mistake_stands_what_will_have_another_effect() {
     let text = "models:\n  a:\n    cmd: ${serve} -m a.gguf\n  b:\n    cmd: llama-server --port ${PORT} -m b.gguf\n    checkendpoint: /health\n";
     let imported = imported("swap.yaml", text).unwrap();
     assert_eq!(imported.models, 1, "the good one");
-    let lines = told(&imported.changes);
+    let lines = reported(&imported.changes);
     let place = |words: &str| lines.iter().position(|line| line.contains(words)).expect(words);
     assert!(
         lines[place("`a` is not imported")].starts_with("swap.yaml:3: `a` is not imported: macro `serve`"),
@@ -194,10 +194,10 @@ fn groups_sets_filters_and_names_keep_their_meaning() {
 }
 
 #[test]
-fn what_only_a_plan_knows_is_not_told_of_an_engine_that_takes_its_part() {
+fn unknown_memory_need_is_not_reported_for_engines_with_a_set_utilization() {
     let of = |cmd: &str| {
         let imported = imported("swap.yaml", &format!("models:\n  a: {{cmd: '{cmd}'}}\n")).unwrap();
-        told(&imported.changes).iter().any(|line| line.contains("the memory need of `a` is not known"))
+        reported(&imported.changes).iter().any(|line| line.contains("the memory need of `a` is not known"))
     };
     assert!(of("vllm serve m --port ${PORT}"));
     assert!(!of("vllm serve m --port ${PORT} --gpu-memory-utilization 0.5"));
@@ -209,7 +209,7 @@ fn equal_lines_are_one_line() {
         .map(|n| format!("  m{n}: {{cmd: 'llama-server --port ${{PORT}} -m /nowhere/{n}.gguf'}}\n"))
         .collect();
     let imported = imported("swap.yaml", &format!("models:\n{models}")).unwrap();
-    let lines = told(&imported.changes);
+    let lines = reported(&imported.changes);
     let missing: Vec<&&str> = lines.iter().filter(|line| line.contains("not on this machine")).collect();
     assert_eq!(missing.len(), 1, "{lines:?}");
     assert!(
@@ -223,15 +223,15 @@ fn equal_lines_are_one_line() {
 #[test]
 fn thousands_of_mistakes_are_counted_and_the_first_are_shown() {
     let models: String = (0..3000).map(|number| format!("  m{number}: {{}}\n")).collect();
-    let told = imported("swap.yaml", &format!("models:\n{models}")).unwrap_err();
-    assert!(told.starts_with("3000 mistakes:\n  swap.yaml:2: model `m0` has no command"), "{told}");
-    assert!(told.ends_with("\n  and 2960 more"), "{told}");
-    assert_eq!(told.lines().count(), 42);
+    let reported = imported("swap.yaml", &format!("models:\n{models}")).unwrap_err();
+    assert!(reported.starts_with("3000 mistakes:\n  swap.yaml:2: model `m0` has no command"), "{reported}");
+    assert!(reported.ends_with("\n  and 2960 more"), "{reported}");
+    assert_eq!(reported.lines().count(), 42);
 }
 
 /// llama-swap runs no shell either, but people write commands as for one.
 #[test]
-fn what_only_a_shell_would_understand_is_told() {
+fn shell_syntax_in_commands_is_reported() {
     let text = "\
 models:
   a:
@@ -240,7 +240,7 @@ models:
     cmd: sh -c 'exec server --port ${PORT} > /tmp/log'
 ";
     let imported = imported("swap.yaml", text).unwrap();
-    let changes = told(&imported.changes);
+    let changes = reported(&imported.changes);
     for expected in [
         "swap.yaml:2: no shell runs the command of `a`, so `&&` is an argument of the program; write `sh -c 'exec …'`, \
             or leave it out",
@@ -256,7 +256,7 @@ models:
 fn a_file_that_is_not_on_this_machine_is_told_and_one_that_is_there_is_not() {
     let text = "models:\n  a:\n    cmd: llama-server --port ${PORT} -m /no/such/a.gguf\n  b:\n    cmd: llama-server --port ${PORT} -m /dev/null\n";
     let imported = imported("swap.yaml", text).unwrap();
-    let changes = told(&imported.changes);
+    let changes = reported(&imported.changes);
     let expected = "swap.yaml:2: the file /no/such/a.gguf of `a` is not on this machine; correct the path, unless the \
         configuration is for another machine";
     assert!(changes.contains(&expected), "{}", changes.join("\n"));
@@ -278,7 +278,7 @@ models:
     cmd: docker run x/llama-server -m /a.gguf -c 8192 --port ${PORT}
 ";
     let imported = imported("swap.yaml", text).unwrap();
-    let changes = told(&imported.changes);
+    let changes = reported(&imported.changes);
     for expected in [
         "swap.yaml:1: unknown key `healthChekTimeout`; did you mean `healthCheckTimeout`?",
         "swap.yaml:5: unknown key `ttll`; did you mean `ttl`?",
@@ -294,13 +294,13 @@ models:
 fn a_number_with_a_unit_is_a_mistake_of_the_file_with_its_line() {
     let text = "models:\n  a:\n    cmd: llama-server -m /a.gguf -c 64k --port ${PORT}\n    ttll: 5\n  b:\n    cmd: docker run \
         x/llama-server -m /a.gguf -c 8k --port ${PORT}\n";
-    let told = imported("swap.yaml", text).unwrap_err().to_string();
+    let reported = imported("swap.yaml", text).unwrap_err().to_string();
     let expected = "\
 2 mistakes:
   swap.yaml:3: `-c 64k`: llama-server reads this as 64; write `-c 65536`
   swap.yaml:6: `-c 8k`: llama-server reads this as 8; write `-c 8192`
 warning: swap.yaml:4: unknown key `ttll`; did you mean `ttl`?";
-    assert!(told.starts_with(expected), "{told}");
+    assert!(reported.starts_with(expected), "{reported}");
 }
 
 #[test]
@@ -382,19 +382,19 @@ guard = { mode = \"observe\", reuse = true }
     let (ours, theirs) = (read(&imported.toml), plimsoll_config::parse("p.ini", preset, &|_| None).unwrap());
     assert_eq!(ours.serve, theirs.serve);
     for (ours, mut theirs) in ours.models.into_iter().zip(theirs.models) {
-        let wish = |launch: &Launch| {
-            launch.options().unwrap().wish(plimsoll_flags::ProgramKind::LlamaServer).unwrap()
+        let params = |launch: &Launch| {
+            launch.options().unwrap().params(plimsoll_flags::ProgramKind::LlamaServer).unwrap()
         };
-        assert_eq!(wish(&ours.launch), wish(&theirs.launch));
+        assert_eq!(params(&ours.launch), params(&theirs.launch));
         theirs.launch = ours.launch.clone();
         assert_eq!(ours, theirs);
     }
-    let changes = told(&imported.changes);
+    let changes = reported(&imported.changes);
     assert!(
-        changes.iter().any(|told| told.starts_with("presets.ini:13: `models-max` has no effect")),
+        changes.iter().any(|reported| reported.starts_with("presets.ini:13: `models-max` has no effect")),
         "{changes:?}"
     );
-    assert!(changes.iter().any(|told| told.contains("and not by --models-max")), "{changes:?}");
+    assert!(changes.iter().any(|reported| reported.contains("and not by --models-max")), "{changes:?}");
 }
 
 #[test]
@@ -441,15 +441,15 @@ fn an_engine_that_needs_its_command_keeps_it() {
         imported.toml
     );
     assert!(
-        told(&imported.changes)
+        reported(&imported.changes)
             .iter()
-            .any(|told| told.contains("in place of the --host and --port of its command"))
+            .any(|reported| reported.contains("in place of the --host and --port of its command"))
     );
 }
 
 #[test]
-fn what_is_no_source_is_refused() {
-    for (name, text, told) in [
+fn unknown_and_unreadable_sources_are_rejected() {
+    for (name, text, reported) in [
         (
             "plimsoll.toml",
             "",
@@ -467,7 +467,7 @@ fn what_is_no_source_is_refused() {
             the environment of the server",
         ),
     ] {
-        assert_eq!(imported(name, text).unwrap_err(), told);
+        assert_eq!(imported(name, text).unwrap_err(), reported);
     }
     let long = imported("a.yaml", &" ".repeat(2 << 20)).unwrap_err();
     assert!(long.contains("it is longer than 1 MiB"), "{long}");

@@ -48,7 +48,7 @@ fn read(imported: &ImportedConfiguration) -> Configuration {
     plimsoll_config::parse("plimsoll.toml", &imported.toml, &|_| None).unwrap()
 }
 
-fn told(imported: &ImportedConfiguration) -> String {
+fn reported(imported: &ImportedConfiguration) -> String {
     imported.changes.iter().map(|warning| format!("{warning}\n")).collect()
 }
 
@@ -90,14 +90,14 @@ fn models_get_their_names_files_and_parameters() {
     let filters = &roster.models[2].filters;
     assert_eq!(filters.system.as_deref(), Some("be kind"));
     assert_eq!(filters.default["stop"], serde_json::json!(["<end>"]));
-    let told = told(&imported);
+    let reported = reported(&imported);
     for words in [
         "`qwen3:30b` have a template in Ollama's own language",
         "`gemma3:latest` gets Ollama's usual context of 4096 tokens; raise --ctx-size in `flags`",
         "Ollama's API is at http://127.0.0.1:8080, and not on port 11434; set OLLAMA_HOST=http://127.0.0.1:8080 for the \
             clients, or stop Ollama and set `listen = \"11434\"` under [serve]",
     ] {
-        assert!(told.contains(words), "{words}\n{told}");
+        assert!(reported.contains(words), "{words}\n{reported}");
     }
 }
 
@@ -128,16 +128,16 @@ fn a_model_for_embeddings_is_started_as_one_and_no_context_passes_the_trained_on
         assert_eq!(text(name, "--embeddings").as_deref(), Some("on"), "{name}");
     }
     assert_eq!(text("tiny:latest", "--embeddings"), None);
-    let told = told(&imported);
+    let reported = reported(&imported);
     assert!(
-        told.contains("`long:latest` asks for a context of 99999999 tokens, and gets the 2048"),
-        "{told}"
+        reported.contains("`long:latest` asks for a context of 99999999 tokens, and gets the 2048"),
+        "{reported}"
     );
-    assert!(!told.contains("`embed:latest` gets Ollama's usual context"), "{told}");
+    assert!(!reported.contains("`embed:latest` gets Ollama's usual context"), "{reported}");
 }
 
 #[test]
-fn what_cannot_be_served_is_named_and_the_rest_is_imported() {
+fn unservable_ollama_models_are_named_and_the_rest_is_imported() {
     let store = Store::new();
     let gguf = store.layer("model", 'a', b"GGUF\x03");
     let library = "registry.ollama.ai/library";
@@ -157,7 +157,7 @@ fn what_cannot_be_served_is_named_and_the_rest_is_imported() {
     let imported = store.import();
     let names: Vec<String> = read(&imported).models.into_iter().map(|model| model.name).collect();
     assert_eq!(names, ["good:1b"]);
-    let told = told(&imported);
+    let reported = reported(&imported);
     for words in [
         "`cloud:1t` is not imported: it has no GGUF file",
         "`safe:1b` has a layer `tensor`, which is left out",
@@ -172,7 +172,7 @@ fn what_cannot_be_served_is_named_and_the_rest_is_imported() {
         "`text:1b` is not imported: its manifest is not one of Ollama's",
         "`long:1b` is not imported: its manifest cannot be read (it is longer than 1 MiB)",
     ] {
-        assert!(told.contains(words), "{words}\n{told}");
+        assert!(reported.contains(words), "{words}\n{reported}");
     }
 }
 
@@ -195,12 +195,12 @@ fn a_store_of_pipes_and_devices_is_refused_and_not_waited_for() {
     }
     let (done, waits) = std::sync::mpsc::channel();
     // On a thread, so that an open that waits fails the test instead of hanging it.
-    std::thread::spawn(move || done.send(told(&store.import())));
-    let told = waits.recv_timeout(std::time::Duration::from_secs(20)).expect("nothing waits");
+    std::thread::spawn(move || done.send(reported(&store.import())));
+    let reported = waits.recv_timeout(std::time::Duration::from_secs(20)).expect("nothing waits");
     for name in ["blob", "params", "zero"] {
-        assert!(told.contains(&format!("`{name}:1b` is not imported: ")), "{told}");
+        assert!(reported.contains(&format!("`{name}:1b` is not imported: ")), "{reported}");
     }
-    assert_eq!(told.matches("it is not a regular file").count(), 3, "{told}");
+    assert_eq!(reported.matches("it is not a regular file").count(), 3, "{reported}");
 }
 
 #[test]

@@ -98,7 +98,7 @@ impl RotatedFile {
     }
 
     /// Reports lines that were lost, once lines can be written again.
-    fn tell_lost(&mut self) -> io::Result<()> {
+    fn notify_lost(&mut self) -> io::Result<()> {
         if self.lost > 0 {
             let mut note = if self.is_torn { vec![b'\n'] } else { Vec::new() };
             note.append(&mut dropped(self.style, self.lost, "the file could not be written"));
@@ -114,7 +114,7 @@ impl Write for RotatedFile {
         if self.is_rotated.swap(false, Ordering::AcqRel) {
             self.reopen();
         }
-        let written = self.tell_lost().and_then(|()| self.file.write(lines));
+        let written = self.notify_lost().and_then(|()| self.file.write(lines));
         match &written {
             Ok(count) => self.is_torn = lines.get(..*count).and_then(<[u8]>::last) != Some(&b'\n'),
             Err(cause) => {
@@ -209,13 +209,13 @@ mod tests {
     }
 
     #[test]
-    fn what_another_user_may_have_put_into_a_shared_folder_is_refused() {
+    fn links_and_fifos_in_a_shared_folder_are_refused_as_log_files() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o1777)).unwrap();
         let place = |name: &str| folder.path().join(name);
         std::os::unix::fs::symlink(place("elsewhere"), place("link")).unwrap();
-        let made = std::process::Command::new("mkfifo").arg(place("fifo")).status().unwrap();
-        assert!(made.success());
+        let created = std::process::Command::new("mkfifo").arg(place("fifo")).status().unwrap();
+        assert!(created.success());
         for name in ["link", "fifo"] {
             let error = open_text(&place(name)).unwrap_err();
             assert!(error.to_string().contains("another user"), "{name}: {error}");
@@ -286,7 +286,7 @@ mod tests {
         std::fs::remove_file(place("link")).unwrap();
         is_rotated.store(true, Ordering::Release);
         rotated.write_all(b"d\n").unwrap();
-        let told = " WARN 3 log lines were dropped, because the file could not be written\nd\n";
-        assert_eq!(std::fs::read_to_string(place("link")).unwrap(), told);
+        let reported = " WARN 3 log lines were dropped, because the file could not be written\nd\n";
+        assert_eq!(std::fs::read_to_string(place("link")).unwrap(), reported);
     }
 }

@@ -10,5 +10,5 @@ mod queue;
 mod ring;
 
 pub use file::LogFile;
-pub use output::{FlushLog, LogOutput, LogWish};
+pub use output::{FlushLog, LogOptions, LogOutput};
 pub use ring::{Log, LogLine, LogSource};

@@ -56,7 +56,7 @@ impl Drop for FlushLog {
 
 /// Settings of the command line.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct LogWish {
+pub struct LogOptions {
     /// Level without any choice of the user's.
     pub usual: LogLevel,
     pub level: Option<LogLevel>,
@@ -67,15 +67,15 @@ pub struct LogWish {
 
 impl LogOutput {
     /// Sends all events of the program to stderr; `RUST_LOG` selects them if the command line does not.
-    pub fn start(wish: LogWish) -> io::Result<(Self, FlushLog)> {
+    pub fn start(options: LogOptions) -> io::Result<(Self, FlushLog)> {
         let of_environment = std::env::var("RUST_LOG").ok().filter(|text| !text.is_empty());
         let of_environment = of_environment.and_then(|text| Targets::from_str(&text).ok());
-        let chosen = wish.level.map(targets).or(of_environment);
+        let chosen = options.level.map(targets).or(of_environment);
         let terms = LogTerms {
             has_level: chosen.is_some(),
-            has_format: wish.format.is_some(),
-            targets: chosen.unwrap_or_else(|| targets(wish.usual)),
-            style: if wish.is_server { server_style(wish.format) } else { LineStyle::Bare },
+            has_format: options.format.is_some(),
+            targets: chosen.unwrap_or_else(|| targets(options.usual)),
+            style: if options.is_server { server_style(options.format) } else { LineStyle::Bare },
         };
         let style = terms.style;
         let lost = move |count| dropped(style, count, "no process read stderr");

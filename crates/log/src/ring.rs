@@ -49,7 +49,7 @@ struct Inner {
 #[derive(Debug)]
 struct Ring {
     lines: VecDeque<Arc<LogLine>>,
-    held: usize,
+    occupied: usize,
     capacity: usize,
     pushed: u64,
 }
@@ -68,7 +68,7 @@ impl Log {
     fn build(model: &str, capacity: Bytes, feeds: Option<Log>, file: Option<LogFile>) -> Self {
         let ring = Ring {
             lines: VecDeque::new(),
-            held: 0,
+            occupied: 0,
             capacity: usize::try_from(capacity.get()).unwrap_or(usize::MAX),
             pushed: 0,
         };
@@ -120,12 +120,12 @@ impl Log {
 impl Ring {
     fn keep(&mut self, line: Arc<LogLine>) {
         self.pushed += 1;
-        self.held += line.text.len() + OVERHEAD;
+        self.occupied += line.text.len() + OVERHEAD;
         self.lines.push_back(line);
         // The newest line stays, however long it is.
-        while self.held > self.capacity && self.lines.len() > 1 {
+        while self.occupied > self.capacity && self.lines.len() > 1 {
             if let Some(oldest) = self.lines.pop_front() {
-                self.held -= oldest.text.len() + OVERHEAD;
+                self.occupied -= oldest.text.len() + OVERHEAD;
             }
         }
     }

@@ -156,16 +156,16 @@ impl SharedFiles {
 impl FleetMember {
     /// Reports what this host lacks and copies, if that has changed; models that the configuration leaves out
     /// are forgotten.
-    pub(super) fn tell_copies(&self, is_present: impl Fn(&str) -> bool) {
+    pub(super) fn notify_copies(&self, is_present: impl Fn(&str) -> bool) {
         let Some(files) = &self.files else { return };
         files.lacking.borrow_mut().retain(|model, _| is_present(model));
-        self.tell_copy(files);
+        self.notify_copy(files);
     }
 
-    fn tell_copy(&self, files: &SharedFiles) {
+    fn notify_copy(&self, files: &SharedFiles) {
         let record = files.record();
-        if *self.copies_told.borrow() != record {
-            self.copies_told.replace(record.clone());
+        if *self.copies_reported.borrow() != record {
+            self.copies_reported.replace(record.clone());
             self.submit(FleetEvent::Copies(record));
         }
     }

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::FleetMember;
 use super::follow_host::NewsError;
-use super::tell::Telling;
+use super::notify::Telling;
 
 /// A watch that says nothing for so long is asked whether the store still answers.
 const QUIET: Duration = Duration::from_secs(5);
@@ -98,7 +98,7 @@ impl FleetMember {
                 if self.is_out() {
                     return;
                 }
-                self.told.begin(header, 0);
+                self.reported.begin(header, 0);
                 let _telling = Telling(Rc::clone(self));
                 if let Err(error) = self.watch(seen, stays).await {
                     tracing::debug!("the watch of the fleet's store has ended: {error}");
@@ -147,8 +147,8 @@ impl FleetMember {
                         return Ok(());
                     }
                     (seen.raft_term, was_behind) = (header.raft_term, is_behind);
-                    self.told.begin(*seen, 0);
-                    self.tell_beat(seen.revision);
+                    self.reported.begin(*seen, 0);
+                    self.notify_beat(seen.revision);
                 }
             }
             if looked.elapsed() > stays {
@@ -171,7 +171,7 @@ impl FleetMember {
     async fn take(&self, changes: Vec<StoreChange>, seen: &mut StoreHeader) {
         let last = changes.iter().map(|change| change.revision).max().unwrap_or_default();
         seen.revision = seen.revision.max(last);
-        self.tell_changes(&changes);
+        self.notify_changes(&changes);
         self.submit(FleetEvent::Changed(changes));
         self.hear_revocations().await;
     }

@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use http::{HeaderValue, Method, Request, StatusCode};
 use plimsoll_etcd::{StoreError, StoreHeader};
-use plimsoll_fleet::{DEEPEST, FleetEvent, FleetKey, NewsLine, NewsSource, StoreChange, ToldChange};
+use plimsoll_fleet::{DEEPEST, FleetEvent, FleetKey, NewsLine, NewsSource, ReportedChange, StoreChange};
 use tokio::time::{Instant, timeout};
 
 use super::FleetMember;
 use super::follow::is_restored;
 use super::news_share::NewsShare;
-use super::tell::Telling;
+use super::notify::Telling;
 use plimsoll_route::{EngineBody, HOP, NEWS, Rope, StreamSource, Upstream, to_engine};
 
 /// A host that is silent for so long is no source: it reports on the store at least once in that time.
@@ -28,7 +28,7 @@ const WHOLE: Duration = Duration::from_secs(30);
 /// Time between two looks at the revoked certificates, and time before one where another host reports a
 /// revocation.
 const REVOCATIONS: Duration = Duration::from_secs(60);
-const TOLD_REVOCATIONS: Duration = Duration::from_secs(2);
+const REPORTED_REVOCATIONS: Duration = Duration::from_secs(2);
 /// Longest time for which one host is followed: a lie that nothing contradicts ends with it.
 const TENURE: Duration = Duration::from_secs(900);
 /// Longest line: a record alone is at most 1 MiB, and twice as long as text within a text.
@@ -97,7 +97,7 @@ impl FleetMember {
             return Err(NewsError::Doubted);
         }
         self.is_following.set(true);
-        self.told.begin(now, depth + 1);
+        self.reported.begin(now, depth + 1);
         let _telling = Telling(Rc::clone(self));
         self.take_lines(&mut lines, &mut share, now).await
     }
@@ -130,13 +130,13 @@ impl FleetMember {
             };
             share.change(lines.length).await?;
             match line {
-                NewsLine::Changes(told) => {
-                    let changes = self.changes_of(told);
-                    self.tell_changes(&changes);
+                NewsLine::Changes(reported) => {
+                    let changes = self.changes_of(reported);
+                    self.notify_changes(&changes);
                     let (revoked, changes): (Vec<_>, Vec<_>) = changes.into_iter().partition(is_revocation);
                     self.submit(FleetEvent::Changed(changes));
                     if !revoked.is_empty() {
-                        looks_at = looks_at.min(Instant::now() + TOLD_REVOCATIONS);
+                        looks_at = looks_at.min(Instant::now() + REPORTED_REVOCATIONS);
                     }
                 }
                 NewsLine::Beat { depth, .. } if depth >= DEEPEST => return Err(NewsError::Deep),
@@ -146,16 +146,16 @@ impl FleetMember {
                         return Err(NewsError::Late);
                     }
                     reached = revision;
-                    self.told.begin(store, depth + 1);
-                    self.tell_beat(known);
+                    self.reported.begin(store, depth + 1);
+                    self.notify_beat(known);
                 }
                 NewsLine::Begin { .. } => return Err(NewsError::Unreadable),
             }
         }
     }
 
-    fn changes_of(&self, told: Vec<ToldChange>) -> Vec<StoreChange> {
-        told.into_iter().filter_map(|told| told.change(self.store.keys())).collect()
+    fn changes_of(&self, reported: Vec<ReportedChange>) -> Vec<StoreChange> {
+        reported.into_iter().filter_map(|reported| reported.change(self.store.keys())).collect()
     }
 
     /// All records at the beginning of a host's news.
@@ -172,9 +172,9 @@ impl FleetMember {
         }
         let mut records = Vec::new();
         for _ in 0..count {
-            let NewsLine::Changes(told) = lines.next().await? else { return Err(NewsError::Unreadable) };
-            share.record(told.len(), lines.length)?;
-            records.extend(self.changes_of(told).into_iter().filter(|record| !is_revocation(record)));
+            let NewsLine::Changes(reported) = lines.next().await? else { return Err(NewsError::Unreadable) };
+            share.record(reported.len(), lines.length)?;
+            records.extend(self.changes_of(reported).into_iter().filter(|record| !is_revocation(record)));
         }
         Ok((StoreHeader { cluster_id: cluster, raft_term: term, revision }, depth, records))
     }

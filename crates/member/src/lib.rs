@@ -10,14 +10,14 @@ mod follow;
 mod follow_host;
 mod news;
 mod news_share;
+mod notify;
 mod offers;
 mod pace;
 mod pass;
+mod reported_news;
 mod service;
 mod start;
 mod store_link;
-mod tell;
-mod told_news;
 mod trust;
 
 use std::cell::{Cell, OnceCell, RefCell};
@@ -37,9 +37,9 @@ use tokio::sync::{Notify, oneshot};
 
 use self::files::SharedFiles;
 pub use self::pass::{PeerPass, ServePass};
+use self::reported_news::ReportedNews;
 pub use self::service::Fleet;
 pub use self::start::FleetError;
-use self::told_news::ToldNews;
 use self::trust::{HostTrust, RefusedPeers};
 use plimsoll_route::{HttpProblem, ModelService, RequestPrompt, Rope, RouteOptions, Upstream};
 use plimsoll_runtime::Runtime;
@@ -68,7 +68,7 @@ pub struct FleetMember {
     /// The news source lied; it is left.
     leaves_source: Cell<bool>,
     source_left: Notify,
-    told: ToldNews,
+    reported: ReportedNews,
     trust: HostTrust,
     /// Where other hosts come to, if not to the address of clients.
     peer_port: Option<SocketAddr>,
@@ -79,7 +79,7 @@ pub struct FleetMember {
     /// Files that it shares with other hosts, if it shares any.
     files: Option<SharedFiles>,
     /// Files that it lacks and copies, as reported to the node.
-    copies_told: RefCell<HostCopies>,
+    copies_reported: RefCell<HostCopies>,
     /// Hosts that may serve a model, as reported to the node.
     replicas: RefCell<BTreeMap<String, u32>>,
     runtime: OnceCell<Weak<Runtime>>,
@@ -134,22 +134,23 @@ impl FleetMember {
         &self,
         runtime: &Rc<Runtime>,
         model: ModelId,
-        wish: &RouteOptions,
+        options: &RouteOptions,
     ) -> Option<ServePass> {
-        if self.is_only_here(runtime, wish) {
-            return runtime.pass_at_once(model, wish.clone()).map(ServePass::from);
+        if self.is_only_here(runtime, options) {
+            return runtime.pass_at_once(model, options.clone()).map(ServePass::from);
         }
         let name = &runtime.entry(model).name;
         // Which of several hosts it is depends on the prompt, which is not read here.
-        if wish.hop.is_none() && self.node.borrow().has_replicas(name) {
+        if options.hop.is_none() && self.node.borrow().has_replicas(name) {
             return None;
         }
-        let (_undecided, mut decision) = self.ask(|request| wanted(request, name, wish, Affinity::default()));
+        let (_undecided, mut decision) =
+            self.ask(|request| wanted(request, name, options, Affinity::default()));
         match decision.try_recv().ok()? {
-            Decision::Here => runtime.pass_at_once(model, wish.clone()).map(ServePass::from),
+            Decision::Here => runtime.pass_at_once(model, options.clone()).map(ServePass::from),
             Decision::There { host, address, token } => {
                 let me = self.me()?;
-                Some(me.pass_on(Rc::clone(runtime), model, wish.clone(), (host, address, token), 0, None))
+                Some(me.pass_on(Rc::clone(runtime), model, options.clone(), (host, address, token), 0, None))
             }
             // Decided again, with a future that can wait.
             Decision::Nowhere(_) => None,
@@ -160,41 +161,41 @@ impl FleetMember {
         self: Rc<Self>,
         runtime: Rc<Runtime>,
         model: ModelId,
-        wish: RouteOptions,
+        options: RouteOptions,
         prompt: RequestPrompt<'_>,
     ) -> Result<ServePass, HttpProblem> {
-        if self.is_only_here(&runtime, &wish) {
-            return runtime.admit_here(model, wish, prompt).await.map(ServePass::from);
+        if self.is_only_here(&runtime, &options) {
+            return runtime.admit_here(model, options, prompt).await.map(ServePass::from);
         }
         let name = runtime.entry(model).name.clone();
-        let affinity = self.affinity(&runtime, model, &name, &wish, prompt.body);
-        let (undecided, decision) = self.ask(|request| wanted(request, &name, &wish, affinity));
+        let affinity = self.affinity(&runtime, model, &name, &options, prompt.body);
+        let (undecided, decision) = self.ask(|request| wanted(request, &name, &options, affinity));
         let decision = decision.await;
         let request = undecided.request;
         drop(undecided);
-        self.follow(runtime, model, wish, prompt, (request, decision.unwrap_or_else(|_| ended())), 0).await
+        self.follow(runtime, model, options, prompt, (request, decision.unwrap_or_else(|_| ended())), 0).await
     }
 
     /// True for a request that loads no model: it is for this very server.
-    fn is_only_here(&self, runtime: &Runtime, wish: &RouteOptions) -> bool {
-        wish.hop.is_none() && !wish.autoload.unwrap_or_else(|| runtime.autoloads())
+    fn is_only_here(&self, runtime: &Runtime, options: &RouteOptions) -> bool {
+        options.hop.is_none() && !options.autoload.unwrap_or_else(|| runtime.autoloads())
     }
 
     async fn follow(
         self: Rc<Self>,
         runtime: Rc<Runtime>,
         model: ModelId,
-        wish: RouteOptions,
+        options: RouteOptions,
         prompt: RequestPrompt<'_>,
         (request, decision): (u64, Decision),
         tries: u32,
     ) -> Result<ServePass, HttpProblem> {
         match decision {
-            Decision::Here => runtime.admit_here(model, wish, prompt).await.map(ServePass::from),
+            Decision::Here => runtime.admit_here(model, options, prompt).await.map(ServePass::from),
             Decision::There { host, address, token } => {
                 let has_replicas = self.node.borrow().has_replicas(&runtime.entry(model).name);
                 let counted = has_replicas.then(|| PassedOn { member: Rc::clone(&self), request });
-                Ok(self.pass_on(runtime, model, wish, (host, address, token), tries, counted))
+                Ok(self.pass_on(runtime, model, options, (host, address, token), tries, counted))
             }
             Decision::Nowhere(reason) => Err(refusal(reason)),
         }
@@ -204,14 +205,14 @@ impl FleetMember {
         self: Rc<Self>,
         runtime: Rc<Runtime>,
         model: ModelId,
-        wish: RouteOptions,
+        options: RouteOptions,
         (host, address, token): (String, String, SeatToken),
         tries: u32,
         counted: Option<PassedOn>,
     ) -> ServePass {
         let peer = self.peer(&host, &address);
         self.passed_on.set(self.passed_on.get() + 1);
-        ServePass::peer(self, runtime, model, wish, (host, token), (&peer, tries), counted)
+        ServePass::peer(self, runtime, model, options, (host, token), (&peer, tries), counted)
     }
 
     /// Affinity of a request to one of several hosts.
@@ -220,10 +221,10 @@ impl FleetMember {
         runtime: &Runtime,
         model: ModelId,
         name: &str,
-        wish: &RouteOptions,
+        options: &RouteOptions,
         body: &Rope,
     ) -> Affinity {
-        if wish.hop.is_some() || !self.node.borrow().has_replicas(name) {
+        if options.hop.is_some() || !self.node.borrow().has_replicas(name) {
             return Affinity::default();
         }
         Affinity { prompt: prompt_digest(body), here: runtime.in_flight(model) }
@@ -303,9 +304,9 @@ impl FleetMember {
                     runtime.unload(model);
                 }
             })),
-            FleetEffect::HoldIdle { held } => drop(spawn_local(async move {
+            FleetEffect::HoldIdle { occupied } => drop(spawn_local(async move {
                 if let Some(runtime) = me.runtime() {
-                    runtime.submit(SchedulerEvent::IdleHeld { held });
+                    runtime.submit(SchedulerEvent::IdleOccupied { occupied });
                 }
             })),
             FleetEffect::Copy { model, host, address } => {
@@ -345,9 +346,9 @@ impl FleetMember {
     }
 }
 
-fn wanted(request: u64, name: &str, wish: &RouteOptions, affinity: Affinity) -> FleetEvent {
+fn wanted(request: u64, name: &str, options: &RouteOptions, affinity: Affinity) -> FleetEvent {
     let model = name.to_owned();
-    match wish.hop.clone() {
+    match options.hop.clone() {
         Some(token) => FleetEvent::Hop { request, model, token },
         None => FleetEvent::Wanted { request, model, affinity },
     }

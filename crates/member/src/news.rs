@@ -20,7 +20,7 @@ use plimsoll_task::spawn_local;
 const MOST_SHOWN: usize = 64;
 
 impl FleetMember {
-    fn tell_offers(&self) {
+    fn notify_offers(&self) {
         let list = self.offers.borrow().clone();
         self.submit(FleetEvent::Offers { digest: offers::digest(&list), list });
     }
@@ -32,10 +32,10 @@ impl FleetMember {
         offers.models.retain(|name, _| runtime.resolve(name).is_some());
         let is_less = offers.models.len() < before;
         drop(offers);
-        self.tell_replicas(runtime);
-        self.tell_copies(|name| runtime.resolve(name).is_some());
+        self.notify_replicas(runtime);
+        self.notify_copies(|name| runtime.resolve(name).is_some());
         if self.offers_changed.take() || is_less {
-            self.tell_offers();
+            self.notify_offers();
         }
     }
 
@@ -65,7 +65,7 @@ impl FleetMember {
     }
 
     /// Reports which models several hosts may serve, if that has changed.
-    fn tell_replicas(&self, runtime: &Runtime) {
+    fn notify_replicas(&self, runtime: &Runtime) {
         let entries = runtime.models().into_iter().map(|model| runtime.entry(model));
         let several = entries.filter_map(|entry| {
             let most = entry.replicas.filter(|most| *most > 1)?;
@@ -79,7 +79,7 @@ impl FleetMember {
     }
 
     /// Reports to the node a model's run.
-    pub(super) fn tell_run(&self, runtime: &Runtime, model: ModelId, state: ModelState, idle: bool) {
+    pub(super) fn notify_run(&self, runtime: &Runtime, model: ModelId, state: ModelState, idle: bool) {
         let name = runtime.entry(model).name.clone();
         let need = self.offers.borrow().models.get(&name).map(|offer| offer.need).unwrap_or_default();
         let run = match state {
@@ -105,7 +105,7 @@ impl Extension for FleetMember {
 
     fn on_effect(&self, runtime: &Rc<Runtime>, effect: &SchedulerEffect) {
         if let SchedulerEffect::StateChanged { model, state } = effect {
-            self.tell_run(runtime, *model, *state, false);
+            self.notify_run(runtime, *model, *state, false);
         }
     }
 

@@ -13,7 +13,7 @@ use super::pace::Pace;
 
 /// Bytes of one record, and of all beyond that: records of 10 000 hosts take 1.2 KB each as lines.
 const RECORD: usize = 8 << 10;
-const BESIDE: usize = 16 << 20;
+const ALONGSIDE: usize = 16 << 20;
 /// Records that were written or deleted since the store was asked.
 const MEANWHILE: usize = 1000;
 /// Bytes of changes beyond those of all records, for as long as one host is followed.
@@ -38,7 +38,7 @@ impl NewsShare {
     /// The share of a host, where the store has so many records.
     pub(super) fn of(stored: usize) -> Self {
         let records = stored.saturating_add(stored / 4).saturating_add(MEANWHILE);
-        let bytes = stored.saturating_mul(RECORD).saturating_add(BESIDE);
+        let bytes = stored.saturating_mul(RECORD).saturating_add(ALONGSIDE);
         Self { records, bytes, changes: CHANGES, pace: Pace::new(PACE) }
     }
 

@@ -37,7 +37,7 @@ pub struct PeerPass {
     member: Rc<FleetMember>,
     runtime: Rc<Runtime>,
     model: ModelId,
-    wish: RouteOptions,
+    options: RouteOptions,
     host: String,
     upstream: Rc<Upstream>,
     tries: u32,
@@ -63,7 +63,7 @@ impl ServePass {
         member: Rc<FleetMember>,
         runtime: Rc<Runtime>,
         model: ModelId,
-        wish: RouteOptions,
+        options: RouteOptions,
         (host, token): (String, SeatToken),
         (peer, tries): (&Upstream, u32),
         counted: Option<PassedOn>,
@@ -75,7 +75,7 @@ impl ServePass {
         let lines = lines.into_iter().filter_map(|(line, value)| Some((line, value.ok()?)));
         let upstream = Rc::new(peer.with_lines(lines.collect()));
         let is_declined = Cell::new(false);
-        let pass = PeerPass { member, runtime, model, wish, host, upstream, tries, is_declined, counted };
+        let pass = PeerPass { member, runtime, model, options, host, upstream, tries, is_declined, counted };
         Self::Peer(Box::new(pass))
     }
 }
@@ -92,7 +92,7 @@ impl PeerPass {
 
     /// Looks for the host anew, after this one has declined or was not reached.
     async fn next(self, prompt: RequestPrompt<'_>) -> Result<ServePass, HttpProblem> {
-        let Self { member, runtime, model, wish, host, tries, is_declined, counted, .. } = self;
+        let Self { member, runtime, model, options, host, tries, is_declined, counted, .. } = self;
         drop(counted);
         if tries >= MOST_TRIES {
             if is_declined.get() {
@@ -103,15 +103,15 @@ impl PeerPass {
         }
         tokio::time::sleep(PAUSE * (tries + 1)).await;
         let name = runtime.entry(model).name.clone();
-        let affinity = member.affinity(&runtime, model, &name, &wish, prompt.body);
+        let affinity = member.affinity(&runtime, model, &name, &options, prompt.body);
         let (undecided, decision) = member.ask(|request| match is_declined.get() {
-            true => wanted(request, &name, &wish, affinity),
+            true => wanted(request, &name, &options, affinity),
             false => FleetEvent::HostFailed { request, model: name.clone(), host },
         });
         let decision = decision.await.unwrap_or_else(|_| ended());
         let decision = (undecided.request, decision);
         drop(undecided);
-        Box::pin(Rc::clone(&member).follow(runtime, model, wish, prompt, decision, tries + 1)).await
+        Box::pin(Rc::clone(&member).follow(runtime, model, options, prompt, decision, tries + 1)).await
     }
 }
 

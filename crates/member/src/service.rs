@@ -62,24 +62,24 @@ impl ModelService for Fleet {
         self.member.as_ref().map(|member| member.name.clone())
     }
 
-    fn admit_at_once(self: &Rc<Self>, model: ModelId, wish: RouteOptions) -> Option<ServePass> {
+    fn admit_at_once(self: &Rc<Self>, model: ModelId, options: RouteOptions) -> Option<ServePass> {
         match &self.member {
-            Some(member) => member.admit_at_once(&self.runtime, model, &wish),
-            None => self.runtime.admit_at_once(model, wish).map(ServePass::from),
+            Some(member) => member.admit_at_once(&self.runtime, model, &options),
+            None => self.runtime.admit_at_once(model, options).map(ServePass::from),
         }
     }
 
     async fn admit(
         self: Rc<Self>,
         model: ModelId,
-        wish: RouteOptions,
+        options: RouteOptions,
         prompt: RequestPrompt<'_>,
     ) -> Result<ServePass, HttpProblem> {
         let runtime = Rc::clone(&self.runtime);
         if let Some(member) = self.member.clone() {
-            return member.admit(runtime, model, wish, prompt).await;
+            return member.admit(runtime, model, options, prompt).await;
         }
-        runtime.admit(model, wish, prompt).await.map(ServePass::from)
+        runtime.admit(model, options, prompt).await.map(ServePass::from)
     }
 
     fn resolve(&self, name: &str) -> Option<ModelId> {

@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 
 use super::FleetMember;
 use super::files::SharedFiles;
-use super::told_news::ToldNews;
+use super::reported_news::ReportedNews;
 use super::trust::{CertificateProblem, HostTrust};
 
 /// Hosts up to which all watch the store, if the configuration says nothing.
@@ -116,7 +116,7 @@ impl FleetMember {
             is_following: Cell::new(false),
             leaves_source: Cell::new(false),
             source_left: Notify::new(),
-            told: ToldNews::default(),
+            reported: ReportedNews::default(),
             trust: place.trust,
             peer_port: place.peer_port,
             refused: RefCell::default(),
@@ -124,7 +124,7 @@ impl FleetMember {
             offers: RefCell::default(),
             offers_changed: Cell::new(false),
             files: SharedFiles::of(serve)?,
-            copies_told: RefCell::default(),
+            copies_reported: RefCell::default(),
             replicas: RefCell::default(),
             runtime: OnceCell::new(),
             me: OnceCell::new(),
@@ -170,16 +170,16 @@ impl HostPlace {
         let (Some(keys), Ok(header)) = (keys, HeaderValue::from_str(&name)) else {
             return Err(FleetError::Name(name));
         };
-        let told = serve.fleet_address.clone().or_else(|| identity.map(|identity| identity.address));
-        let peer_port = match (serve.fleet_listen, &told) {
+        let reported = serve.fleet_address.clone().or_else(|| identity.map(|identity| identity.address));
+        let peer_port = match (serve.fleet_listen, &reported) {
             (Some(listen), _) => Some(listen),
-            (None, Some(told)) if trust.certificates().is_some() => {
-                Some(told.parse().map_err(|_| FleetError::PeerAddress(told.clone()))?)
+            (None, Some(reported)) if trust.certificates().is_some() => {
+                Some(reported.parse().map_err(|_| FleetError::PeerAddress(reported.clone()))?)
             }
             _ => None,
         };
         let reached = peer_port.unwrap_or(listens);
-        let address = match told {
+        let address = match reported {
             Some(address) => address,
             None if reached.ip().is_unspecified() => return Err(FleetError::Address(reached)),
             None => reached.to_string(),

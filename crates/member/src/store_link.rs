@@ -79,7 +79,7 @@ impl FleetMember {
 
     /// Wakes the node at its time, and tells it which models are idle.
     pub(super) async fn tick(self: Rc<Self>) {
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         loop {
             let left = self.wake_at.get().map_or(TICK, |at| at.saturating_sub(self.now()).min(TICK));
             if timeout(left, self.wake.notified()).await.is_ok() {
@@ -93,10 +93,10 @@ impl FleetMember {
             let ready = models.filter(|model| model.state == ModelState::Ready);
             let idle: Vec<_> = ready.map(|model| (model.id, model.in_flight == 0)).collect();
             // Only news: a store at rest is not written to.
-            for (model, is_idle) in idle.iter().filter(|pair| !told.contains(*pair)) {
-                self.tell_run(&runtime, *model, ModelState::Ready, *is_idle);
+            for (model, is_idle) in idle.iter().filter(|pair| !reported.contains(*pair)) {
+                self.notify_run(&runtime, *model, ModelState::Ready, *is_idle);
             }
-            told = idle;
+            reported = idle;
         }
     }
 

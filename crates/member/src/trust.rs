@@ -62,7 +62,7 @@ pub enum CertificateProblem {
 #[derive(Default)]
 pub(super) struct RefusedPeers {
     pub(super) count: u64,
-    told: Option<(Instant, u64)>,
+    reported: Option<(Instant, u64)>,
 }
 
 impl HostTrust {
@@ -247,8 +247,8 @@ impl FleetMember {
             return renewed.await.unwrap_or(Err(IdentityError::Random.into()));
         }
         // Where the store says that the authority's host is now.
-        let told = self.node.borrow().view.host(&present.issuer.host).map(|host| host.address.clone());
-        let issuer = told.unwrap_or_else(|| present.issuer.address.clone());
+        let reported = self.node.borrow().view.host(&present.issuer.host).map(|host| host.address.clone());
+        let issuer = reported.unwrap_or_else(|| present.issuer.address.clone());
         renew(&certificates.folder, &present, &certificates.tls(), &issuer).await
     }
 }
@@ -281,7 +281,7 @@ impl PeerGate for FleetMember {
             }
             HostTrust::Key(_) => {}
         }
-        let Some(asked) = headers.get(HOP) else {
+        let Some(requested) = headers.get(HOP) else {
             let text =
                 "this port accepts only requests forwarded by hosts of the fleet, not those of clients";
             return Err(HttpProblem::new(StatusCode::FORBIDDEN, "not_for_clients", text));
@@ -289,7 +289,7 @@ impl PeerGate for FleetMember {
         for (word, request) in
             [(NEWS, HostRequest::News), (FILES, HostRequest::Files), (COPY, HostRequest::Copy)]
         {
-            if asked == word {
+            if requested == word {
                 return Ok(request);
             }
         }
@@ -315,11 +315,11 @@ impl PeerGate for FleetMember {
         let mut refused = self.refused.borrow_mut();
         refused.count += 1;
         let (count, at) = (refused.count, Instant::now());
-        let before = match refused.told {
-            Some((told, _)) if at.saturating_duration_since(told) < APART => return,
-            told => told.map_or(0, |(_, count)| count),
+        let before = match refused.reported {
+            Some((reported, _)) if at.saturating_duration_since(reported) < APART => return,
+            reported => reported.map_or(0, |(_, count)| count),
         };
-        refused.told = Some((at, count));
+        refused.reported = Some((at, count));
         let from = from.map_or_else(|| "a client".to_owned(), |from| from.to_string());
         let others = match count - before {
             0 | 1 => String::new(),

@@ -47,7 +47,7 @@ enum WindowPattern {
 enum Recurring {
     All,
     /// All, and they attend as well.
-    AllBesideAttention,
+    AllAlongsideAttention,
     /// Those that state no KV head.
     WithoutHeads,
     /// Those that state neither a KV head nor a feed-forward.
@@ -188,7 +188,7 @@ const SPECIAL: &[(&[&str], Traits)] = {
         // Recurrent and hybrid.
         (&["mamba", "mamba2", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7"], Traits::recurs(All)),
         // Attention and Mamba 2 side by side in every layer.
-        (&["falcon-h1"], Traits::recurs(AllBesideAttention)),
+        (&["falcon-h1"], Traits::recurs(AllAlongsideAttention)),
         (&["jamba"], Traits::recurs(WithoutHeads).rotates(Rotates::Never)),
         (&["granitehybrid"], Traits::recurs(WithoutHeads).rotates(Rotates::UnlessDeclined)),
         (&["plamo2", "kimi-linear"], Traits::recurs(WithoutHeads)),

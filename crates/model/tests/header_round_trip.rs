@@ -106,7 +106,7 @@ fn comparable(datum: &Datum) -> Datum {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(draft in any_draft()) {
+    fn written_gguf_header_is_read_back(draft in any_draft()) {
         let bytes = draft.header();
         let file = length(&bytes) + draft.data_length().get();
         let header = Header::read(&bytes, file, Dialect::Ggml).unwrap();

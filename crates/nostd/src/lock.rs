@@ -10,7 +10,7 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 const FREE: u32 = 0;
-const HELD: u32 = 1;
+const OCCUPIED: u32 = 1;
 /// Held, and at least one thread sleeps on it.
 const AWAITED: u32 = 2;
 /// Attempts before a thread goes to sleep. Most critical sections are map look-ups of well under a
@@ -55,7 +55,7 @@ impl<T> Lock<T> {
 
     /// Waits for the lock and takes it.
     pub fn hold(&self) -> LockGuard<'_, T> {
-        if self.state.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
+        if self.state.compare_exchange(FREE, OCCUPIED, Acquire, Relaxed).is_err() {
             self.wait();
         }
         self.guard()
@@ -63,7 +63,7 @@ impl<T> Lock<T> {
 
     /// Takes the lock if it is free at this moment.
     pub fn try_hold(&self) -> Option<LockGuard<'_, T>> {
-        let taken = self.state.compare_exchange(FREE, HELD, Acquire, Relaxed);
+        let taken = self.state.compare_exchange(FREE, OCCUPIED, Acquire, Relaxed);
         // Lazily: a guard that is built and dropped would release a lock that another thread holds.
         taken.is_ok().then(|| self.guard())
     }
@@ -75,7 +75,7 @@ impl<T> Lock<T> {
     #[cold]
     fn wait(&self) {
         for _ in 0..SPINS {
-            if self.state.compare_exchange_weak(FREE, HELD, Acquire, Relaxed).is_ok() {
+            if self.state.compare_exchange_weak(FREE, OCCUPIED, Acquire, Relaxed).is_ok() {
                 return;
             }
             core::hint::spin_loop();
@@ -147,10 +147,10 @@ mod tests {
     #[test]
     fn a_failed_attempt_leaves_the_lock_with_its_holder() {
         let lock = Lock::new(());
-        let held = lock.hold();
+        let occupied = lock.hold();
         assert!(lock.try_hold().is_none());
         assert!(lock.try_hold().is_none(), "the first attempt released it");
-        drop(held);
+        drop(occupied);
         assert!(lock.try_hold().is_some());
     }
 }

@@ -11,7 +11,7 @@ use super::engine_answer::{
 };
 
 /// Bytes of tool calls that are held until the end of an answer.
-const MOST_HELD: usize = 1024 * 1024;
+const MOST_OCCUPIED: usize = 1024 * 1024;
 /// Tool calls of one answer.
 pub const MOST_CALLS: usize = 256;
 
@@ -26,7 +26,7 @@ pub enum AnswerError {
     EndedEarly,
     #[error("the model called the tool {name:?} with arguments that are not a JSON object")]
     Arguments { name: String },
-    #[error("the model's tool calls are longer than {MOST_HELD} bytes, or more than {MOST_CALLS}")]
+    #[error("the model's tool calls are longer than {MOST_OCCUPIED} bytes, or more than {MOST_CALLS}")]
     TooManyCalls,
     #[error("an event of the engine's answer is longer than {0} bytes")]
     LongEvent(usize),
@@ -50,15 +50,15 @@ pub struct PartialAnswer {
     endpoint: Endpoint,
     /// The model's name as the client wrote it.
     model: String,
-    calls: Vec<HeldCall>,
-    held: usize,
+    calls: Vec<OccupiedCall>,
+    occupied: usize,
     finish: Option<String>,
     usage: EngineUsage,
     timings: Option<EngineTimings>,
 }
 
 #[derive(Debug, Default)]
-struct HeldCall {
+struct OccupiedCall {
     id: String,
     name: String,
     arguments: String,
@@ -77,7 +77,7 @@ impl PartialAnswer {
             endpoint,
             model,
             calls: Vec::new(),
-            held: 0,
+            occupied: 0,
             finish: None,
             usage: EngineUsage::default(),
             timings: None,
@@ -108,10 +108,10 @@ impl PartialAnswer {
             self.finish = Some(answer.stop_type.unwrap_or_default());
         }
         if let Some(choice) = answer.choices {
-            let said = choice.message.unwrap_or_default();
-            text.content += &said.content.or(choice.text).unwrap_or_default();
-            text.thinking = said.reasoning_content.or(said.reasoning).unwrap_or_default();
-            for (at, call) in said.tool_calls.into_iter().enumerate() {
+            let stated = choice.message.unwrap_or_default();
+            text.content += &stated.content.or(choice.text).unwrap_or_default();
+            text.thinking = stated.reasoning_content.or(stated.reasoning).unwrap_or_default();
+            for (at, call) in stated.tool_calls.into_iter().enumerate() {
                 self.hold(at, call)?;
             }
             self.finish = choice.finish_reason.or(self.finish.take());
@@ -124,12 +124,12 @@ impl PartialAnswer {
         let function = part.function.unwrap_or_default();
         let (name, arguments) = (function.name.unwrap_or_default(), function.arguments.unwrap_or_default());
         let id = part.id.unwrap_or_default();
-        self.held = self.held.saturating_add(id.len() + name.len() + arguments.len());
-        if self.held > MOST_HELD || index >= MOST_CALLS {
+        self.occupied = self.occupied.saturating_add(id.len() + name.len() + arguments.len());
+        if self.occupied > MOST_OCCUPIED || index >= MOST_CALLS {
             return Err(AnswerError::TooManyCalls);
         }
         if self.calls.len() <= index {
-            self.calls.resize_with(index + 1, HeldCall::default);
+            self.calls.resize_with(index + 1, OccupiedCall::default);
         }
         let call = &mut self.calls[index];
         call.id += &id;
@@ -195,7 +195,7 @@ impl PartialAnswer {
     }
 
     fn say(&self, object: &mut Value, text: &AnswerText) {
-        let said = match self.endpoint {
+        let stated = match self.endpoint {
             Endpoint::Generate => {
                 object["response"] = json!(text.content);
                 object
@@ -206,7 +206,7 @@ impl PartialAnswer {
             }
         };
         if !text.thinking.is_empty() {
-            said["thinking"] = json!(text.thinking);
+            stated["thinking"] = json!(text.thinking);
         }
     }
 

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_image_is_refused() {
+    fn malformed_images_are_rejected() {
         for text in [
             "\"\"",
             "7",

@@ -15,7 +15,7 @@ pub(crate) const MOST_EVENT: usize = 1024 * 1024;
 pub struct OllamaLines {
     answer: PartialAnswer,
     events: EventReader,
-    asked: Instant,
+    requested: Instant,
     first_byte: Duration,
     over: bool,
     failed: bool,
@@ -23,8 +23,8 @@ pub struct OllamaLines {
 
 impl OllamaLines {
     /// `first_byte` is the time from `asked` to the first byte of the engine's answer.
-    pub fn new(answer: PartialAnswer, asked: Instant, first_byte: Duration) -> Self {
-        Self { answer, events: EventReader::default(), asked, first_byte, over: false, failed: false }
+    pub fn new(answer: PartialAnswer, requested: Instant, first_byte: Duration) -> Self {
+        Self { answer, events: EventReader::default(), requested, first_byte, over: false, failed: false }
     }
 
     /// The last line was an error.
@@ -84,7 +84,7 @@ impl OllamaLines {
     }
 
     fn times(&self) -> AnswerTimes {
-        AnswerTimes { now: Timestamp::now(), total: self.asked.elapsed(), first_byte: self.first_byte }
+        AnswerTimes { now: Timestamp::now(), total: self.requested.elapsed(), first_byte: self.first_byte }
     }
 }
 

@@ -74,7 +74,7 @@ pub(crate) fn messages<'a>(chat: &'a [OllamaMessage<'a>]) -> Result<Vec<EngineMe
 #[derive(Debug, Default)]
 struct PendingCalls {
     calls: VecDeque<(String, String)>,
-    made: usize,
+    created: usize,
 }
 
 impl PendingCalls {
@@ -89,8 +89,9 @@ impl PendingCalls {
     }
 
     fn call<'a>(&mut self, call: &'a OllamaToolCall<'a>) -> Result<EngineToolCall<'a>, InvalidRequest> {
-        self.made += 1;
-        let id = call.id.clone().filter(|id| !id.is_empty()).unwrap_or_else(|| format!("call_{}", self.made));
+        self.created += 1;
+        let id =
+            call.id.clone().filter(|id| !id.is_empty()).unwrap_or_else(|| format!("call_{}", self.created));
         let function = &call.function;
         self.calls.push_back((id.clone(), function.name.clone()));
         let arguments = function.arguments.map_or("{}", RawValue::get);
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn images_stand_beside_the_text() {
+    fn images_stand_alongside_the_text() {
         let chat = json!([{"role": "user", "content": "what?", "images": ["iVBORw0KGgo="]}]);
         let content = &translated(&chat).unwrap()[0]["content"];
         assert_eq!(content[0], json!({"type": "text", "text": "what?"}));

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_named() {
+    fn malformed_phantom_cards_are_rejected_with_their_defect_named() {
         for (text, word) in [
             ("", "key=value"),
             ("total=1", "cc= is missing"),
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn an_h200_says_of_itself_what_the_card_said() {
         let card = &parse("total=150754820096,cc=9.0").unwrap()[0];
-        for (number, said) in [
+        for (number, stated) in [
             (1, 1024),
             (4, 64),
             (5, 2_147_483_647),
@@ -261,7 +261,7 @@ mod tests {
             (106, 32),
             (111, 1024),
         ] {
-            assert_eq!(card.attribute(number), said, "attribute {number}");
+            assert_eq!(card.attribute(number), stated, "attribute {number}");
         }
     }
 

@@ -61,7 +61,7 @@ crate::exported! {
         if number >= machine().cards.len() {
             return INVALID_DEVICE;
         }
-        machine().memory.create(number, bytes).map_or(OUT_OF_MEMORY, |made| give(handle, made))
+        machine().memory.create(number, bytes).map_or(OUT_OF_MEMORY, |created| give(handle, created))
     }
 
     fn cuMemRelease(handle: c_ulonglong) -> c_int {

@@ -45,8 +45,8 @@ crate::exported! {
         let answer = properties(&HIP, place, device);
         let Some(card) = machine().card(device).filter(|_| answer == SUCCESS) else { return answer };
         // Asked for in every allocation.
-        static SAID: AtomicBool = AtomicBool::new(false);
-        if !SAID.swap(true, Relaxed) {
+        static STATED: AtomicBool = AtomicBool::new(false);
+        if !STATED.swap(true, Relaxed) {
             say!("ROCm runtime");
         }
         let architecture = card.architecture.to_bytes_with_nul();

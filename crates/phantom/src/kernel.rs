@@ -31,11 +31,11 @@ struct Kernels {
     /// Code that was looked for, by stub and capability.
     read: BTreeMap<(usize, (u32, u32)), Option<Code>>,
     /// Stubs of kernels whose occupancy was reported as a bound.
-    told: BTreeSet<usize>,
+    reported: BTreeSet<usize>,
 }
 
 static KERNELS: Lock<Kernels> =
-    Lock::new(Kernels { known: BTreeMap::new(), read: BTreeMap::new(), told: BTreeSet::new() });
+    Lock::new(Kernels { known: BTreeMap::new(), read: BTreeMap::new(), reported: BTreeSet::new() });
 
 pub(crate) fn register(host: usize, binary: usize, name: usize) {
     KERNELS.hold().known.insert(host, (binary, name));
@@ -49,7 +49,7 @@ pub(crate) fn name(host: usize) -> &'static str {
 
 /// True for the first time that a kernel is told of.
 pub(crate) fn is_new(host: usize) -> bool {
-    KERNELS.hold().told.insert(host)
+    KERNELS.hold().reported.insert(host)
 }
 
 fn text(address: usize) -> &'static str {

@@ -49,8 +49,8 @@ macro_rules! succeeding {
 /// Functions that make an object: the address of a word goes through the first pointer.
 macro_rules! making {
     ($($name:ident)*) => {
-        $crate::exported! { $(fn $name(made: *mut *mut core::ffi::c_void) -> core::ffi::c_int {
-            $crate::machine::make(made)
+        $crate::exported! { $(fn $name(created: *mut *mut core::ffi::c_void) -> core::ffi::c_int {
+            $crate::machine::make(created)
         })* }
     };
 }

@@ -51,8 +51,8 @@ pub(crate) fn machine() -> &'static Machine {
 
 impl Machine {
     fn from_environment() -> Self {
-        let told = value(env::PHANTOM_CARDS).unwrap_or_default();
-        let cards = cards::parse(&told).unwrap_or_else(|what| {
+        let reported = value(env::PHANTOM_CARDS).unwrap_or_default();
+        let cards = cards::parse(&reported).unwrap_or_else(|what| {
             say!("no card: {}: {what}", env::PHANTOM_CARDS);
             Vec::new()
         });
@@ -103,12 +103,12 @@ fn thread() -> i64 {
 ///
 /// # Safety
 /// `made` is null, or the address of a pointer.
-pub(crate) unsafe fn make(made: *mut *mut c_void) -> c_int {
+pub(crate) unsafe fn make(created: *mut *mut c_void) -> c_int {
     // Each has an address of its own: ggml keeps streams and events apart by it.
     static NEXT: AtomicUsize = AtomicUsize::new(0x1000);
     let address = NEXT.fetch_add(16, Relaxed);
     // SAFETY: the caller's promise.
-    unsafe { give(made, core::ptr::without_provenance_mut(address)) }
+    unsafe { give(created, core::ptr::without_provenance_mut(address)) }
 }
 
 /// Writes an answer through a pointer of the caller.

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_engine_would_stumble_over_is_refused() {
+    fn vulkan_limits_invalid_for_engines_are_rejected() {
         for (key, value) in
             [("align", 0), ("mapalign", 3), ("round", 6), ("range", 1 << 32), ("vendor", 1 << 32)]
         {

@@ -60,7 +60,7 @@ impl Estimate {
             model: &self.models.main,
             draft: self.models.draft.as_ref(),
             projector: self.models.projector.as_ref(),
-            wish: params,
+            params,
             engine: self.engine,
             program: self.program,
             cards,
@@ -76,7 +76,7 @@ impl Estimate {
         cards: &[Card],
         question: impl FnOnce(&PlanRequest<'_>) -> Result<T, PlanError>,
     ) -> Result<T, EstimateError> {
-        let params = options.wish(self.program)?;
+        let params = options.params(self.program)?;
         Ok(question(&self.request(&params, cards))?)
     }
 

@@ -101,8 +101,8 @@ impl HostLimit<'_> {
 
     /// Holds the answers of a search, and its hints.
     pub fn limit_fit(&self, options: &Options, fit: &mut Fit) -> Result<(), EstimateError> {
-        let asked = self.planned(options, self.cards).and_then(|plan| self.doubt(&plan, options));
-        if let Some((doubt, fits)) = asked {
+        let requested = self.planned(options, self.cards).and_then(|plan| self.doubt(&plan, options));
+        if let Some((doubt, fits)) = requested {
             fit.warnings.insert(0, doubt);
             fit.fits &= fits;
         }
@@ -180,7 +180,7 @@ impl HostLimit<'_> {
 
 /// True where the weights are pages of the file, which the kernel may drop.
 fn mapped(options: &Options) -> bool {
-    options.wish(ProgramKind::LlamaServer).is_ok_and(|params| params.mmap)
+    options.params(ProgramKind::LlamaServer).is_ok_and(|params| params.mmap)
 }
 
 fn line(card: &Card, peak: Bytes) -> CardLine {
@@ -224,27 +224,27 @@ mod tests {
 
     #[test]
     fn the_largest_context_fits_the_host_too() {
-        let (estimate, cards, asked) = (estimate(), cards(), options(1 << 20));
+        let (estimate, cards, requested) = (estimate(), cards(), options(1 << 20));
         let peak = |context| estimate.plan(&options(context), &cards).unwrap().host.peak;
         let total = peak(1 << 18);
-        let mut plan = estimate.plan(&asked, &cards).unwrap();
+        let mut plan = estimate.plan(&requested, &cards).unwrap();
         assert_eq!(plan.largest_context, Some(1 << 20));
         let limit = HostLimit { estimate: &estimate, cards: &cards, host: host(total) };
-        limit.limit_plan(&asked, &mut plan, vec![Reason::new("first", "a doubt about the input")]);
+        limit.limit_plan(&requested, &mut plan, vec![Reason::new("first", "a doubt about the input")]);
         let largest = plan.largest_context.unwrap();
         assert!(peak(largest) <= total && peak(largest + STEP) > total, "{largest}");
-        assert!(!plan.fits && !limit.fits_wholly(&asked) && limit.fits_wholly(&options(largest)));
+        assert!(!plan.fits && !limit.fits_wholly(&requested) && limit.fits_wholly(&options(largest)));
         let codes: Vec<&str> = plan.warnings.iter().map(|reason| reason.code).take(2).collect();
         assert_eq!(codes, ["first", "host_memory_short"]);
     }
 
     #[test]
     fn an_unknown_host_changes_no_verdict() {
-        let (estimate, cards, asked) = (estimate(), cards(), options(4096));
-        let mut plan = estimate.plan(&asked, &cards).unwrap();
+        let (estimate, cards, requested) = (estimate(), cards(), options(4096));
+        let mut plan = estimate.plan(&requested, &cards).unwrap();
         let before = format!("{plan:?}");
         HostLimit { estimate: &estimate, cards: &cards, host: None }.limit_plan(
-            &asked,
+            &requested,
             &mut plan,
             Vec::new(),
         );
@@ -253,12 +253,14 @@ mod tests {
 
     #[test]
     fn cards_that_share_the_host_count_with_it() {
-        let (estimate, cards, asked) = (estimate(), cards(), options(4096));
-        let plan = estimate.plan(&asked, &cards).unwrap();
+        let (estimate, cards, requested) = (estimate(), cards(), options(4096));
+        let plan = estimate.plan(&requested, &cards).unwrap();
         let room = HostRoom { total: plan.host.peak, free: plan.host.peak };
         let doubt = |is_shared| {
             let host = Some(PlannedHost { room, is_shared });
-            HostLimit { estimate: &estimate, cards: &cards, host }.doubt(&plan, &asked).map(|(_, fits)| fits)
+            HostLimit { estimate: &estimate, cards: &cards, host }
+                .doubt(&plan, &requested)
+                .map(|(_, fits)| fits)
         };
         assert_eq!((doubt(false), doubt(true)), (None, Some(false)));
     }

@@ -45,7 +45,7 @@ fn published(card: &Card) -> PublishedContext {
 
 /// Memory that cuBLAS of CUDA 13.0 asks for on an H200, besides its kernels: guard's count for b8799 minus
 /// the pool's requests (`data/measured/h200-growth-b8799.json`).
-const CUBLAS_ASKED: Bytes = Bytes::new(67_240_960);
+const CUBLAS_REQUESTED: Bytes = Bytes::new(67_240_960);
 
 fn measured<'a>(request: &PlanRequest<'a>, card: &Card) -> Option<&'a MeasuredContext> {
     contexts::find(request.contexts, &card.name, request.engine)
@@ -82,7 +82,7 @@ pub(super) fn cublas(request: &PlanRequest<'_>, card: &Card) -> Bytes {
     // Kernels are loaded by the driver, which guard does not see.
     match card.counting {
         Counting::Driver => loaded,
-        Counting::Guard => loaded.min(CUBLAS_ASKED),
+        Counting::Guard => loaded.min(CUBLAS_REQUESTED),
     }
 }
 

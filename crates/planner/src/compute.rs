@@ -60,12 +60,12 @@ pub(super) fn compute(request: &PlanRequest<'_>, layers: &ModelLayers<'_>, reser
 }
 
 const fn backends(request: &PlanRequest<'_>, layers: &ModelLayers<'_>) -> BackendSet {
-    BackendSet { devices: layers.devices, copies: layers.copies, op_offload: request.wish.op_offload }
+    BackendSet { devices: layers.devices, copies: layers.copies, op_offload: request.params.op_offload }
 }
 
 /// True if every layer attends on its own device. With `-fa auto`, flash attention is off where one does not.
 pub(super) fn attends_at_home(request: &PlanRequest<'_>, layers: &ModelLayers<'_>) -> bool {
-    let reserve = Reserve::of_model(request, u64::from(request.wish.context)).probing(ATTENTION_PROBE);
+    let reserve = Reserve::of_model(request, u64::from(request.params.context)).probing(ATTENTION_PROBE);
     let probe = Decoder::new(layers, &reserve, EngineQuirks::of(request));
     runs_at_home(probe, backends(request, layers), true)
 }

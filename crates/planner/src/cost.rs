@@ -8,7 +8,7 @@ use plimsoll_model::{HyperParameters, Model};
 use plimsoll_wire::cache::CacheLayout;
 
 use crate::engine_context::{ContextLayers, EngineContext};
-use crate::request::{draft_wish, prediction_wish};
+use crate::request::{draft_params, prediction_params};
 use crate::reserve::{self, speculates};
 use crate::{
     DepthGrowth, DeviceBytes, EngineQuirks, Flash, HostTerms, LatentAttention, PlanError, PlanRequest,
@@ -79,7 +79,7 @@ impl<'a> PlanCalculator<'a> {
                 return Err(PlanError::Header { what: "block_count", value });
             }
         }
-        let wish = request.wish;
+        let params = request.params;
         let hyper = &request.model.hyper;
         let together = hyper.nextn_cached && !EngineQuirks::of(request).caches_apart;
         let predicts = speculates(request);
@@ -100,8 +100,8 @@ impl<'a> PlanCalculator<'a> {
         let draft = match request.draft {
             Some(draft) => {
                 // The draft model has placement and cache flags of its own.
-                let wish = draft_wish(wish);
-                let request = PlanRequest { wish: &wish, ..*request };
+                let params = draft_params(params);
+                let request = PlanRequest { params: &params, ..*request };
                 let layers = if reserve::predicts(&request, draft) {
                     prediction(&draft.hyper, Some(true))
                 } else {
@@ -111,8 +111,8 @@ impl<'a> PlanCalculator<'a> {
             }
             None if predicts => {
                 // Its layers lie where the model's flags put them; its cache has the types of a draft's.
-                let wish = prediction_wish(wish);
-                let own = PlanRequest { wish: &wish, ..*request };
+                let params = prediction_params(params);
+                let own = PlanRequest { params: &params, ..*request };
                 Some(EngineContext::new(&own, request.model, prediction(hyper, None))?)
             }
             None => None,
@@ -286,7 +286,7 @@ impl<'a> PlanCalculator<'a> {
         let tensors = &self.request.projector?.tensors;
         // A projector is on one device, the first of the model's.
         let first = self.main.layout.devices.first().copied();
-        let card = first.filter(|_| self.request.wish.projector_offload);
+        let card = first.filter(|_| self.request.params.projector_offload);
         let bytes = |tensor| if card.is_some() { weights::on_card(tensor) } else { tensor.bytes };
         Some((card, tensors.iter().map(bytes).sum()))
     }
@@ -295,7 +295,7 @@ impl<'a> PlanCalculator<'a> {
     /// H200).
     fn opens_context(&self, card: usize) -> bool {
         let is_cuda = |card: &Card| card.kind == CardKind::Cuda;
-        match self.request.wish.devices.as_slice() {
+        match self.request.params.devices.as_slice() {
             [] => true,
             [none] if none == "none" => false,
             _ => self.request.cards.iter().position(is_cuda) == Some(card),
@@ -310,7 +310,7 @@ const fn none(source: Source) -> PlanTerm {
 /// Output buffer: for every output a row of logits and, if requested, a row of embeddings.
 fn output(model: &Model, reserve: &Reserve, request: &PlanRequest<'_>) -> Bytes {
     let logits = u64::from(model.hyper.vocabulary);
-    let (width, rows) = match request.wish.embeddings {
+    let (width, rows) = match request.params.embeddings {
         true => (logits + u64::from(model.hyper.embedding), reserve.tokens),
         // Without embeddings the engine starts with one row for each sequence and grows the buffer on demand.
         false => (logits, reserve.sequences),

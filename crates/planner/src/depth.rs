@@ -12,7 +12,7 @@ const STEPS: u64 = 64;
 /// Returns the memory of the model on each card at each depth. `answer` is the engine's own limit for one answer.
 pub fn curve(request: &PlanRequest<'_>, answer: Option<u64>) -> Result<Curve, PlanError> {
     let calculator = PlanCalculator::new(request)?;
-    let cost = calculator.at(u64::from(request.wish.context))?;
+    let cost = calculator.at(u64::from(request.params.context))?;
     let slots = slots(request, &cost.reserve, answer);
     let deepest = calculator.pools(&cost.reserve, slots.full);
     let base = cost.cards.iter().zip(deepest);

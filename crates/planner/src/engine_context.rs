@@ -53,7 +53,7 @@ impl<'a> EngineContext<'a> {
         layers: ContextLayers,
     ) -> Result<Self, PlanError> {
         let ContextLayers { cached, computed, loads_prediction, rollback } = layers;
-        let wish = request.wish;
+        let params = request.params;
         let layout = DeviceLayout::new(request, model)?;
         let flash = flash::resolve(request, model, &layout)?;
         // Weights may grow by matrices that the engine computes when it loads.
@@ -66,11 +66,11 @@ impl<'a> EngineContext<'a> {
             weights
         });
         let cache = CacheKind {
-            key: wish.cache_key,
-            value: wish.cache_value,
+            key: params.cache_key,
+            value: params.cache_value,
             // With -fa auto the cache is allocated before flash attention is decided on, so it is never transposed.
-            transposed: !flash.on && wish.flash_attention != FlashAttention::Auto,
-            offload: wish.cache_offload,
+            transposed: !flash.on && params.flash_attention != FlashAttention::Auto,
+            offload: params.cache_offload,
             rollback,
             latent,
         };

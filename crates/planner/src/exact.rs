@@ -72,10 +72,10 @@ const CAUSES: &[(EngineRefusalKind, &[&str], &str)] = &[
 impl EngineRefusal {
     fn from_complaints(complaints: &[String]) -> Self {
         // By the order of the table, not of the log: later messages repeat the first in general terms.
-        let told = CAUSES.iter().flat_map(|(kind, words, _)| words.iter().map(move |word| (*kind, word)));
+        let reported = CAUSES.iter().flat_map(|(kind, words, _)| words.iter().map(move |word| (*kind, word)));
         let named =
             |(kind, word): (_, &&str)| Some((kind, complaints.iter().find(|line| line.contains(*word))?));
-        let (kind, line) = told.into_iter().find_map(named).unzip();
+        let (kind, line) = reported.into_iter().find_map(named).unzip();
         Self { kind: kind.unwrap_or(EngineRefusalKind::Other), line: line.or(complaints.first()).cloned() }
     }
 }

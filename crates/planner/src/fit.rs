@@ -25,8 +25,8 @@ pub fn fit<P: CostModel>(
     price: &P,
     dimensions: &[Dimension],
 ) -> Result<Fit, P::Error> {
-    let asked = price.price(&[], request.cards)?;
-    let question = FitQuestion { request, price, asked };
+    let requested = price.price(&[], request.cards)?;
+    let question = FitQuestion { request, price, requested };
     let answers = dimensions.iter().map(|&dimension| question.answer(dimension));
     let answers = answers.collect();
     Ok(question.finish(answers))
@@ -34,8 +34,8 @@ pub fn fit<P: CostModel>(
 
 /// The first questions of [`confirmed_context`]: the guessed context and the step above it.
 pub fn likely_contexts(request: &PlanRequest<'_>, guess: u64) -> Vec<Vec<RequestChange>> {
-    let asked = Reserve::of_model(request, u64::from(request.wish.context)).context;
-    let most = most_steps(request, asked);
+    let requested = Reserve::of_model(request, u64::from(request.params.context)).context;
+    let most = most_steps(request, requested);
     // Two neighbours in parallel: if the guess is right, no more are needed.
     let first = (guess / CELLS).clamp(1, most);
     (first..=most.min(first + 1)).map(context).collect()
@@ -52,8 +52,8 @@ pub fn confirmed_context<P: CostModel>(
     price: &P,
     guess: Option<u64>,
 ) -> Result<Option<u64>, Option<u64>> {
-    let asked = Reserve::of_model(request, u64::from(request.wish.context)).context;
-    let most = most_steps(request, asked);
+    let requested = Reserve::of_model(request, u64::from(request.params.context)).context;
+    let most = most_steps(request, requested);
     let slack =
         |changes: &[RequestChange]| Some(price.price(changes, request.cards).ok()?.slack(request.cards));
     let foresee =
@@ -62,8 +62,8 @@ pub fn confirmed_context<P: CostModel>(
         .guess(guess.map(|tokens| (tokens / CELLS).clamp(1, most)))
         .foreseen(foresee);
     // The request itself is often priced already, and it is one of the steps if it is a multiple of them.
-    if let Some(slack) = slack(&[]).filter(|_| asked.is_multiple_of(CELLS)) {
-        search.know(asked / CELLS, slack);
+    if let Some(slack) = slack(&[]).filter(|_| requested.is_multiple_of(CELLS)) {
+        search.know(requested / CELLS, slack);
     }
     let found = search.largest().map(|found| found.at * CELLS);
     // Without an answer to every question, a larger context may still fit.
@@ -73,10 +73,10 @@ pub fn confirmed_context<P: CostModel>(
     Ok(found)
 }
 
-fn most_steps(request: &PlanRequest<'_>, asked: u64) -> u64 {
+fn most_steps(request: &PlanRequest<'_>, requested: u64) -> u64 {
     // A context beyond the trained one is useful only where it was asked for.
-    let streams = Reserve::of_model(request, asked).streams;
-    trained_context(request, streams).max(asked).div_ceil(CELLS).max(1)
+    let streams = Reserve::of_model(request, requested).streams;
+    trained_context(request, streams).max(requested).div_ceil(CELLS).max(1)
 }
 
 /// The longest context that the model was trained for, of all streams together; 0 where its header does not say.
@@ -85,13 +85,13 @@ pub(super) fn trained_context(request: &PlanRequest<'_>, streams: u64) -> u64 {
 }
 
 /// The largest context that fits on these cards, at most the larger of the requested and the trained context.
-pub(super) fn largest_context(calculator: &PlanCalculator<'_>, asked: &RequestCost) -> Option<u64> {
+pub(super) fn largest_context(calculator: &PlanCalculator<'_>, requested: &RequestCost) -> Option<u64> {
     let request = calculator.request;
-    let most = most_steps(request, asked.reserve.context);
+    let most = most_steps(request, requested.reserve.context);
     let slack = |cost: RequestCost| PlanPrice::from(cost).slack(request.cards);
     let mut search = LargestSearch::new(1..=most, |steps| calculator.at(steps * CELLS).ok().map(slack));
-    if asked.reserve.context.is_multiple_of(CELLS) {
-        search.know(asked.reserve.context / CELLS, slack(asked.clone()));
+    if requested.reserve.context.is_multiple_of(CELLS) {
+        search.know(requested.reserve.context / CELLS, slack(requested.clone()));
     }
     Some(search.largest()?.at * CELLS)
 }
@@ -111,7 +111,7 @@ pub fn course<P: CostModel>(
     count: u64,
     besides: &[u64],
 ) -> Vec<ContextPoint> {
-    let reserve = Reserve::of_model(request, u64::from(request.wish.context));
+    let reserve = Reserve::of_model(request, u64::from(request.params.context));
     // The engine rounds each stream up to whole cells, so other contexts would not be points of their own.
     let grain = CELLS * reserve.streams;
     let most = trained_context(request, reserve.streams).max(reserve.context).next_multiple_of(grain);

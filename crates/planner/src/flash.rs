@@ -29,8 +29,8 @@ impl Flash {
 
     /// True if the engine looks at each layer's device before it decides: only where some layers are not on cards.
     pub(super) fn may_move(&self, request: &PlanRequest<'_>, layers: &ModelLayers<'_>) -> bool {
-        let wish = request.wish;
-        let free = wish.flash_attention == FlashAttention::Auto && !wish.cache_value.quantised();
+        let params = request.params;
+        let free = params.flash_attention == FlashAttention::Auto && !params.cache_value.quantised();
         let llama = request.engine.kind == EngineKind::LlamaCpp;
         self.on && llama && free && layers.reaches_host()
     }
@@ -43,32 +43,32 @@ pub(super) fn resolve(
 ) -> Result<Flash, PlanError> {
     // With `-fa auto`, one layer without a kernel turns flash attention off for all layers. A quantised V
     // cache keeps flash attention on; layers without a kernel then run on the host.
-    let wish = request.wish;
+    let params = request.params;
     let own_kernels = request.engine.kind == EngineKind::IkLlamaCpp;
-    let asks = wish.flash_attention != FlashAttention::Off && !own_kernels;
-    let missing = asks.then(|| missing_kernel(model, layout, wish)).flatten();
+    let asks = params.flash_attention != FlashAttention::Off && !own_kernels;
+    let missing = asks.then(|| missing_kernel(model, layout, params)).flatten();
     // Only flash attention reads a quantised V: the other way needs V transposed, which splits its blocks.
-    let needed = wish.cache_value.quantised() && model.hyper.cached;
+    let needed = params.cache_value.quantised() && model.hyper.cached;
     let gives_up = EngineQuirks::of(request).gives_up_flash_attention;
-    let on = match wish.flash_attention {
+    let on = match params.flash_attention {
         FlashAttention::Auto => missing.is_none() || needed && !gives_up,
         FlashAttention::On => true,
         FlashAttention::Off => false,
     };
     if !on && needed {
         return Err(PlanError::QuantisedCacheNeedsFlashAttention {
-            kind: wish.cache_value.name,
+            kind: params.cache_value.name,
             why: missing.unwrap_or("-fa off"),
         });
     }
     Ok(Flash { on, missing })
 }
 
-fn missing_kernel(model: &Model, layout: &DeviceLayout, wish: &ModelParams) -> Option<&'static str> {
+fn missing_kernel(model: &Model, layout: &DeviceLayout, params: &ModelParams) -> Option<&'static str> {
     let on_card = |layer: &u32| matches!(layout.layer(*layer), TensorDevice::Card(_));
     (0..model.hyper.layers)
         .filter(|layer| model.hyper.attends(*layer) && on_card(layer))
-        .find_map(|layer| unsupported(&model.hyper, layer, [wish.cache_key, wish.cache_value]))
+        .find_map(|layer| unsupported(&model.hyper, layer, [params.cache_key, params.cache_value]))
 }
 
 /// The reason why the CUDA backend has no kernel for a layer with this cache; `None` if it has one.
@@ -114,13 +114,13 @@ mod tests {
     use super::*;
     use crate::EngineBuild;
 
-    fn resolved(wish: &ModelParams, change: impl Fn(&mut Model)) -> Result<Flash, PlanError> {
-        resolved_by(EngineBuild::LLAMA_CPP, wish, change)
+    fn resolved(params: &ModelParams, change: impl Fn(&mut Model)) -> Result<Flash, PlanError> {
+        resolved_by(EngineBuild::LLAMA_CPP, params, change)
     }
 
     fn resolved_by(
         engine: EngineBuild,
-        wish: &ModelParams,
+        params: &ModelParams,
         change: impl Fn(&mut Model),
     ) -> Result<Flash, PlanError> {
         let draft = plimsoll_specimens::shape("l8").unwrap().files(1).remove(0);
@@ -133,7 +133,7 @@ mod tests {
             model: &model,
             draft: None,
             projector: None,
-            wish,
+            params,
             engine,
             program: ProgramKind::LlamaServer,
             cards: &cards,

@@ -40,8 +40,8 @@ fn loss_of(advice: &Advice) -> (u64, &'static str) {
 }
 
 pub(super) fn hints<P: CostModel>(question: &FitQuestion<'_, P>) -> Vec<Hint> {
-    let (cards, asked) = (question.request.cards, &question.asked);
-    if asked.fits(cards) {
+    let (cards, requested) = (question.request.cards, &question.requested);
+    if requested.fits(cards) {
         return Vec::new();
     }
     let mut remedies = question.singles();
@@ -49,10 +49,10 @@ pub(super) fn hints<P: CostModel>(question: &FitQuestion<'_, P>) -> Vec<Hint> {
         remedies.extend(question.pairs(&remedies));
     }
     remedies.order_by_key(Remedy::rank);
-    let gap = Bytes::new(asked.slack(cards).unsigned_abs());
+    let gap = Bytes::new(requested.slack(cards).unsigned_abs());
     remedies.retain(|remedy| remedy.enough || remedy.saves >= gap.scaled(1, PART_OF_THE_GAP));
     let mut hints: Vec<Hint> = remedies.into_iter().map(Remedy::hint).collect();
-    hints.extend(cards.iter().zip(&asked.cards).filter_map(free_card));
+    hints.extend(cards.iter().zip(&requested.cards).filter_map(free_card));
     hints.extend(question.another_card());
     hints
 }
@@ -137,7 +137,7 @@ impl<P: CostModel> FitQuestion<'_, P> {
 
     /// Bytes saved on the card where the unchanged request lacks the most.
     fn saving(&self, after: &PlanPrice) -> Bytes {
-        let before = self.request.cards.iter().zip(&self.asked.cards);
+        let before = self.request.cards.iter().zip(&self.requested.cards);
         // Memory saved on a card with room to spare makes nothing fit.
         let lack = |(card, before): &(&Card, &Terms)| before.peak().saturating_sub(card.free);
         let short = before.zip(&after.cards).filter(|(before, _)| !lack(before).is_zero());
@@ -146,44 +146,47 @@ impl<P: CostModel> FitQuestion<'_, P> {
     }
 
     /// The mildest size of a change that is enough, with another change made as well.
-    fn mildest(&self, scale: &FitScale, beside: &[RequestChange]) -> Option<Remedy> {
-        let found = self.best(scale, false, beside)?;
+    fn mildest(&self, scale: &FitScale, alongside: &[RequestChange]) -> Option<Remedy> {
+        let found = self.best(scale, false, alongside)?;
         // A milder size without a price might be enough.
-        let all = [beside, &[scale.change(found.at)]].concat();
+        let all = [alongside, &[scale.change(found.at)]].concat();
         if self.price.is_spent() { None } else { self.weigh(all) }
     }
 
     /// Changes of single flags that may save memory, grouped by kind, mildest first.
     fn plain(&self) -> Vec<Vec<RequestChange>> {
-        let (request, wish) = (self.request, self.request.wish);
-        let reserve = Reserve::of_model(request, u64::from(wish.context));
+        let (request, params) = (self.request, self.request.params);
+        let reserve = Reserve::of_model(request, u64::from(params.context));
         let cached = request.model.hyper.cached;
-        let (key, value) = (wish.cache_key, wish.cache_value);
+        let (key, value) = (params.cache_key, params.cache_value);
         // Of two types, the smaller for both comes first: it costs no precision that is not lost already.
         let one = smaller_of(key, value);
         let smaller = |kind: &TensorType| cached && is_smaller(*kind, one);
         // 128 tokens are one tile of the engine's matrix kernels.
-        let batches = [wish.micro_batch / 2, 128].into_iter();
-        let batches = batches.filter(|&tokens| tokens >= 128 && tokens < wish.micro_batch);
+        let batches = [params.micro_batch / 2, 128].into_iter();
+        let batches = batches.filter(|&tokens| tokens >= 128 && tokens < params.micro_batch);
         let mut kinds = vec![
             [types::Q8_0, types::Q4_0].into_iter().filter(smaller).map(RequestChange::Cache).collect(),
-            batches.map(|tokens| RequestChange::micro_batch(tokens, wish.batch)).collect(),
+            batches.map(|tokens| RequestChange::micro_batch(tokens, params.batch)).collect(),
         ];
         if cached && key != value {
             kinds.push(vec![RequestChange::Cache(one)]);
         }
         let slots = RequestChange::Slots { slots: 1, context: None };
-        let whole = matches!(wish.gpu_layers, GpuLayers::Auto | GpuLayers::All);
+        let whole = matches!(params.gpu_layers, GpuLayers::Auto | GpuLayers::All);
         // Operation offload copies host weights to a card, so it matters only where some are on the host.
-        let partly = !whole || wish.experts_on_host > 0 || !wish.overrides.is_empty();
+        let partly = !whole || params.experts_on_host > 0 || !params.overrides.is_empty();
         let changes = [
             (reserve.sequences > 1 && request.program == ProgramKind::LlamaServer, slots),
-            (wish.flash_attention == FlashAttention::Off, RequestChange::FlashAttention),
-            (wish.op_offload && partly, RequestChange::NoOpOffload),
-            (wish.full_sliding_cache && request.model.hyper.sliding.is_some(), RequestChange::WindowedCache),
+            (params.flash_attention == FlashAttention::Off, RequestChange::FlashAttention),
+            (params.op_offload && partly, RequestChange::NoOpOffload),
+            (
+                params.full_sliding_cache && request.model.hyper.sliding.is_some(),
+                RequestChange::WindowedCache,
+            ),
             (
                 request.projector.is_some()
-                    && wish.projector_offload
+                    && params.projector_offload
                     && request.cards.iter().any(has_own_memory),
                 RequestChange::ProjectorOnHost,
             ),
@@ -201,16 +204,19 @@ impl<P: CostModel> FitQuestion<'_, P> {
         let dimensions = [Dimension::Context, Dimension::Experts, Dimension::Layers].into_iter();
         let dimensions = dimensions.take(if has_card { 3 } else { 1 });
         dimensions
-            .filter_map(|dimension| Some(FitScale::of(dimension, self.request)?.up_to_asked()))
+            .filter_map(|dimension| Some(FitScale::of(dimension, self.request)?.up_to_requested()))
             .collect()
     }
 
     /// One more card like the first, if the model then fits.
     fn another_card(&self) -> Option<Hint> {
-        let (request, wish) = (self.request, self.request.wish);
+        let (request, params) = (self.request, self.request.params);
         let first = request.cards.iter().find(|card| has_own_memory(card))?;
         // Flags that name cards would leave the new one unused.
-        if wish.split_mode == SplitMode::None || !wish.devices.is_empty() || !wish.tensor_split.is_empty() {
+        if params.split_mode == SplitMode::None
+            || !params.devices.is_empty()
+            || !params.tensor_split.is_empty()
+        {
             return None;
         }
         let mut cards = request.cards.to_vec();
@@ -241,10 +247,10 @@ fn free_card((card, terms): (&Card, &Terms)) -> Option<Hint> {
     // No other process can free what the driver keeps.
     let kept = if card.kind == CardKind::Host { Bytes::ZERO } else { kept_by_driver(card.total) };
     let most = card.total.saturating_sub(kept);
-    let held = most.saturating_sub(card.free);
+    let occupied = most.saturating_sub(card.free);
     let enough = need > card.free && need <= most;
     enough.then(|| {
         let card = card.id.to_string();
-        Hint::saving(Advice::FreeCard { card }, held)
+        Hint::saving(Advice::FreeCard { card }, occupied)
     })
 }

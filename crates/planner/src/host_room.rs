@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_lacking_is_told_apart_from_what_is_only_in_use() {
+    fn lacking_host_memory_is_distinguished_from_memory_in_use() {
         let room = HostRoom { total: Bytes::gib(8), free: Bytes::gib(4) };
         assert_eq!(room.doubt(Bytes::gib(4), true), None);
         let (busy, fits) = room.doubt(Bytes::gib(8), false).unwrap();

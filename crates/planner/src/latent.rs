@@ -48,15 +48,15 @@ impl LatentAttention {
         if request.engine.kind != EngineKind::IkLlamaCpp {
             return None;
         }
-        let wish = request.wish;
-        let pass = match wish.attention_buffer.map(|bytes| bytes.get() >> 20) {
+        let params = request.params;
+        let pass = match params.attention_buffer.map(|bytes| bytes.get() >> 20) {
             None => Some(USUAL_PASS),
             Some(0) => None,
             Some(mebibytes) => Some(mebibytes.max(SMALLEST_PASS)),
         };
         // Files converted before llama.cpp knew latent attention describe it by other keys.
         let sizes = model.hyper.mla.or(model.hyper.older_mla)?;
-        Some(Self::new(sizes, wish.latent_attention.unwrap_or(USUAL_MODE).min(USUAL_MODE), pass))
+        Some(Self::new(sizes, params.latent_attention.unwrap_or(USUAL_MODE).min(USUAL_MODE), pass))
     }
 
     fn new(sizes: Mla, mode: u32, pass: Option<u64>) -> Self {
@@ -132,9 +132,9 @@ impl LatentAttention {
 
     /// Adds the matrices that the engine computes when it loads to the weights (`llama.cpp: llm_prepare_mla`).
     pub(super) fn add_computed(&self, model: &Model, layout: &DeviceLayout, weights: &mut DeviceBytes) {
-        for (beside, bytes) in self.computed(model) {
+        for (alongside, bytes) in self.computed(model) {
             // A computed matrix is allocated beside the tensor that it is made from.
-            weights.add(layout.tensor(beside), bytes, Bytes::ZERO);
+            weights.add(layout.tensor(alongside), bytes, Bytes::ZERO);
         }
     }
 

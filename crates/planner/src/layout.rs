@@ -74,12 +74,12 @@ pub(super) struct DeviceLayout {
 impl DeviceLayout {
     pub(super) fn new(request: &PlanRequest<'_>, model: &Model) -> Result<Self, PlanError> {
         // `n_layer_all`, prediction layers included.
-        let (wish, layers) = (request.wish, model.hyper.layers);
+        let (params, layers) = (request.params, model.hyper.layers);
         let devices = devices(request)?;
         // The output counts as one more layer for -ngl.
         let all = layers.saturating_add(1);
-        let wanted = wanted_layers(wish, layers);
-        let splits = splits(wish, request.cards, &devices);
+        let wanted = wanted_layers(params, layers);
+        let splits = splits(params, request.cards, &devices);
         // The last layers go to the cards, so the first ones stay in host memory.
         let start = all.saturating_sub(wanted);
         let active = if devices.is_empty() { 0 } else { wanted.min(all) };
@@ -90,15 +90,17 @@ impl DeviceLayout {
         let overrides = overrides(request, &devices)?;
         // The engine's own conditions for a pipeline (`llama-context.cpp: llama_context @ b10605`); it also asks that
         // no weight lies elsewhere than its layer.
-        let pipeline =
-            devices.len() > 1 && wanted > layers && wish.split_mode == SplitMode::Layer && wish.cache_offload;
+        let pipeline = devices.len() > 1
+            && wanted > layers
+            && params.split_mode == SplitMode::Layer
+            && params.cache_offload;
         let mut layout = Self {
             layers: (0..layers).map(place).collect(),
             output: place(layers),
             copies: 1,
             devices,
             overrides,
-            experts_on_host: wish.experts_on_host,
+            experts_on_host: params.experts_on_host,
             ends_with_token_norm: GraphVariant::of(model, false).ends_with_token_norm,
         };
         if pipeline && !layout.is_scattered() {
@@ -137,8 +139,8 @@ impl DeviceLayout {
 }
 
 /// Layers that `-ngl` asks for; the output counts as one.
-pub(super) fn wanted_layers(wish: &ModelParams, layers: u32) -> u32 {
-    match wish.gpu_layers {
+pub(super) fn wanted_layers(params: &ModelParams, layers: u32) -> u32 {
+    match params.gpu_layers {
         GpuLayers::Auto | GpuLayers::All => layers.saturating_add(1),
         GpuLayers::Count(wanted) => wanted,
     }
@@ -160,35 +162,35 @@ pub(super) fn computing(cards: &[Card]) -> Vec<usize> {
 
 /// The cards that the flags allow the model, in the engine's order.
 fn devices(request: &PlanRequest<'_>) -> Result<Vec<usize>, PlanError> {
-    let wish = request.wish;
+    let params = request.params;
     let cuda = computing(request.cards);
-    let named = if wish.devices.is_empty() {
+    let named = if params.devices.is_empty() {
         cuda
-    } else if wish.devices == ["none"] {
+    } else if params.devices == ["none"] {
         Vec::new()
     } else {
         let find = |name: &String| {
             let card = device_number(name).and_then(|(_, n)| cuda.get(n)).copied();
             card.ok_or_else(|| PlanError::UnknownDevice { name: name.clone(), cards: cuda.len() })
         };
-        wish.devices.iter().map(find).collect::<Result<_, _>>()?
+        params.devices.iter().map(find).collect::<Result<_, _>>()?
     };
     // The engine refuses row split only where there is more than one device to split over.
-    if wish.split_mode == SplitMode::Row && request.engine.kind == EngineKind::LlamaCpp && named.len() > 1 {
+    if params.split_mode == SplitMode::Row && request.engine.kind == EngineKind::LlamaCpp && named.len() > 1 {
         return Err(PlanError::RowSplit);
     }
-    if wish.split_mode != SplitMode::None || named.is_empty() {
+    if params.split_mode != SplitMode::None || named.is_empty() {
         return Ok(named);
     }
-    let main = wish.main_gpu.unwrap_or(0);
+    let main = params.main_gpu.unwrap_or(0);
     let card = usize::try_from(main).ok().and_then(|main| named.get(main));
     card.map(|&card| vec![card]).ok_or(PlanError::UnknownMainGpu { main, cards: named.len() })
 }
 
 /// Cumulative shares in [0, 1], in the engine's own `float`, because rounding decides layers at a border.
-fn splits(wish: &ModelParams, cards: &[Card], devices: &[usize]) -> Vec<f32> {
+fn splits(params: &ModelParams, cards: &[Card], devices: &[usize]) -> Vec<f32> {
     let given = |i: usize| {
-        let share = wish.tensor_split.get(i).copied();
+        let share = params.tensor_split.get(i).copied();
         share.filter(|share| share.is_finite() && *share >= 0.0).unwrap_or(0.0)
     };
     // Shares that are all zero count as not given.
@@ -226,7 +228,7 @@ fn overrides(request: &PlanRequest<'_>, devices: &[usize]) -> Result<Vec<(Regex,
         let refused = |why| PlanError::OverridePattern { pattern: pattern.to_owned(), why };
         regex.map_err(|error| refused(error.to_string()))
     };
-    let overrides = request.wish.overrides.iter();
+    let overrides = request.params.overrides.iter();
     overrides
         .map(|over| Ok((compile(&over.pattern)?, buffer(&over.buffer, request.cards, devices)?)))
         .collect()
@@ -259,14 +261,14 @@ mod tests {
         Model::from_headers(&[Header::read(&bytes, length, Dialect::Ggml).unwrap()]).unwrap()
     }
 
-    fn layout(wish: &ModelParams, cards: &[&str]) -> Result<DeviceLayout, PlanError> {
+    fn layout(params: &ModelParams, cards: &[&str]) -> Result<DeviceLayout, PlanError> {
         let model = model();
         let cards: Vec<Card> = cards.iter().map(|spec| spec.parse().unwrap()).collect();
         let request = PlanRequest {
             model: &model,
             draft: None,
             projector: None,
-            wish,
+            params,
             engine: EngineBuild::LLAMA_CPP,
             program: ProgramKind::LlamaServer,
             cards: &cards,
@@ -284,19 +286,19 @@ mod tests {
 
     #[test]
     fn layers_are_split_by_free_memory_or_by_hand() {
-        let wish = ModelParams::of(ProgramKind::LlamaServer);
-        let by_memory = layout(&wish, &TWO).unwrap();
+        let params = ModelParams::of(ProgramKind::LlamaServer);
+        let by_memory = layout(&params, &TWO).unwrap();
         assert_eq!(count(&by_memory, TensorDevice::Card(0)), 37);
         assert_eq!((by_memory.output, by_memory.copies), (TensorDevice::Card(1), 4));
-        let by_hand = ModelParams { tensor_split: vec![1.0, 1.0], ..wish };
+        let by_hand = ModelParams { tensor_split: vec![1.0, 1.0], ..params };
         assert_eq!(count(&layout(&by_hand, &TWO).unwrap(), TensorDevice::Card(0)), 25);
     }
 
     #[test]
     fn fewer_layers_leave_the_first_on_the_host_and_stop_the_pipeline() {
-        let wish =
+        let params =
             ModelParams { gpu_layers: GpuLayers::Count(10), ..ModelParams::of(ProgramKind::LlamaServer) };
-        let layout = layout(&wish, &TWO).unwrap();
+        let layout = layout(&params, &TWO).unwrap();
         assert_eq!(count(&layout, TensorDevice::Host), 39);
         assert_eq!((layout.layer(38), layout.layer(39)), (TensorDevice::Host, TensorDevice::Card(0)));
         assert_eq!((layout.output, layout.copies), (TensorDevice::Card(1), 1));
@@ -304,19 +306,19 @@ mod tests {
 
     #[test]
     fn one_device_is_chosen_by_number_or_by_name() {
-        let wish = ModelParams {
+        let params = ModelParams {
             split_mode: SplitMode::None,
             main_gpu: Some(1),
             ..ModelParams::of(ProgramKind::LlamaServer)
         };
-        assert_eq!(layout(&wish, &TWO).unwrap().devices, [1]);
+        assert_eq!(layout(&params, &TWO).unwrap().devices, [1]);
         let named =
             ModelParams { devices: vec!["CUDA1".to_owned()], ..ModelParams::of(ProgramKind::LlamaServer) };
         assert_eq!(layout(&named, &TWO).unwrap().devices, [1]);
         let none =
             ModelParams { devices: vec!["none".to_owned()], ..ModelParams::of(ProgramKind::LlamaServer) };
         assert_eq!(count(&layout(&none, &TWO).unwrap(), TensorDevice::Host), 48);
-        let missing = ModelParams { main_gpu: Some(2), ..wish };
+        let missing = ModelParams { main_gpu: Some(2), ..params };
         assert!(layout(&missing, &TWO).is_err());
     }
 
@@ -326,14 +328,14 @@ mod tests {
             pattern: pattern.to_owned(),
             buffer: buffer.to_owned(),
         };
-        let wish = ModelParams {
+        let params = ModelParams {
             overrides: vec![
                 send(r"blk\.(0|1)\.ffn_.*_exps", "CUDA1"),
                 send(r"\.ffn_(up|down|gate|gate_up)_(ch|)exps", "CPU"),
             ],
             ..ModelParams::of(ProgramKind::LlamaServer)
         };
-        let layout = layout(&wish, &TWO).unwrap();
+        let layout = layout(&params, &TWO).unwrap();
         let model = model();
         let place =
             |name: &str| layout.tensor(model.tensors.iter().find(|tensor| tensor.name == name).unwrap());
@@ -346,11 +348,11 @@ mod tests {
     #[test]
     fn a_pattern_or_buffer_that_cannot_be_is_named() {
         let refused = |pattern: &str, buffer: &str| {
-            let wish = ModelParams {
+            let params = ModelParams {
                 overrides: vec![BufferOverride { pattern: pattern.to_owned(), buffer: buffer.to_owned() }],
                 ..ModelParams::of(ProgramKind::LlamaServer)
             };
-            layout(&wish, &TWO).err().unwrap().to_string()
+            layout(&params, &TWO).err().unwrap().to_string()
         };
         assert!(refused("(?!x)ffn", "CPU").contains("`(?!x)ffn` cannot be read"));
         assert!(refused("ffn", "CUDA7").contains("CUDA7"));

@@ -67,7 +67,7 @@ pub use weights::computed_on_host;
 pub fn plan(request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
     // The calculator keeps all that does not depend on the context, which the search then varies.
     let calculator = PlanCalculator::new(request)?;
-    let cost = calculator.at(u64::from(request.wish.context))?;
+    let cost = calculator.at(u64::from(request.params.context))?;
     let largest = fit::largest_context(&calculator, &cost);
     let mut reasons = reasons::reasons(&calculator, &cost);
     reasons.extend(drift::stated(request));
@@ -76,7 +76,7 @@ pub fn plan(request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
 
 fn assemble(of: &PlanCalculator<'_>, cost: RequestCost, largest: Option<u64>, reasons: Vec<Reason>) -> Plan {
     let request = of.request;
-    let question = FitQuestion { request, price: &ClosedForms(*request), asked: cost.clone().into() };
+    let question = FitQuestion { request, price: &ClosedForms(*request), requested: cost.clone().into() };
     let (warnings, reasons) = reasons.into_iter().partition(|reason| reasons::DOUBTS.contains(&reason.code));
     let mut cards = cards(request, &cost);
     for (card, layout) in of.caches(cost.reserve) {
@@ -95,7 +95,7 @@ fn assemble(of: &PlanCalculator<'_>, cost: RequestCost, largest: Option<u64>, re
         context: cost.reserve.context,
         default_context: default_context(request),
         cards,
-        fits: question.asked.fits(request.cards),
+        fits: question.requested.fits(request.cards),
         hints,
         host: HostPlan { peak: cost.host_peak(), terms: cost.host },
         growth: cost.growth,
@@ -110,12 +110,12 @@ fn assemble(of: &PlanCalculator<'_>, cost: RequestCost, largest: Option<u64>, re
 
 /// The context that the engine takes from the model's header, where the flags give none.
 pub(crate) fn default_context(request: &PlanRequest<'_>) -> Option<u64> {
-    (request.wish.context == 0).then(|| Reserve::of_model(request, 0).context)
+    (request.params.context == 0).then(|| Reserve::of_model(request, 0).context)
 }
 
 /// Name in the header, else the file name given, else the architecture.
 fn model_name(request: &PlanRequest<'_>) -> String {
-    let named = request.model.name.as_ref().or(request.wish.model.as_ref());
+    let named = request.model.name.as_ref().or(request.params.model.as_ref());
     named.unwrap_or(&request.model.architecture).clone()
 }
 

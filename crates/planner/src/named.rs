@@ -14,18 +14,18 @@ pub struct NamedCards {
 }
 
 /// Returns the cards that `wish` names on a machine with this many.
-pub fn named(wish: &ModelParams, cards: usize) -> Result<NamedCards, PlanError> {
+pub fn named(params: &ModelParams, cards: usize) -> Result<NamedCards, PlanError> {
     // Flags number all cards of the machine, but with `-dev`, `-mg` and `-ts` count within its list
     // (`llama.cpp: llama_prepare_model_devices @ b10605`). `-mg` without `-sm none` has no effect.
     if cards == 0 {
         return Ok(NamedCards::default());
     }
-    let list = match wish.devices.as_slice() {
+    let list = match params.devices.as_slice() {
         [] => None,
         names => Some(listed(names, cards)?),
     };
-    let main = chosen(wish, list.as_deref(), cards)?;
-    let drafts = listed(&wish.draft_devices, cards)?;
+    let main = chosen(params, list.as_deref(), cards)?;
+    let drafts = listed(&params.draft_devices, cards)?;
     let only = main.is_some();
     let mut named = main.unwrap_or_default();
     // `-dev none` puts everything on the host, which requires no card at all.
@@ -33,7 +33,7 @@ pub fn named(wish: &ModelParams, cards: usize) -> Result<NamedCards, PlanError> 
         return Ok(NamedCards::default());
     }
     named.extend(drafts);
-    for over in wish.overrides.iter().chain(&wish.draft_overrides) {
+    for over in params.overrides.iter().chain(&params.draft_overrides) {
         if let Some((_, number)) = device_number(&over.buffer) {
             let unknown = || PlanError::OverrideBuffer { buffer: over.buffer.clone(), cards };
             named.push(there(number, cards).ok_or_else(unknown)?);
@@ -45,8 +45,12 @@ pub fn named(wish: &ModelParams, cards: usize) -> Result<NamedCards, PlanError> 
 }
 
 /// The cards of the model itself; `None` if the flags leave that open.
-fn chosen(wish: &ModelParams, list: Option<&[usize]>, cards: usize) -> Result<Option<Vec<usize>>, PlanError> {
-    match (wish.split_mode, wish.main_gpu, list) {
+fn chosen(
+    params: &ModelParams,
+    list: Option<&[usize]>,
+    cards: usize,
+) -> Result<Option<Vec<usize>>, PlanError> {
+    match (params.split_mode, params.main_gpu, list) {
         (_, _, Some([])) => Ok(Some(Vec::new())),
         // The engine's main card is the first of its list.
         (SplitMode::None, None, list) => Ok(list.map(|list| list.iter().take(1).copied().collect())),
@@ -57,7 +61,7 @@ fn chosen(wish: &ModelParams, list: Option<&[usize]>, cards: usize) -> Result<Op
             card.map(|card| Some(vec![card])).ok_or(unknown)
         }
         (_, _, Some(list)) => Ok(Some(list.to_vec())),
-        (_, _, None) => Ok(shared(&wish.tensor_split, cards)),
+        (_, _, None) => Ok(shared(&params.tensor_split, cards)),
     }
 }
 
@@ -79,7 +83,7 @@ fn listed(names: &[String], cards: usize) -> Result<Vec<usize>, PlanError> {
 
 /// The interface that the engine will use: that of `-dev`, else of the first card's vendor.
 pub(super) fn interface(request: &PlanRequest<'_>) -> &'static str {
-    let named = request.wish.devices.iter().find_map(|name| device_number(name));
+    let named = request.params.devices.iter().find_map(|name| device_number(name));
     match (named, request.cards.first().and_then(Card::pci_vendor)) {
         (Some((interface, _)), _) => interface,
         (None, Some(0x1002)) => "ROCm",
@@ -100,8 +104,8 @@ mod tests {
 
     fn names(line: &str) -> Result<NamedCards, PlanError> {
         let argv: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        let wish = Options::from_argv(&argv).unwrap().wish(ProgramKind::LlamaServer);
-        named(&wish.unwrap(), 4)
+        let params = Options::from_argv(&argv).unwrap().params(ProgramKind::LlamaServer);
+        named(&params.unwrap(), 4)
     }
 
     #[test]

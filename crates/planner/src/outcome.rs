@@ -2,7 +2,7 @@
 
 use std::ops::AddAssign;
 
-use plimsoll_base::{AskedMemory, Bytes, CardId, Hint, Reason, Source};
+use plimsoll_base::{Bytes, CardId, Hint, Reason, RequestedMemory, Source};
 use plimsoll_wire::cache::CacheLayout;
 use serde::Serialize;
 
@@ -101,13 +101,13 @@ pub struct CardPlan {
 
 impl CardPlan {
     /// Memory that the engine itself requests: all but the driver's context; `None` if a term is unknown.
-    pub fn asked(&self) -> Option<AskedMemory> {
+    pub fn requested(&self) -> Option<RequestedMemory> {
         let terms = &self.terms;
-        let asked = [&terms.weights, &terms.kv, &terms.compute, &terms.pool];
+        let requested = [&terms.weights, &terms.kv, &terms.compute, &terms.pool];
         // A sum with an unknown term is itself unknown.
-        let bytes = asked.iter().map(|term| term.bytes).sum::<Option<Bytes>>()?;
+        let bytes = requested.iter().map(|term| term.bytes).sum::<Option<Bytes>>()?;
         let (card, caches, weights) = (self.id.clone(), self.caches.clone(), self.weights_allocation);
-        Some(AskedMemory { card, bytes, caches, weights })
+        Some(RequestedMemory { card, bytes, caches, weights })
     }
 }
 

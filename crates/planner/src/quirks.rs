@@ -70,7 +70,7 @@ pub(super) struct EngineQuirks {
 impl EngineQuirks {
     pub(super) fn of(request: &PlanRequest<'_>) -> Self {
         use plimsoll_pool::demand::DemandRules as PoolEngine;
-        let (EngineBuild { kind, build }, wish) = (request.engine, request.wish);
+        let (EngineBuild { kind, build }, params) = (request.engine, request.params);
         let ik = kind == EngineKind::IkLlamaCpp;
         // An engine without a build number is taken for the newest that was compared.
         let since = |first: u32| !ik && build.is_none_or(|build| build >= first);
@@ -86,12 +86,12 @@ impl EngineQuirks {
             gives_up_flash_attention: old,
             mixes_embeddings: !ik && build.is_some_and(|build| build > NEWEST_UNMIXED),
             is_lean: ik,
-            fuses_experts: ik && wish.fused_experts != Some(false),
+            fuses_experts: ik && params.fused_experts != Some(false),
             pins_norms: request.program != ProgramKind::LlamaFitParams,
             // Without a host cache there is nowhere to save an idle slot to.
             caches_apart: since(PREDICTS_APART),
             keeps_experts: since(PREDICTS_APART) && interface(request) != "Vulkan",
-            keeps_idle_slots: !since(NEWEST_COMPARED) || wish.host_cache == Some(Bytes::ZERO),
+            keeps_idle_slots: !since(NEWEST_COMPARED) || params.host_cache == Some(Bytes::ZERO),
             pool: match kind {
                 EngineKind::IkLlamaCpp => PoolEngine::Ik,
                 EngineKind::LlamaCpp if recent => PoolEngine::Reserving,

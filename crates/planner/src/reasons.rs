@@ -69,9 +69,9 @@ fn term_reasons(terms: &Terms) -> Vec<Reason> {
 /// Limits of the numbers, and deviations of the engine from the flags.
 fn caveats(calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Vec<Reason> {
     let request = calculator.request;
-    let (model, wish) = (request.model, request.wish);
+    let (model, params) = (request.model, request.params);
     let architecture = &model.architecture;
-    let adapters = u64::try_from(wish.adapters.len()).unwrap_or(u64::MAX);
+    let adapters = u64::try_from(params.adapters.len()).unwrap_or(u64::MAX);
     let estimated = format!(
         "the compute buffer is an estimate, because no formula covers architecture `{architecture}` with these flags; \
         `plimsoll plan --exact` gets the size from the engine itself"
@@ -85,7 +85,7 @@ fn caveats(calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Vec<Reason> {
     let more = "adapters (LoRA) take memory in addition to the weights; the plan does not include them";
     // `ggml-backend-meta.cpp` splits every matrix; its buffers have no mirror here.
     let split = "a split by tensors (-sm tensor) is planned as a split by layers, because no formula covers its buffers";
-    let tensors = wish.split_mode == SplitMode::Tensor;
+    let tensors = params.split_mode == SplitMode::Tensor;
     let notes = [
         attention(calculator),
         beyond_training(request, cost),
@@ -112,8 +112,8 @@ fn caveats(calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Vec<Reason> {
     reasons.extend(shrinking(request, cost));
     let context = cost.reserve.context;
     // Said only where the user gave a context: the model's own is always a whole number of steps.
-    if wish.context != 0 && u64::from(wish.context) != context {
-        let text = format!("the engine rounds the context of {} tokens to {context}", wish.context);
+    if params.context != 0 && u64::from(params.context) != context {
+        let text = format!("the engine rounds the context of {} tokens to {context}", params.context);
         reasons.push(Reason::new("context_rounded", text).fact("tokens", context));
     }
     reasons
@@ -121,7 +121,7 @@ fn caveats(calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Vec<Reason> {
 
 /// Devices of `--rpc`, to which the engine gives layers by memory that is known to it alone.
 fn on_other_machines(request: &PlanRequest<'_>) -> Option<Reason> {
-    let servers = &request.wish.rpc_servers;
+    let servers = &request.params.rpc_servers;
     let text = format!(
         "--rpc gives a part of the model to {}, whose memory is unknown here: the plan has the whole model \
             on this machine's cards; -dev and -ts say which part stays here",
@@ -132,10 +132,10 @@ fn on_other_machines(request: &PlanRequest<'_>) -> Option<Reason> {
 
 /// Settings that llama-server's own `--fit` may reduce where the plan does not fit.
 fn shrinking(request: &PlanRequest<'_>, cost: &RequestCost) -> Option<Reason> {
-    let wish = request.wish;
+    let params = request.params;
     // --fit changes only what the user left open (`common/fit.cpp: common_fit_params @ b10605`).
-    let context = format!("-c (to no less than {})", wish.fit_context);
-    let open = match (wish.gpu_layers == GpuLayers::Auto, wish.context == 0) {
+    let context = format!("-c (to no less than {})", params.fit_context);
+    let open = match (params.gpu_layers == GpuLayers::Auto, params.context == 0) {
         (true, true) => format!("-ngl and {context}"),
         (true, false) => "-ngl".to_owned(),
         (false, true) => context,
@@ -144,13 +144,13 @@ fn shrinking(request: &PlanRequest<'_>, cost: &RequestCost) -> Option<Reason> {
     let text = format!(
         "--fit is on, so llama-server may reduce {open}; its own estimate omits the pool and the CUDA context"
     );
-    let shrinks = wish.fit && !PlanPrice::from(cost.clone()).fits(request.cards);
+    let shrinks = params.fit && !PlanPrice::from(cost.clone()).fits(request.cards);
     shrinks.then(|| Reason::new("engine_may_shrink", text))
 }
 
 /// Flash attention that the engine computes on the host, or turns off.
 fn attention(calculator: &PlanCalculator<'_>) -> Option<Reason> {
-    let (wish, flash) = (calculator.request.wish, calculator.flash());
+    let (params, flash) = (calculator.request.params, calculator.flash());
     let missing = flash.missing?;
     let on_host = format!("attention is computed on the CPU, which is slow: {missing}");
     let off = format!(
@@ -159,8 +159,8 @@ fn attention(calculator: &PlanCalculator<'_>) -> Option<Reason> {
     let (code, mut text) =
         if flash.on { ("attention_on_host", on_host) } else { ("flash_attention_off", off) };
     // Nearly always `-ctk` given without `-ctv`, or the other way round.
-    if wish.cache_key != wish.cache_value {
-        let smaller = crate::hints::smaller_of(wish.cache_key, wish.cache_value).name;
+    if params.cache_key != params.cache_value {
+        let smaller = crate::hints::smaller_of(params.cache_key, params.cache_value).name;
         text += &format!("; give K and V the same type: -ctk {smaller} -ctv {smaller}");
     }
     Some(Reason::new(code, text))
@@ -170,26 +170,26 @@ fn attention(calculator: &PlanCalculator<'_>) -> Option<Reason> {
 fn beyond_training(request: &PlanRequest<'_>, cost: &RequestCost) -> Option<Reason> {
     let trained = u64::from(request.model.hyper.context_train);
     // Slots that the user counted share a unified cache, so that none of them reaches its end.
-    let asked = match request.wish.parallel {
+    let requested = match request.params.parallel {
         Parallel::Count(slots) => cost.reserve.context / u64::from(slots.max(1)),
         Parallel::Auto => cost.reserve.per_sequence,
     };
     // A header without the length says 0.
-    let beyond = trained > 0 && asked > trained && !request.wish.stretched;
+    let beyond = trained > 0 && requested > trained && !request.params.stretched;
     beyond.then(|| {
         let text = format!(
-            "the model was trained for contexts of {trained} tokens, but {asked} are planned; beyond the \
+            "the model was trained for contexts of {trained} tokens, but {requested} are planned; beyond the \
             trained length, answers degrade and some engines cut the context"
         );
-        Reason::new("context_beyond_training", text).fact("trained", trained).fact("context", asked)
+        Reason::new("context_beyond_training", text).fact("trained", trained).fact("context", requested)
     })
 }
 
 /// The server's cache of prompts in host memory, which is outside of the sum (llama.cpp#16391, ik_llama.cpp#954).
 fn prompt_cache(request: &PlanRequest<'_>) -> Option<Reason> {
-    let limit = request.wish.host_cache;
+    let limit = request.params.host_cache;
     let keeps = request.program == ProgramKind::LlamaServer && limit != Some(Bytes::ZERO);
-    (keeps && !request.wish.embeddings).then(|| {
+    (keeps && !request.params.embeddings).then(|| {
         let limit = limit.map_or("all that it gets".to_owned(), |limit| format!("up to {limit}"));
         let text = format!(
             "llama-server (since October 2025) keeps the prompts of idle slots in host memory, which takes {limit} \
@@ -203,7 +203,7 @@ fn prompt_cache(request: &PlanRequest<'_>) -> Option<Reason> {
 /// Weights that llama.cpp's CPU backend copies, and their pages of the mapped file.
 fn repacked_by_cpu(calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Option<Reason> {
     let RepackedBytes { copies, sure, locked } = calculator.repacked();
-    let (wish, processor) = (calculator.request.wish, calculator.request.processor);
+    let (params, processor) = (calculator.request.params, calculator.request.processor);
     if copies.is_zero() || !matches!(cost.host.weights.source, Source::Formula(_)) {
         return None;
     }
@@ -218,7 +218,7 @@ fn repacked_by_cpu(calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Optio
         false => format!("{sure} to {copies}, as it is built,"),
     };
     let copied = format!("llama-server copies {amount} of the weights into a layout for {with}");
-    let beside = match (wish.mmap, locked.is_zero()) {
+    let alongside = match (params.mmap, locked.is_zero()) {
         (false, _) => "the plan counts them once, as they are read into that layout".to_owned(),
         (true, true) => {
             "the plan counts them once: the original pages are page cache, which the engine's RSS includes but the \
@@ -227,7 +227,7 @@ fn repacked_by_cpu(calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Optio
         }
         (true, false) => format!("the plan counts {locked} of them twice, since the mapped file is locked"),
     };
-    let text = format!("{copied}; {beside}; `--no-repack` keeps the file's layout");
+    let text = format!("{copied}; {alongside}; `--no-repack` keeps the file's layout");
     Some(Reason::new("weights_repacked_by_cpu", text).fact("bytes", copies).fact("locked", locked))
 }
 
@@ -249,7 +249,7 @@ fn of_ik(calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Vec<Reason> {
         "-rtr repacks the weights in host memory, so the engine allocates their {host} instead of reading them from the \
         page cache"
     );
-    let (is_added, is_repacked) = (!computed.is_zero(), request.wish.repack && !host.is_zero());
+    let (is_added, is_repacked) = (!computed.is_zero(), request.params.repack && !host.is_zero());
     let reasons = [
         latent.map(|latent| latent_estimated(request, &latent, cost)),
         is_added.then(|| Reason::new("weights_computed", added).fact("bytes", computed)),
@@ -259,9 +259,9 @@ fn of_ik(calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Vec<Reason> {
 }
 
 fn latent_estimated(request: &PlanRequest<'_>, latent: &LatentAttention, cost: &RequestCost) -> Reason {
-    let wish = request.wish;
+    let params = request.params;
     let heads = u64::from(request.model.hyper.heads.at(0));
-    let flash = wish.flash_attention != FlashAttention::Off;
+    let flash = params.flash_attention != FlashAttention::Off;
     let (reserve, mode) = (&cost.reserve, latent.mode);
     let at_once = match latent.restores(flash, reserve.tokens) {
         true => latent.heads_a_pass(heads, reserve.per_sequence),
@@ -273,7 +273,7 @@ fn latent_estimated(request: &PlanRequest<'_>, latent: &LatentAttention, cost: &
             ik_llama.cpp of 2026-08; builds before 2026-01 need more memory with -amb"
     );
     // Defaults of both flags changed between builds.
-    if wish.latent_attention.is_none() || wish.attention_buffer.is_none() {
+    if params.latent_attention.is_none() || params.attention_buffer.is_none() {
         text += "; older builds have other defaults, so set -mla and -amb explicitly";
     }
     Reason::new("latent_attention", text).fact("mla", u64::from(mode)).fact("heads_at_once", at_once)

@@ -94,11 +94,11 @@ impl Repacking {
     /// None where the engine makes no copies: `--no-repack`, another engine, or a card, before whose own buffers of host
     /// memory the copies would have no turn (`llama-model.cpp:make_cpu_buft_list @ b10605`).
     pub(crate) fn of(request: &PlanRequest<'_>, layout: &DeviceLayout) -> Self {
-        let wish = request.wish;
-        let is_asked = wish.cpu_repack && request.engine.kind == EngineKind::LlamaCpp;
-        let has_turn = layout.devices.is_empty() || wish.no_host;
+        let params = request.params;
+        let is_requested = params.cpu_repack && request.engine.kind == EngineKind::LlamaCpp;
+        let has_turn = layout.devices.is_empty() || params.no_host;
         let processor = request.processor.unwrap_or(Processor::ASSUMED);
-        Self { processor: (is_asked && has_turn).then_some(processor) }
+        Self { processor: (is_requested && has_turn).then_some(processor) }
     }
 
     /// True for a matrix that is copied where it is multiplied with (`repack.cpp:supports_op @ b10605`).
@@ -157,7 +157,7 @@ pub(crate) fn repacked(
             begun = true;
         }
     }
-    if !(request.wish.mmap && request.wish.mlock) {
+    if !(request.params.mmap && request.params.mlock) {
         sum.locked = Bytes::ZERO;
     }
     sum

@@ -14,7 +14,7 @@ pub struct PlanRequest<'a> {
     pub model: &'a Model,
     pub draft: Option<&'a Model>,
     pub projector: Option<&'a Model>,
-    pub wish: &'a ModelParams,
+    pub params: &'a ModelParams,
     pub engine: EngineBuild,
     pub program: ProgramKind,
     pub cards: &'a [Card],
@@ -59,23 +59,24 @@ fn interface(name: &str) -> &str {
 }
 
 /// The flags for a draft model, converted to flags of an ordinary model.
-pub(crate) fn draft_wish(wish: &ModelParams) -> ModelParams {
+pub(crate) fn draft_params(params: &ModelParams) -> ModelParams {
     ModelParams {
-        gpu_layers: wish.draft_gpu_layers,
-        cache_key: wish.draft_cache_key,
-        cache_value: wish.draft_cache_value,
-        overrides: wish.draft_overrides.clone(),
-        experts_on_host: wish.draft_experts_on_host,
+        gpu_layers: params.draft_gpu_layers,
+        cache_key: params.draft_cache_key,
+        cache_value: params.draft_cache_value,
+        overrides: params.draft_overrides.clone(),
+        experts_on_host: params.draft_experts_on_host,
         // Without -devd a draft model goes to the devices of the model.
-        devices: if wish.draft_devices.is_empty() { &wish.devices } else { &wish.draft_devices }.clone(),
-        ..wish.clone()
+        devices: if params.draft_devices.is_empty() { &params.devices } else { &params.draft_devices }
+            .clone(),
+        ..params.clone()
     }
 }
 
 /// The flags for the context of the model's own prediction layers: the model's, with a draft's cache types
 /// (`speculative.cpp: common_base_params_to_speculative @ b11063`).
-pub(crate) fn prediction_wish(wish: &ModelParams) -> ModelParams {
-    ModelParams { cache_key: wish.draft_cache_key, cache_value: wish.draft_cache_value, ..wish.clone() }
+pub(crate) fn prediction_params(params: &ModelParams) -> ModelParams {
+    ModelParams { cache_key: params.draft_cache_key, cache_value: params.draft_cache_value, ..params.clone() }
 }
 
 #[cfg(test)]

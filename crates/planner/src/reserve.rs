@@ -32,7 +32,7 @@ pub(super) struct Reserve {
     /// Output rows of that graph.
     pub(super) outputs: u64,
     /// Maximum output rows of a run; engines that do not limit them reserve more.
-    pub(super) outputs_asked: u64,
+    pub(super) outputs_requested: u64,
     /// Sliding-window caches are kept at full size.
     pub(super) full_sliding: bool,
     /// Pooling of each sequence into one embedding; `None` if no embeddings are requested.
@@ -41,33 +41,33 @@ pub(super) struct Reserve {
 
 impl Reserve {
     pub(super) fn of_model(request: &PlanRequest<'_>, context: u64) -> Self {
-        let wish = request.wish;
+        let params = request.params;
         let server = request.program == ProgramKind::LlamaServer;
         let ik = request.engine.kind == EngineKind::IkLlamaCpp;
-        let (sequences, unified) = match wish.parallel {
+        let (sequences, unified) = match params.parallel {
             // llama-server takes 4 slots over one cache where -np is not given (`tools/server/server.cpp @ b10605`).
             Parallel::Auto if server && !ik => (4, true),
-            Parallel::Auto => (1, wish.unified_cache.unwrap_or(ik)),
-            Parallel::Count(n) => (u64::from(n.clamp(1, MOST_SEQUENCES)), wish.unified_cache.unwrap_or(ik)),
+            Parallel::Auto => (1, params.unified_cache.unwrap_or(ik)),
+            Parallel::Count(n) => (u64::from(n.clamp(1, MOST_SEQUENCES)), params.unified_cache.unwrap_or(ik)),
         };
         // An embedding needs all tokens of its prompt in one micro-batch.
-        let most = if wish.embeddings && server { wish.micro_batch } else { u32::MAX };
+        let most = if params.embeddings && server { params.micro_batch } else { u32::MAX };
         let draft = u64::from(drafted(request));
-        let all_rows = wish.embeddings || wish.pooling.is_some_and(|pooling| pooling != Pooling::Each);
+        let all_rows = params.embeddings || params.pooling.is_some_and(|pooling| pooling != Pooling::Each);
         let wanted = Self {
             context,
             sequences,
             streams: if unified { 1 } else { sequences },
-            micro_batch: u64::from(wish.batch.min(most)),
+            micro_batch: u64::from(params.batch.min(most)),
             // A drafted token is verified by its own row of logits, beside the one that follows.
-            outputs_asked: if server && !all_rows {
+            outputs_requested: if server && !all_rows {
                 sequences.saturating_mul(1 + draft).max(1)
             } else {
                 u64::MAX
             },
             // The C API's default is a full window cache; llama-server's is not (`common.h @ b10605`).
-            full_sliding: wish.full_sliding_cache || ik || request.program == ProgramKind::Library,
-            pooling: wish.pooling.or(request.model.hyper.pooling).filter(|_| wish.embeddings),
+            full_sliding: params.full_sliding_cache || ik || request.program == ProgramKind::Library,
+            pooling: params.pooling.or(request.model.hyper.pooling).filter(|_| params.embeddings),
             ..Self::default()
         };
         wanted.settled(request, request.model)
@@ -75,11 +75,11 @@ impl Reserve {
 
     /// A draft model's context, or that of the model's own prediction layers.
     pub(super) fn of_draft(request: &PlanRequest<'_>, draft: &Model, main: &Self) -> Self {
-        let wish = request.wish;
+        let params = request.params;
         let wanted = Self {
-            context: if wish.draft_context == 0 { main.context } else { u64::from(wish.draft_context) },
-            micro_batch: u64::from(wish.batch),
-            outputs_asked: main.sequences,
+            context: if params.draft_context == 0 { main.context } else { u64::from(params.draft_context) },
+            micro_batch: u64::from(params.batch),
+            outputs_requested: main.sequences,
             pooling: None,
             ..*main
         };
@@ -88,14 +88,15 @@ impl Reserve {
 
     /// The engine's sizes for those that a program wants, whose micro-batch is the batch so far.
     fn settled(self, request: &PlanRequest<'_>, model: &Model) -> Self {
-        let asked = if self.context == 0 { u64::from(model.hyper.context_train) } else { self.context };
+        let requested = if self.context == 0 { u64::from(model.hyper.context_train) } else { self.context };
         // A causal model cannot have more tokens in a batch than in its context; an encoder can.
-        let batch = if model.hyper.causal { self.micro_batch.min(asked) } else { self.micro_batch }.max(1);
-        let micro_batch = match u64::from(request.wish.micro_batch) {
+        let batch =
+            if model.hyper.causal { self.micro_batch.min(requested) } else { self.micro_batch }.max(1);
+        let micro_batch = match u64::from(request.params.micro_batch) {
             0 => batch,
             n => batch.min(n),
         };
-        let context = asked.max(1).next_multiple_of(CELLS);
+        let context = requested.max(1).next_multiple_of(CELLS);
         // Each stream is rounded up for itself, so the whole may exceed what was asked for.
         let per_sequence = (context / self.streams).max(1).next_multiple_of(CELLS);
         let context = per_sequence.saturating_mul(self.streams);
@@ -108,8 +109,8 @@ impl Reserve {
             micro_batch,
             // The reserved graph has equally many tokens of every sequence.
             tokens: tokens.next_multiple_of(self.sequences),
-            outputs: rows(if limits { self.outputs_asked } else { u64::MAX }),
-            outputs_asked: rows(self.outputs_asked),
+            outputs: rows(if limits { self.outputs_requested } else { u64::MAX }),
+            outputs_requested: rows(self.outputs_requested),
             ..self
         }
     }
@@ -118,7 +119,7 @@ impl Reserve {
     /// lacks (`llama-context.cpp: resolve_fused_ops @ b10605`).
     pub(super) fn probing(&self, tokens_each: u64) -> Self {
         let tokens = self.sequences.saturating_mul(tokens_each);
-        Self { tokens, outputs: tokens, outputs_asked: tokens, ..*self }
+        Self { tokens, outputs: tokens, outputs_requested: tokens, ..*self }
     }
 
     /// Cells of the cache that sliding layers use (`llama-kv-cache-iswa.cpp: llama_kv_cache_iswa @ b10605`).
@@ -152,15 +153,16 @@ pub(super) fn rollback(request: &PlanRequest<'_>) -> u64 {
         .draft
         .filter(|_| names_no_kind(request))
         .is_some_and(|draft| draft.architecture == "dflash" || predicts(request, draft));
-    let asked = [MTP, "draft-eagle3", "draft-dflash", "draft-dspark"].iter().any(|kind| asks(request, kind));
-    if keeps && (asked || inferred) { u64::from(request.wish.draft_tokens) } else { 0 }
+    let requested =
+        [MTP, "draft-eagle3", "draft-dflash", "draft-dspark"].iter().any(|kind| asks(request, kind));
+    if keeps && (requested || inferred) { u64::from(request.params.draft_tokens) } else { 0 }
 }
 
 /// Maximum tokens of a draft, of whatever kind (`speculative.cpp: common_speculative_n_max @ b11063`).
 fn drafted(request: &PlanRequest<'_>) -> u32 {
-    let (wish, ngram) = (request.wish, &request.wish.ngram_tokens);
+    let (params, ngram) = (request.params, &request.params.ngram_tokens);
     let by_model = request.draft.is_some() || speculates(request);
-    let own = if by_model { wish.draft_tokens } else { 0 };
+    let own = if by_model { params.draft_tokens } else { 0 };
     let tokens = |kind: &String| match kind.as_str() {
         "ngram-simple" => ngram.simple,
         "ngram-map-k" => ngram.map_k,
@@ -170,15 +172,15 @@ fn drafted(request: &PlanRequest<'_>) -> u32 {
         "ngram-cache" => 8,
         _ => 0,
     };
-    wish.speculation.iter().map(tokens).max().unwrap_or(0).max(own)
+    params.speculation.iter().map(tokens).max().unwrap_or(0).max(own)
 }
 
 const MTP: &str = "draft-mtp";
 
 fn asks(request: &PlanRequest<'_>, kind: &str) -> bool {
-    request.wish.speculation.iter().any(|asked| asked == kind)
+    request.params.speculation.iter().any(|requested| requested == kind)
 }
 
 fn names_no_kind(request: &PlanRequest<'_>) -> bool {
-    request.wish.speculation.iter().all(|asked| asked == "none")
+    request.params.speculation.iter().all(|requested| requested == "none")
 }

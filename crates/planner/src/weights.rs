@@ -8,7 +8,7 @@ use plimsoll_base::Bytes;
 use plimsoll_model::{Model, Tensor, TensorType};
 
 use crate::layout::is_input;
-use crate::request::draft_wish;
+use crate::request::draft_params;
 use crate::{DeviceBytes, DeviceLayout, GraphVariant, PlanError, PlanRequest, Repacking, TensorDevice};
 
 /// `ggml_backend_cuda_buffer_type_get_alignment @ b10605`.
@@ -89,8 +89,8 @@ pub fn computed_on_host(request: &PlanRequest<'_>) -> Result<Bytes, PlanError> {
     let own = host_weights(request, request.model)?;
     let Some(draft) = request.draft else { return Ok(own) };
     // A draft model has flags of its own for layers and overrides.
-    let wish = draft_wish(request.wish);
-    let request = PlanRequest { wish: &wish, ..*request };
+    let params = draft_params(request.params);
+    let request = PlanRequest { params: &params, ..*request };
     Ok(own + host_weights(&request, draft)?)
 }
 
@@ -118,13 +118,13 @@ mod tests {
         let header = Header::read(&bytes, length, Dialect::Ggml).unwrap();
         let model = Model::from_headers(&[header]).unwrap();
         let words: Vec<String> = flags.iter().map(|word| (*word).to_owned()).collect();
-        let wish = Options::from_argv(&words).unwrap().wish(ProgramKind::LlamaServer).unwrap();
+        let params = Options::from_argv(&words).unwrap().params(ProgramKind::LlamaServer).unwrap();
         let card = "name=Orin,total=8GiB,cc=8.7".parse().unwrap();
         computed_on_host(&PlanRequest {
             model: &model,
             draft: None,
             projector: None,
-            wish: &wish,
+            params: &params,
             engine: EngineBuild::LLAMA_CPP,
             program: ProgramKind::LlamaServer,
             cards: &[card],

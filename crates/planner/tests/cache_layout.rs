@@ -24,7 +24,7 @@ fn planned_on(name: &str, flags: &str, cards: &[Card]) -> Plan {
         model: &model,
         draft: None,
         projector: None,
-        wish: &options.wish(ProgramKind::LlamaServer).unwrap(),
+        params: &options.params(ProgramKind::LlamaServer).unwrap(),
         engine: EngineBuild::LLAMA_CPP,
         program: ProgramKind::LlamaServer,
         cards,
@@ -46,11 +46,11 @@ fn hints(name: &str, flags: &str, cards: &[&str]) -> Vec<String> {
 fn the_end_of_the_cache_is_the_last_advice_with_the_depth_at_full_speed() {
     let card = ["name=X,total=8GiB,free=8GiB,cc=9.0"];
     let hints = hints("l8", "-c 65536 -np 1 -fa on", &card);
-    let said = hints.last().unwrap();
+    let stated = hints.last().unwrap();
     // As guard said on an H200 under this budget (`data/measured/h200-spill-depth-0.5.0.json`).
-    assert!(said.contains("the first 21504 tokens of a conversation are at full speed"), "{said}");
+    assert!(stated.contains("the first 21504 tokens of a conversation are at full speed"), "{stated}");
     // K and V of 32 layers, 2048 bytes each.
-    assert!(said.contains("for each 1000 beyond them a token reads 125 MiB over the bus"), "{said}");
+    assert!(stated.contains("for each 1000 beyond them a token reads 125 MiB over the bus"), "{stated}");
     assert!(
         !self::hints("l8", "-c 65536 -np 1 -fa on", &["name=X,total=4GiB,cc=9.0"])
             .concat()

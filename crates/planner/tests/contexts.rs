@@ -37,12 +37,12 @@ fn planned(flags: &str, cards: &[&str], contexts: &[MeasuredContext]) -> Plan {
 
 fn planned_on(flags: &str, cards: &[Card], contexts: &[MeasuredContext]) -> Plan {
     let words: Vec<String> = flags.split(' ').map(str::to_owned).collect();
-    let wish = Options::from_argv(&words).unwrap().wish(ProgramKind::LlamaServer).unwrap();
+    let params = Options::from_argv(&words).unwrap().params(ProgramKind::LlamaServer).unwrap();
     plan(&PlanRequest {
         model: &model(),
         draft: None,
         projector: None,
-        wish: &wish,
+        params: &params,
         engine: EngineBuild { kind: EngineKind::LlamaCpp, build: Some(10_605) },
         program: ProgramKind::LlamaServer,
         cards,
@@ -118,7 +118,7 @@ fn text_of(plan: &Plan, code: &str) -> Option<String> {
 #[test]
 fn fit_may_reduce_only_what_the_flags_leave_open() {
     let small: Card = "name=small,total=1GiB,free=600MiB,cc=8.6".parse().unwrap();
-    let told =
+    let reported =
         |flags: &str| text_of(&planned_on(flags, std::slice::from_ref(&small), &[]), "engine_may_shrink");
     let own = "; its own estimate omits the pool and the CUDA context";
     for (flags, open) in [
@@ -128,7 +128,7 @@ fn fit_may_reduce_only_what_the_flags_leave_open() {
         ("-ngl 99 -fitc 1024", "-c (to no less than 1024)"),
     ] {
         let expected = format!("--fit is on, so llama-server may reduce {open}{own}");
-        assert_eq!(told(flags), Some(expected), "{flags}");
+        assert_eq!(reported(flags), Some(expected), "{flags}");
     }
-    assert_eq!((told("-c 65536 -ngl 99"), told("--fit off")), (None, None));
+    assert_eq!((reported("-c 65536 -ngl 99"), reported("--fit off")), (None, None));
 }

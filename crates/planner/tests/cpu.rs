@@ -140,13 +140,13 @@ fn every_family_equals_the_engines_log() {
     let mut wrong = Vec::new();
     for row in &measured.families {
         let argv: Vec<String> = row.args.split_whitespace().map(str::to_owned).collect();
-        let wish = Options::from_argv(&argv).unwrap().wish(ProgramKind::LlamaServer).unwrap();
+        let params = Options::from_argv(&argv).unwrap().params(ProgramKind::LlamaServer).unwrap();
         let model = family(row);
         let plan = plan(&PlanRequest {
             model: &model,
             draft: None,
             projector: None,
-            wish: &wish,
+            params: &params,
             engine: B11549,
             program: ProgramKind::LlamaServer,
             cards: &cards,
@@ -155,19 +155,19 @@ fn every_family_equals_the_engines_log() {
         })
         .unwrap();
         let host = &plan.host.terms;
-        for (term, said, planned) in
+        for (term, stated, planned) in
             [("KV", row.kv, host.kv.bytes), ("compute", row.compute, host.compute.bytes)]
         {
             println!(
                 "| {} | {} | {term} | {} | {} |",
                 row.architecture,
                 row.args,
-                printed(said),
+                printed(stated),
                 hundredths(planned)
             );
-            if printed(said).abs_diff(hundredths(planned)) > 1 {
+            if printed(stated).abs_diff(hundredths(planned)) > 1 {
                 wrong.push(format!(
-                    "{} {}: {term} {said} MiB, planned {} B",
+                    "{} {}: {term} {stated} MiB, planned {} B",
                     row.architecture,
                     row.args,
                     planned.unwrap().get()
@@ -188,12 +188,12 @@ fn a_plan_for_the_host_equals_the_engines_log() {
     let mut wrong = Vec::new();
     for row in &measured.rows {
         let argv: Vec<String> = row.args.split_whitespace().map(str::to_owned).collect();
-        let wish = Options::from_argv(&argv).unwrap().wish(ProgramKind::LlamaServer).unwrap();
+        let params = Options::from_argv(&argv).unwrap().params(ProgramKind::LlamaServer).unwrap();
         let plan = plan(&PlanRequest {
             model: &model,
             draft: None,
             projector: None,
-            wish: &wish,
+            params: &params,
             engine: B11549,
             program: ProgramKind::LlamaServer,
             cards: &cards,
@@ -209,12 +209,16 @@ fn a_plan_for_the_host_equals_the_engines_log() {
             ("compute", row.compute, host.compute.bytes),
             ("output", row.output, host.output.bytes),
         ];
-        for (term, said, planned) in pairs {
-            println!("| {} | {term} | {} | {} |", row.args, printed(said), hundredths(planned));
+        for (term, stated, planned) in pairs {
+            println!("| {} | {term} | {} | {} |", row.args, printed(stated), hundredths(planned));
             // with embeddings every token is an output; the engine allocates those with the first request
             let later = term == "output" && row.args.contains("--embeddings");
-            if !later && printed(said).abs_diff(hundredths(planned)) > 1 {
-                wrong.push(format!("{}: {term} {said} MiB, planned {} B", row.args, planned.unwrap().get()));
+            if !later && printed(stated).abs_diff(hundredths(planned)) > 1 {
+                wrong.push(format!(
+                    "{}: {term} {stated} MiB, planned {} B",
+                    row.args,
+                    planned.unwrap().get()
+                ));
             }
         }
     }

@@ -87,16 +87,16 @@ fn model(name: &str) -> Model {
 }
 
 /// Owner of everything that a request borrows.
-struct Asked {
+struct Requested {
     model: Model,
     draft: Option<Model>,
     projector: Option<Model>,
-    wish: ModelParams,
+    params: ModelParams,
     program: ProgramKind,
     cards: Vec<Card>,
 }
 
-impl Asked {
+impl Requested {
     fn of(row: &Row, models: &mut BTreeMap<String, Model>) -> Self {
         let mut named = |name: &String| models.entry(name.clone()).or_insert_with(|| model(name)).clone();
         let argv: Vec<String> = row.args.split_whitespace().map(str::to_owned).collect();
@@ -106,7 +106,7 @@ impl Asked {
             model: named(&row.model),
             draft: row.draft.as_ref().map(&mut named),
             projector: row.projector.as_ref().map(&mut named),
-            wish: Options::from_argv(&argv).unwrap().wish(program).unwrap(),
+            params: Options::from_argv(&argv).unwrap().params(program).unwrap(),
             program,
             cards: (0..row.cards).map(card).collect(),
         }
@@ -117,7 +117,7 @@ impl Asked {
             model: &self.model,
             draft: self.draft.as_ref(),
             projector: self.projector.as_ref(),
-            wish: &self.wish,
+            params: &self.params,
             engine: EngineBuild { kind: EngineKind::LlamaCpp, build: Some(build) },
             program: self.program,
             cards: &self.cards,
@@ -130,7 +130,7 @@ impl Asked {
 impl Row {
     /// The engine's answer. `llama-fit-params --fit-print` writes a row of mebibytes for each device, where a server writes
     /// a line for each buffer.
-    fn said(&self) -> Transcript {
+    fn stated(&self) -> Transcript {
         let line = |line: &String| match line.split_whitespace().collect::<Vec<_>>()[..] {
             [place, weights, cache, compute] if compute.parse::<u64>().is_ok() => {
                 let sizes = [("model", weights), ("KV", cache), ("compute", compute)];
@@ -190,23 +190,23 @@ fn the_default_plan_keeps_its_margin_on_every_recorded_row() {
     );
     println!("|---|---|---|---|---|---|---|");
     for (build, row) in &rows {
-        let asked = Asked::of(row, &mut models);
-        let request = asked.request(*build);
+        let requested = Requested::of(row, &mut models);
+        let request = requested.request(*build);
         let estimate = match plan(&request) {
             Ok(estimate) => estimate,
             // an older engine reserves all of it, and then refuses
             Err(PlanError::QuantisedCacheNeedsFlashAttention { .. }) if *build < 9400 => continue,
             Err(error) => panic!("{} {}: {error}", row.model, row.args),
         };
-        let transcript = row.said();
-        let said = EngineSizes { request: &request, transcript: &transcript, program: "llama-server" }
+        let transcript = row.stated();
+        let stated = EngineSizes { request: &request, transcript: &transcript, program: "llama-server" }
             .plan(Ok(None))
             .unwrap();
-        let class = class(&estimate, &asked.model);
-        architectures.insert(asked.model.architecture.clone());
+        let class = class(&estimate, &requested.model);
+        architectures.insert(requested.model.architecture.clone());
         asks += usize::from(class == Class::Asks);
         for card in 0..row.cards {
-            let (ours, theirs) = (terms(&estimate, card), terms(&said, card));
+            let (ours, theirs) = (terms(&estimate, card), terms(&stated, card));
             let off = ours
                 .iter()
                 .zip(theirs)
@@ -252,13 +252,13 @@ fn no_recorded_model_with_states_is_an_estimate() {
     let mut models = BTreeMap::new();
     let mut rows: BTreeMap<String, usize> = BTreeMap::new();
     for row in &recorded.rows {
-        let asked = Asked::of(row, &mut models);
-        if asked.model.hyper.recurrent.is_none() {
+        let requested = Requested::of(row, &mut models);
+        if requested.model.hyper.recurrent.is_none() {
             continue;
         }
-        let estimate = plan(&asked.request(recorded.build)).unwrap();
-        assert_eq!(class(&estimate, &asked.model), Class::Hybrid, "{}", row.model);
-        *rows.entry(asked.model.architecture.clone()).or_default() += 1;
+        let estimate = plan(&requested.request(recorded.build)).unwrap();
+        assert_eq!(class(&estimate, &requested.model), Class::Hybrid, "{}", row.model);
+        *rows.entry(requested.model.architecture.clone()).or_default() += 1;
     }
     assert_eq!(rows.len(), 12, "{rows:?}");
     assert!(rows.values().all(|&rows| rows >= 12), "{rows:?}");
@@ -269,12 +269,12 @@ fn a_build_that_was_not_compared_is_an_estimate() {
     let mut models = BTreeMap::new();
     let recorded = recorded();
     let with_states = |row: &&Row| row.model == "mamba2";
-    let asked = Asked::of(recorded.rows.iter().find(with_states).unwrap(), &mut models);
+    let requested = Requested::of(recorded.rows.iter().find(with_states).unwrap(), &mut models);
     for (build, expected) in
         [(8798, Class::Asks), (8799, Class::Hybrid), (9500, Class::Asks), (10_605, Class::Hybrid)]
     {
-        let estimate = plan(&asked.request(build)).unwrap();
-        assert_eq!(class(&estimate, &asked.model), expected, "{build}");
+        let estimate = plan(&requested.request(build)).unwrap();
+        assert_eq!(class(&estimate, &requested.model), expected, "{build}");
     }
 }
 
@@ -303,10 +303,10 @@ fn every_recorded_row_of_the_older_build_is_read_whole() {
     let older = older();
     assert_eq!((older.build, older.rows.len()), (8799, 104));
     for row in &older.rows {
-        let transcript = row.said();
+        let transcript = row.stated();
         let whole = transcript.ready || transcript.has_context();
-        let said = row.log.iter().filter(|line| line.contains(" buffer size = ")).count();
-        assert!(whole && transcript.buffers.len() == said, "{} {}", row.model, row.args);
+        let stated = row.log.iter().filter(|line| line.contains(" buffer size = ")).count();
+        assert!(whole && transcript.buffers.len() == stated, "{} {}", row.model, row.args);
     }
 }
 
@@ -354,38 +354,38 @@ fn the_stand_in_says_which_runtime_was_asked() {
 fn a_plan_after_a_prompt_has_the_engines_pool_and_says_so() {
     let recorded = recorded();
     let row = recorded.rows.iter().find(|row| row.model == "l8" && row.cards == 1).unwrap();
-    let mut asked = Asked::of(row, &mut BTreeMap::new());
+    let mut requested = Requested::of(row, &mut BTreeMap::new());
     let log = row.log.join("\n");
-    let pool = |asked: &Asked, held: Bytes, taken: Bytes, cublas: bool, without_code: u32| {
-        let grown = Some(GrownMemory { held, taken, tokens: 9000 });
-        let cards = BTreeMap::from([(0, CardMemory { asked: None, grown, cublas })]);
+    let pool = |requested: &Requested, occupied: Bytes, taken: Bytes, cublas: bool, without_code: u32| {
+        let grown = Some(GrownMemory { occupied, taken, tokens: 9000 });
+        let cards = BTreeMap::from([(0, CardMemory { requested: None, grown, cublas })]);
         let seen = SeenMemory { cards, without_code };
         let mut transcript = Transcript::read(&log);
         transcript.seen = seen;
         assert_eq!(transcript.prompt(), Some(9000));
-        let request = asked.request(recorded.build);
+        let request = requested.request(recorded.build);
         let sizes = EngineSizes { request: &request, transcript: &transcript, program: "llama-server" };
         let plan = sizes.plan(Ok(None)).unwrap();
         plan.cards[0].terms.pool.clone()
     };
-    let buffers: Bytes = terms(&plan(&asked.request(recorded.build)).unwrap(), 0).into_iter().sum();
-    let (held, taken) = (buffers + Bytes::mib(64), buffers + Bytes::mib(66));
+    let buffers: Bytes = terms(&plan(&requested.request(recorded.build)).unwrap(), 0).into_iter().sum();
+    let (occupied, taken) = (buffers + Bytes::mib(64), buffers + Bytes::mib(66));
     let near = |pool: &PlanTerm, expected| mib(pool.bytes.unwrap()) - mib(expected);
-    let driver = pool(&asked, held, taken, false, 0);
+    let driver = pool(&requested, occupied, taken, false, 0);
     assert!(near(&driver, Bytes::mib(66)).abs() < 1.0, "{driver:?}");
     assert!(driver.source.to_string().contains("after a prompt of 9000 tokens"), "{}", driver.source);
-    let multiplies = pool(&asked, held, taken, true, 0);
+    let multiplies = pool(&requested, occupied, taken, true, 0);
     assert!(near(&multiplies, driver.bytes.unwrap()) > 60.0, "{multiplies:?}");
-    let estimated = pool(&asked, held, taken, false, 2);
+    let estimated = pool(&requested, occupied, taken, false, 2);
     assert!(
         estimated.source.to_string().contains("the occupancy of 2 kernels is estimated"),
         "{}",
         estimated.source
     );
-    asked.cards[0].counting = Counting::Guard;
-    assert!(near(&pool(&asked, held, taken, false, 0), Bytes::mib(64)).abs() < 1.0);
+    requested.cards[0].counting = Counting::Guard;
+    assert!(near(&pool(&requested, occupied, taken, false, 0), Bytes::mib(64)).abs() < 1.0);
     // A card that holds less than its buffers is no card of this engine.
-    let less = pool(&asked, Bytes::new(1), Bytes::new(1), false, 0);
+    let less = pool(&requested, Bytes::new(1), Bytes::new(1), false, 0);
     assert_eq!(less.bytes, Some(Bytes::ZERO));
 }
 

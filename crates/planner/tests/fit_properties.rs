@@ -46,12 +46,12 @@ impl Case {
     }
 
     fn ask<T>(&self, options: &Options, ask: impl FnOnce(&PlanRequest<'_>) -> T) -> T {
-        let wish = options.wish(ProgramKind::LlamaServer).unwrap();
+        let params = options.params(ProgramKind::LlamaServer).unwrap();
         ask(&PlanRequest {
             model: &self.model,
             draft: None,
             projector: None,
-            wish: &wish,
+            params: &params,
             engine: EngineBuild::LLAMA_CPP,
             program: ProgramKind::LlamaServer,
             cards: &self.cards,
@@ -112,7 +112,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(20))]
 
     #[test]
-    fn what_is_answered_fits_when_planned_and_one_step_more_does_not(
+    fn fit_answers_fit_in_the_plan_and_one_step_beyond_does_not(
         name in prop::sample::select(vec!["l8", "q30", "oss", "kimi-k2"]),
         line in lines(),
         free in prop::collection::vec(600_u64..40_000, 1..4),
@@ -123,8 +123,8 @@ proptest! {
             let plan = case.planned(answer);
             prop_assert!(plan.fits, "{line}: {answer:?}");
             let peaks: Vec<_> = plan.cards.iter().map(|card| card.peak).collect();
-            let said: Vec<_> = answer.cards.iter().map(|card| card.peak).collect();
-            prop_assert_eq!(peaks, said);
+            let stated: Vec<_> = answer.cards.iter().map(|card| card.peak).collect();
+            prop_assert_eq!(peaks, stated);
             if let Some(flags) = beyond(answer) {
                 let more = case.with(&flags);
                 prop_assert!(more.is_err() || !more.unwrap().fits, "{} with {}: {:?}", line, flags, answer);
@@ -133,7 +133,7 @@ proptest! {
     }
 
     #[test]
-    fn where_nothing_is_answered_not_even_the_least_fits(
+    fn without_a_fit_answer_even_the_minimum_does_not_fit(
         name in prop::sample::select(vec!["l8", "q30"]),
         free in 400_u64..6_000,
     ) {

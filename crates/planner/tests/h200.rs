@@ -88,7 +88,7 @@ fn planned_with(model: &Model, build: u32, args: &str, card: &str, contexts: &[M
         model,
         draft: None,
         projector: None,
-        wish: &Options::from_argv(&argv).unwrap().wish(ProgramKind::LlamaServer).unwrap(),
+        params: &Options::from_argv(&argv).unwrap().params(ProgramKind::LlamaServer).unwrap(),
         engine: EngineBuild { kind: EngineKind::LlamaCpp, build: Some(build) },
         program: ProgramKind::LlamaServer,
         cards: &[card],
@@ -236,7 +236,7 @@ fn calibrate_measures_the_published_values() {
 #[test]
 fn a_sweep_holds_what_was_planned() {
     #[derive(Deserialize)]
-    struct Beside {
+    struct Alongside {
         sweep: Sweep,
     }
     #[derive(Deserialize)]
@@ -245,12 +245,12 @@ fn a_sweep_holds_what_was_planned() {
         rows: Vec<[u64; 4]>,
     }
     let text = include_str!("../../../data/measured/h200-beside-b8799.json");
-    let rows = serde_json::from_str::<Beside>(text).unwrap().sweep.rows;
+    let rows = serde_json::from_str::<Alongside>(text).unwrap().sweep.rows;
     let flags = "-ngl 99 -c 32768 -np 4 --kv-unified -ub 512 -fa on";
     let plan = planned(&model("m8"), 8799, flags, CARD);
     assert_eq!(rows.len(), 5);
-    for [tokens, _, _, held] in rows {
-        let off = off(plan.cards[0].peak, held);
+    for [tokens, _, _, occupied] in rows {
+        let off = off(plan.cards[0].peak, occupied);
         assert!(off.abs() <= 2, "{tokens} tokens: {off} MiB");
     }
 }

@@ -52,12 +52,12 @@ fn the_closed_forms_miss_a_newer_engine_on_hip_by_what_is_recorded() {
         let model = models.entry(row.model.as_str()).or_insert_with(|| model(&row.model));
         let argv: Vec<String> =
             row.flags.split_whitespace().chain(["-dev", "ROCm0"]).map(str::to_owned).collect();
-        let wish = Options::from_argv(&argv).unwrap().wish(ProgramKind::LlamaServer).unwrap();
+        let params = Options::from_argv(&argv).unwrap().params(ProgramKind::LlamaServer).unwrap();
         let plan = plan(&PlanRequest {
             model,
             draft: None,
             projector: None,
-            wish: &wish,
+            params: &params,
             engine: EngineBuild { kind: EngineKind::LlamaCpp, build: Some(11_669) },
             program: ProgramKind::LlamaServer,
             cards: &cards,
@@ -67,7 +67,7 @@ fn the_closed_forms_miss_a_newer_engine_on_hip_by_what_is_recorded() {
         .unwrap();
         let (card, host) = (&plan.cards[0].terms, &plan.host.terms);
         let ours = [&card.weights, &card.kv, &card.compute, &host.weights, &host.compute, &host.output];
-        let said = Transcript::read(&row.log.join("\n"));
+        let stated = Transcript::read(&row.log.join("\n"));
         let buffers = [
             (Card(0), Weights),
             (Card(0), Cache),
@@ -76,7 +76,7 @@ fn the_closed_forms_miss_a_newer_engine_on_hip_by_what_is_recorded() {
             (Host, Compute),
             (Host, Output),
         ];
-        let theirs = buffers.map(|(place, kind)| mib(said.sum(place, kind)));
+        let theirs = buffers.map(|(place, kind)| mib(stated.sum(place, kind)));
         let mut cells = Vec::new();
         for ((term, ours), theirs) in TERMS.into_iter().zip(ours).zip(theirs) {
             let (off, recorded) = (mib(ours.known()) - theirs, row.off.get(term).copied().unwrap_or(0.0));

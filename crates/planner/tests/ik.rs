@@ -83,14 +83,14 @@ fn curve_of(model: &Model, flags: &str) -> Curve {
 
 fn with_request<T>(model: &Model, flags: &str, cards: usize, ask: impl Fn(&PlanRequest<'_>) -> T) -> T {
     let words: Vec<String> = flags.split_ascii_whitespace().map(str::to_owned).collect();
-    let wish = Options::from_argv(&words).unwrap().wish(ProgramKind::LlamaServer).unwrap();
+    let params = Options::from_argv(&words).unwrap().params(ProgramKind::LlamaServer).unwrap();
     let card: Card = "name=H200,total=140GiB,free=140GiB,cc=9.0".parse().unwrap();
     let cards = vec![card; cards];
     ask(&PlanRequest {
         model,
         draft: None,
         projector: None,
-        wish: &wish,
+        params: &params,
         engine: IK,
         program: ProgramKind::LlamaServer,
         cards: &cards,
@@ -136,8 +136,8 @@ fn the_cache_equals_the_logs() {
     ] {
         let plan = planned(&recipe, &format!("{flags} -ngl 99 -np 1"), 1);
         let tail = Bytes::kib(64);
-        let said = Bytes::mib(1).scaled(hundredths, 100);
-        let (least, most) = (said.saturating_sub(tail), said + tail);
+        let stated = Bytes::mib(1).scaled(hundredths, 100);
+        let (least, most) = (stated.saturating_sub(tail), stated + tail);
         assert!((least..=most).contains(&cached(&plan)), "{flags}: {}", cached(&plan));
     }
 }
@@ -146,7 +146,7 @@ fn the_cache_equals_the_logs() {
 #[test]
 fn the_compute_buffer_is_within_two_per_cent_of_the_logs() {
     let q2 = Recipe { kinds: Kinds { experts: types::Q2_K, ..deepseek().kinds }, ..deepseek() };
-    for (what, recipe, flags, cards, said) in [
+    for (what, recipe, flags, cards, stated) in [
         ("PR 386", older_deepseek(), "-mla 3 -fa on -c 32768 -amb 0 -ot exps=CPU", 1, 6346),
         (
             "PR 400",
@@ -159,12 +159,12 @@ fn the_compute_buffer_is_within_two_per_cent_of_the_logs() {
         ("PR 237", deepseek(), "-mla 2 -fa off -c 163840 -ub 1024 -amb 1024", 15, 5088),
     ] {
         let plan = planned(&recipe, &format!("{flags} -ngl 99 -np 1"), cards);
-        let said = Bytes::mib(said);
-        let off = said.scaled(2, 100);
+        let stated = Bytes::mib(stated);
+        let off = stated.scaled(2, 100);
         for card in &plan.cards {
             let compute = card.terms.compute.known();
-            let near = said.saturating_sub(off)..=said + off;
-            assert!(near.contains(&compute), "{what}: {compute} for {said}");
+            let near = stated.saturating_sub(off)..=stated + off;
+            assert!(near.contains(&compute), "{what}: {compute} for {stated}");
             assert!(card.terms.compute.source.to_string().contains("estimated"));
         }
     }
@@ -198,11 +198,11 @@ fn amb_bounds_the_compute_buffer_whatever_the_context() {
 fn missing_matrices_are_computed_counted_and_reported() {
     let weights = |flags: &str| {
         let plan = planned(&kimi(), &format!("-c 4096 -ngl 99 -np 1 {flags}"), 1);
-        let told = reason(&plan, "weights_computed").is_some();
-        (plan.cards[0].terms.weights.known(), told)
+        let reported = reason(&plan, "weights_computed").is_some();
+        (plan.cards[0].terms.weights.known(), reported)
     };
-    let (absorbed, told) = weights("-mla 1");
-    assert!(!told);
+    let (absorbed, reported) = weights("-mla 1");
+    assert!(!reported);
     // 61 layers of 512 x 64 heads x 256 in q8_0
     let matrices = Bytes::new(61 * 512 * 64 * 256).scaled(34, 32);
     assert_eq!(weights("-mla 3"), (absorbed + matrices, true));
@@ -218,9 +218,9 @@ fn a_file_of_the_engines_own_converter_is_planned_as_latent_too() {
     assert_eq!(older.cards[0].terms.compute, usual.cards[0].terms.compute);
     // attn_k_b in q8_0 and attn_v_b in the file's q4_K, of each layer
     let computed = Bytes::new(61 * 64) * (512 * 136 + 128 * 288);
-    let told = older.reasons.iter().find(|reason| reason.code == "weights_computed");
-    let told = told.map(|reason| reason.text.to_string()).unwrap_or_default();
-    assert!(told.contains(&computed.to_string()), "{computed}: {told}");
+    let reported = older.reasons.iter().find(|reason| reason.code == "weights_computed");
+    let reported = reported.map(|reason| reason.text.to_string()).unwrap_or_default();
+    assert!(reported.contains(&computed.to_string()), "{computed}: {reported}");
 }
 
 #[test]
@@ -252,16 +252,17 @@ fn repacking_is_reported_where_weights_stay_in_host_memory() {
     let flags = "-mla 3 -amb 512 -c 4096 -ngl 99 -np 1 -rtr";
     let plan = planned(&kimi(), &format!("{flags} -ot exps=CPU"), 1);
     assert!(reason(&plan, "weights_repacked").unwrap().contains("-rtr"));
-    let said = reason(&plan, "latent_attention").unwrap();
+    let stated = reason(&plan, "latent_attention").unwrap();
     assert!(
-        said.contains("-mla 3 and 64 of 64 attention heads computed at once") && !said.contains("defaults"),
-        "{said}"
+        stated.contains("-mla 3 and 64 of 64 attention heads computed at once")
+            && !stated.contains("defaults"),
+        "{stated}"
     );
     let plan = planned(&kimi(), "-c 65536 -ngl 99 -np 1", 1);
-    let said = reason(&plan, "latent_attention").unwrap();
+    let stated = reason(&plan, "latent_attention").unwrap();
     assert!(
-        said.contains("4 of 64 attention heads computed at once") && said.contains("set -mla and -amb"),
-        "{said}"
+        stated.contains("4 of 64 attention heads computed at once") && stated.contains("set -mla and -amb"),
+        "{stated}"
     );
 }
 
@@ -295,15 +296,15 @@ fn a_prompt_of_60_000_tokens_takes_what_was_measured_at_every_depth() {
     for row in measured.rows {
         let plan = planned_of(&model, &row.args, 1);
         let terms = &plan.cards[0].terms;
-        for (what, term, said) in
+        for (what, term, stated) in
             [("kv", &terms.kv, row.log.kv), ("compute", &terms.compute, row.log.compute)]
         {
-            let off = (mib(term.known()) - said).abs();
-            assert!(off < 0.25, "{}: {what} {} for {said}", row.args, term.known());
+            let off = (mib(term.known()) - stated).abs();
+            assert!(off < 0.25, "{}: {what} {} for {stated}", row.args, term.known());
         }
         let curve = curve_of(&model, &row.args);
-        for (&tokens, &said) in &row.after_prompt {
-            let off = 100.0 * (mib(curve.at(tokens)[0].bytes) / said - 1.0);
+        for (&tokens, &stated) in &row.after_prompt {
+            let off = 100.0 * (mib(curve.at(tokens)[0].bytes) / stated - 1.0);
             assert!(off.abs() < 0.5, "{}: {off:+.2} % at {tokens}", row.args);
         }
         let most = row.after_prompt.values().copied().fold(0.0, f64::max);

@@ -29,7 +29,7 @@ fn pool(capability: &str, build: u32, flags: &str) -> Bytes {
         model: &llama(),
         draft: None,
         projector: None,
-        wish: &options.wish(ProgramKind::LlamaServer).unwrap(),
+        params: &options.params(ProgramKind::LlamaServer).unwrap(),
         engine: EngineBuild { kind: EngineKind::LlamaCpp, build: Some(build) },
         program: ProgramKind::LlamaServer,
         cards: &[card],

@@ -76,12 +76,12 @@ fn h200() -> Card {
 
 fn planned(model: &Model, args: &str, program: ProgramKind, engine: EngineBuild, card: Card) -> Plan {
     let argv: Vec<String> = args.split_whitespace().map(str::to_owned).collect();
-    let wish = Options::from_argv(&argv).unwrap().wish(program).unwrap();
+    let params = Options::from_argv(&argv).unwrap().params(program).unwrap();
     plan(&PlanRequest {
         model,
         draft: None,
         projector: None,
-        wish: &wish,
+        params: &params,
         engine,
         program,
         cards: &[card],

@@ -40,7 +40,7 @@ fn planned(row: &Row) -> Plan {
         model: &model(&row.model),
         draft: None,
         projector: None,
-        wish: &Options::from_argv(&argv).unwrap().wish(program).unwrap(),
+        params: &Options::from_argv(&argv).unwrap().params(program).unwrap(),
         engine: EngineBuild::LLAMA_CPP,
         program,
         cards: &cards,
@@ -62,20 +62,20 @@ fn several_cards_latent_attention_and_offloaded_experts_match() {
         let plan = planned(row);
         let sum = |bytes: Vec<Bytes>| bytes.into_iter().sum::<Bytes>();
         let mut pairs: Vec<(&str, f64, Bytes)> = Vec::new();
-        for (said, card) in row.compute.iter().zip(&plan.cards) {
-            pairs.push(("compute", *said, card.terms.compute.known()));
+        for (stated, card) in row.compute.iter().zip(&plan.cards) {
+            pairs.push(("compute", *stated, card.terms.compute.known()));
         }
-        if let Some(said) = row.kv {
-            pairs.push(("KV", said, sum(plan.cards.iter().map(|card| card.terms.kv.known()).collect())));
+        if let Some(stated) = row.kv {
+            pairs.push(("KV", stated, sum(plan.cards.iter().map(|card| card.terms.kv.known()).collect())));
         }
-        if let Some(said) = row.host {
-            pairs.push(("host compute", said, plan.host.terms.compute.known()));
+        if let Some(stated) = row.host {
+            pairs.push(("host compute", stated, plan.host.terms.compute.known()));
         }
-        for (term, said, planned) in pairs {
+        for (term, stated, planned) in pairs {
             let mib = f64::from(u32::try_from(planned.get() >> 10).unwrap()) / 1024.0;
-            println!("| {} | `{}` | {term} | {said} | {mib:.2} |", row.model, row.args);
-            if (mib - said).abs() >= ROUNDING {
-                wrong.push(format!("{} {}: {term} {said}, planned {mib:.2}", row.model, row.args));
+            println!("| {} | `{}` | {term} | {stated} | {mib:.2} |", row.model, row.args);
+            if (mib - stated).abs() >= ROUNDING {
+                wrong.push(format!("{} {}: {term} {stated}, planned {mib:.2}", row.model, row.args));
             }
         }
     }

@@ -18,12 +18,12 @@ fn cards(count: usize) -> Vec<Card> {
     (0..count).map(|i| format!("name=card{i},total=80GiB,cc=8.9").parse().unwrap()).collect()
 }
 
-fn planned(model: &Model, wish: &ModelParams, cards: &[Card]) -> Result<Plan, PlanError> {
+fn planned(model: &Model, params: &ModelParams, cards: &[Card]) -> Result<Plan, PlanError> {
     plan(&PlanRequest {
         model,
         draft: None,
         projector: None,
-        wish,
+        params,
         engine: EngineBuild::LLAMA_CPP,
         program: ProgramKind::LlamaServer,
         cards,
@@ -42,7 +42,7 @@ fn shapes() -> impl Strategy<Value = &'static str> {
 }
 
 prop_compose! {
-    fn wishes()(
+    fn params()(
         context in 256_u32..262_144,
         micro_batch in prop::sample::select(vec![1_u32, 64, 512, 2048]),
         slots in prop::option::of(1_u32..9),
@@ -68,21 +68,21 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn twice_the_context_never_costs_less(name in shapes(), wish in wishes(), count in 0_usize..4) {
+    fn twice_the_context_never_costs_less(name in shapes(), params in params(), count in 0_usize..4) {
         let model = shape(name, 8);
-        let before = planned(&model, &wish, &cards(count)).unwrap();
-        let larger = ModelParams { context: wish.context * 2, ..wish };
+        let before = planned(&model, &params, &cards(count)).unwrap();
+        let larger = ModelParams { context: params.context * 2, ..params };
         let after = planned(&model, &larger, &cards(count)).unwrap();
         prop_assert!(cost(&before) <= cost(&after), "{} then {}", cost(&before), cost(&after));
     }
 
     #[test]
-    fn a_quantised_cache_is_never_larger(name in shapes(), wish in wishes(), count in 1_usize..4) {
+    fn a_quantised_cache_is_never_larger(name in shapes(), params in params(), count in 1_usize..4) {
         let model = shape(name, 8);
-        let wish = ModelParams { flash_attention: FlashAttention::On, ..wish };
-        let quantised = ModelParams { cache_key: types::Q8_0, cache_value: types::Q8_0, ..wish.clone() };
+        let params = ModelParams { flash_attention: FlashAttention::On, ..params };
+        let quantised = ModelParams { cache_key: types::Q8_0, cache_value: types::Q8_0, ..params.clone() };
         let kv = |plan: &Plan| plan.cards.iter().map(|card| card.terms.kv.known()).sum::<Bytes>() + plan.host.terms.kv.known();
-        let plain = planned(&model, &wish, &cards(count)).unwrap();
+        let plain = planned(&model, &params, &cards(count)).unwrap();
         match planned(&model, &quantised, &cards(count)) {
             Ok(smaller) => prop_assert!(kv(&smaller) <= kv(&plain)),
             Err(error) => prop_assert!(matches!(error, PlanError::CacheRow { .. }), "{error}"),
@@ -90,10 +90,10 @@ proptest! {
     }
 
     #[test]
-    fn spreading_over_more_cards_moves_weights_and_cache_but_adds_none(name in shapes(), wish in wishes(), count in 1_usize..5) {
+    fn spreading_over_more_cards_moves_weights_and_cache_but_adds_none(name in shapes(), params in params(), count in 1_usize..5) {
         let model = shape(name, 8);
         let total = |count: usize| {
-            let plan = planned(&model, &wish, &cards(count)).unwrap();
+            let plan = planned(&model, &params, &cards(count)).unwrap();
             let sum = |term: fn(&plimsoll_planner::Terms) -> Bytes| plan.cards.iter().map(|card| term(&card.terms)).sum::<Bytes>();
             (
                 sum(|terms| terms.weights.known()) + plan.host.terms.weights.known(),
@@ -107,11 +107,11 @@ proptest! {
     fn the_largest_context_fits_and_the_next_does_not(name in shapes(), free in 1_u64..60) {
         let model = shape(name, 8);
         let card: Card = format!("name=card,total={free}GiB,cc=8.9").parse().unwrap();
-        let wish = ModelParams::of(ProgramKind::LlamaServer);
-        let plan = planned(&model, &wish, std::slice::from_ref(&card)).unwrap();
+        let params = ModelParams::of(ProgramKind::LlamaServer);
+        let plan = planned(&model, &params, std::slice::from_ref(&card)).unwrap();
         let at = |tokens: u64| {
-            let wish = ModelParams { context: u32::try_from(tokens).unwrap(), ..wish.clone() };
-            planned(&model, &wish, std::slice::from_ref(&card)).unwrap().fits
+            let params = ModelParams { context: u32::try_from(tokens).unwrap(), ..params.clone() };
+            planned(&model, &params, std::slice::from_ref(&card)).unwrap().fits
         };
         if let Some(tokens) = plan.largest_context {
             prop_assert!(at(tokens));
@@ -125,7 +125,7 @@ proptest! {
     #[test]
     fn no_header_is_absurd_enough_for_a_panic(
         name in shapes(),
-        wish in wishes(),
+        params in params(),
         numbers in prop::array::uniform10(any::<u32>()),
         shape_numbers in prop::collection::vec(any::<u64>(), 4),
         ik in any::<bool>(),
@@ -151,12 +151,12 @@ proptest! {
             tensor.bytes = Bytes::new(number);
         }
         let kind = if ik { EngineKind::IkLlamaCpp } else { EngineKind::LlamaCpp };
-        let wish = ModelParams { batch: u32::MAX, micro_batch: heads, parallel: Parallel::Count(window), ..wish };
+        let params = ModelParams { batch: u32::MAX, micro_batch: heads, parallel: Parallel::Count(window), ..params };
         let _ = plan(&PlanRequest {
             model: &model,
             draft: Some(&model),
             projector: Some(&model),
-            wish: &wish,
+            params: &params,
             engine: EngineBuild { kind, build: Some(key) },
             program: ProgramKind::Library,
             cards: &cards(count),

@@ -74,13 +74,13 @@ fn read(draft: &DraftHeader) -> Model {
 
 fn planned(model: &Model, flags: &str, card: &str, processor: Option<Processor>) -> Plan {
     let words: Vec<String> = flags.split_whitespace().map(str::to_owned).collect();
-    let wish = Options::from_argv(&words).unwrap().wish(ProgramKind::LlamaServer).unwrap();
+    let params = Options::from_argv(&words).unwrap().params(ProgramKind::LlamaServer).unwrap();
     let cards: [Card; 1] = [card.parse().unwrap()];
     plan(&PlanRequest {
         model,
         draft: None,
         projector: None,
-        wish: &wish,
+        params: &params,
         engine: EngineBuild { kind: EngineKind::LlamaCpp, build: Some(11_549) },
         program: ProgramKind::LlamaServer,
         cards: &cards,
@@ -93,7 +93,7 @@ fn planned(model: &Model, flags: &str, card: &str, processor: Option<Processor>)
 const HOST: &str = "name=host,kind=host,total=64GiB";
 
 /// The copies that a plan names, and the text.
-fn told(plan: &Plan) -> Option<(Bytes, String)> {
+fn reported(plan: &Plan) -> Option<(Bytes, String)> {
     let reason = plan.reasons.iter().find(|reason| reason.code == "weights_repacked_by_cpu")?;
     let bytes = serde_json::to_value(&reason.facts["bytes"]).unwrap();
     Some((serde_json::from_value(bytes).unwrap(), reason.text.clone()))
@@ -115,7 +115,7 @@ fn each_weight_counts_once_and_twice_where_its_pages_are_locked() {
     for row in &measured.rows {
         let model = model(row);
         let plan = planned(&model, &format!("-c 512 -np 1 {}", row.args), HOST, Some(AVX2));
-        let copies = told(&plan).map_or(Bytes::ZERO, |(bytes, _)| bytes);
+        let copies = reported(&plan).map_or(Bytes::ZERO, |(bytes, _)| bytes);
         let weights = plan.host.terms.weights.bytes.unwrap();
         // A mapped buffer reaches from its first weight to its last, over copied ones; what is computed with is what the
         // engine allocates where it maps nothing.
@@ -140,8 +140,8 @@ fn each_weight_counts_once_and_twice_where_its_pages_are_locked() {
             ));
         }
         // What a process cannot give back is never more than planned: 53 MiB are the process itself and its threads.
-        let held = row.anonymous - 53.0;
-        assert!(held < f64::from(u32::try_from(plan.host.peak.get() >> 20).unwrap()), "{name}");
+        let occupied = row.anonymous - 53.0;
+        assert!(occupied < f64::from(u32::try_from(plan.host.peak.get() >> 20).unwrap()), "{name}");
         assert_eq!(plan.cards[0].peak, plan.host.peak);
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -166,8 +166,8 @@ fn the_processor_decides_which_weights_are_copied() {
         let row = row_of(kind.name);
         let model = model(&row);
         for processor in [none, AVX2, avx512, amx, neon, dotprod] {
-            let told = told(&planned(&model, "-c 512", HOST, Some(processor)));
-            assert_eq!(told.is_some(), copying.contains(&processor), "{} {processor:?}", kind.name);
+            let reported = reported(&planned(&model, "-c 512", HOST, Some(processor)));
+            assert_eq!(reported.is_some(), copying.contains(&processor), "{} {processor:?}", kind.name);
         }
     }
 }
@@ -176,7 +176,7 @@ fn the_processor_decides_which_weights_are_copied() {
 fn a_plan_says_what_is_copied_and_on_what_that_rests() {
     // The measured engine is built for AVX2, and copies no Q8_0 whatever its machine has.
     let amx = Processor { avx512: true, amx: true, ..AVX2 };
-    let on_amx = |model: &Model| told(&planned(model, "-c 512", HOST, Some(amx))).unwrap().1;
+    let on_amx = |model: &Model| reported(&planned(model, "-c 512", HOST, Some(amx))).unwrap().1;
     let (q8, q4) = (on_amx(&model(&row_of("q8_0"))), on_amx(&model(&row_of("q4_0"))));
     assert!(q8.contains("copies up to 1901 MiB of the weights") && q8.contains("(AMX)"), "{q8}");
     assert!(q4.contains("copies 1006 MiB of the weights"), "{q4}");
@@ -184,7 +184,7 @@ fn a_plan_says_what_is_copied_and_on_what_that_rests() {
     let row = row_of("q4_0");
     let model = model(&row);
     let text = |flags: &str, card: &str, processor| {
-        told(&planned(&model, flags, card, processor)).map(|(_, text)| text)
+        reported(&planned(&model, flags, card, processor)).map(|(_, text)| text)
     };
     let seen = text("-c 512", HOST, Some(AVX2)).unwrap();
     assert!(

@@ -16,7 +16,7 @@ fn with<T>(model: &str, flags: &str, card: &str, ask: impl FnOnce(&PlanRequest<'
         model: &zoo::read(&draft),
         draft: None,
         projector: None,
-        wish: &Options::from_argv(&words).unwrap().wish(ProgramKind::LlamaServer).unwrap(),
+        params: &Options::from_argv(&words).unwrap().params(ProgramKind::LlamaServer).unwrap(),
         engine: EngineBuild::LLAMA_CPP,
         program: ProgramKind::LlamaServer,
         cards: &cards,
@@ -30,7 +30,7 @@ fn planned(model: &str, flags: &str, card: &str) -> Plan {
 }
 
 #[test]
-fn what_the_host_holds_counts_on_the_card_that_shares_its_memory() {
+fn host_memory_of_a_plan_counts_on_a_unified_card() {
     for flags in ["-c 8192", "-c 8192 -ngl 20", "-c 8192 -nkvo"] {
         let own = planned("l8", flags, "name=Board,total=32GiB,cc=8.7");
         let shared = planned("l8", flags, "name=Board,total=32GiB,cc=8.7,kind=unified");
@@ -85,6 +85,6 @@ fn the_search_for_a_micro_batch_stops_at_what_speeds_up() {
 #[test]
 fn servers_that_take_a_part_of_the_model_are_named() {
     let plan = planned("l8", "-c 4096 --rpc 10.0.0.2:50052", "name=Card,total=24GiB,cc=8.6");
-    let said = plan.warnings.iter().find(|reason| reason.code == "rpc_not_counted").unwrap();
-    assert!(said.text.contains("10.0.0.2:50052") && said.text.contains("unknown"), "{}", said.text);
+    let stated = plan.warnings.iter().find(|reason| reason.code == "rpc_not_counted").unwrap();
+    assert!(stated.text.contains("10.0.0.2:50052") && stated.text.contains("unknown"), "{}", stated.text);
 }

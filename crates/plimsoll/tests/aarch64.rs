@@ -53,7 +53,7 @@ fn run(program: &Path, arguments: &[&str], input: &str) -> Output {
     child.wait_with_output().unwrap()
 }
 
-fn said(output: &Output) -> String {
+fn stated(output: &Output) -> String {
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout.clone()).unwrap()
 }
@@ -77,8 +77,8 @@ fn long_plans_and_diagnoses_on_aarch64_are_the_same_as_here() {
         "4096",
     ];
     let here = Command::new(env!("CARGO_BIN_EXE_plimsoll")).args(plan).output().unwrap();
-    assert_eq!(said(&run(&program, &plan, "")), said(&here));
-    let diagnosis = said(&run(&program, &["doctor", "--json", "-"], REFUSED));
+    assert_eq!(stated(&run(&program, &plan, "")), stated(&here));
+    let diagnosis = stated(&run(&program, &["doctor", "--json", "-"], REFUSED));
     let diagnosis: serde_json::Value = serde_json::from_str(&diagnosis).unwrap();
     assert_eq!(diagnosis["cause"], "unified_memory_refused");
 }

@@ -110,8 +110,8 @@ impl Setup {
             .read_line(&mut line)
             .expect("stdout is text");
         let address = line.trim().strip_prefix("http://").and_then(|address| address.parse().ok());
-        let said = || talk.lock().expect("nobody panics with it").clone();
-        let address = address.unwrap_or_else(|| panic!("no address on stdout: {line:?}\n{}", said()));
+        let stated = || talk.lock().expect("nobody panics with it").clone();
+        let address = address.unwrap_or_else(|| panic!("no address on stdout: {line:?}\n{}", stated()));
         Daemon { child, address, config, _folder: folder, talk }
     }
 }
@@ -150,7 +150,7 @@ impl Daemon {
     }
 
     /// Waits until it has said `words`: what it writes to stderr is read by a thread of ours, a moment later.
-    pub(crate) fn told(&self, words: &str) {
+    pub(crate) fn reported(&self, words: &str) {
         until(&format!("{words:?} on stderr"), || self.talk().contains(words));
     }
 
@@ -248,12 +248,12 @@ fn is_engine(command: &str) -> bool {
 
 /// Engines of the daemon with this process id.
 pub(crate) fn engines_of(daemon: u32) -> Vec<u32> {
-    let serves = |pid: &u32| is_engine(&command_line(*pid)) && !is_asked(*pid);
+    let serves = |pid: &u32| is_engine(&command_line(*pid)) && !is_requested(*pid);
     descendants(daemon).into_iter().filter(serves).collect()
 }
 
 /// An engine that is asked for its memory runs over the stand-in for a card.
-fn is_asked(pid: u32) -> bool {
+fn is_requested(pid: u32) -> bool {
     let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     environment.windows(19).any(|window| window == b"libplimsoll_phantom")
 }

@@ -23,7 +23,7 @@ fn doctor(arguments: &[&str]) -> Command {
     command
 }
 
-fn said(output: &Output) -> (String, String) {
+fn stated(output: &Output) -> (String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (text(&output.stdout), text(&output.stderr))
 }
@@ -43,7 +43,7 @@ fn log(name: &str) -> String {
 #[test]
 fn a_program_that_failed_for_no_known_cause_is_not_sent_to_where_it_was() {
     let output = doctor(&["--", "/bin/false"]).output().unwrap();
-    let (text, error) = said(&output);
+    let (text, error) = stated(&output);
     assert_eq!(output.status.code(), Some(1));
     assert!(text.contains("shows none of the known causes"), "{text}");
     assert!(
@@ -70,7 +70,7 @@ fn the_log_of_a_healthy_server_has_no_cause() {
     let text: String = lines.iter().map(|line| format!("2026-11-23T23:15:49.746Z  INFO {line}\n")).collect();
     std::fs::write(&log, text).unwrap();
     let output = doctor(&[log.to_str().unwrap()]).output().unwrap();
-    assert_eq!(output.status.code(), Some(3), "{}", said(&output).0);
+    assert_eq!(output.status.code(), Some(3), "{}", stated(&output).0);
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn a_log_is_read_from_a_file_and_from_a_pipe_with_one_answer() {
     assert_eq!(verdict["cause"], "pool_growth");
     assert_eq!(verdict["evidence"][0]["line"], 7);
     let text = doctor(&[&file]).output().unwrap();
-    let (stdout, stderr) = said(&text);
+    let (stdout, stderr) = stated(&text);
     assert!(stdout.starts_with("pool_growth: ") && stdout.contains("\nhint: "), "{stdout}");
     assert_eq!(stderr, "");
 }
@@ -101,7 +101,7 @@ fn several_logs_with_different_causes_are_diagnosed_one_by_one() {
         ["kv_cache_too_large.h200.llama.log", "foreign_process.vllm.log", "other.unknown.nothing.log"];
     let [cache, foreign, nothing] = names.map(log);
     let output = doctor(&[&cache, &foreign, &nothing]).output().unwrap();
-    let (text, _) = said(&output);
+    let (text, _) = stated(&output);
     assert!(text.starts_with("these logs show different causes\n"), "{text}");
     assert_eq!(output.status.code(), Some(0));
     for expected in [
@@ -136,7 +136,7 @@ fn several_logs_of_one_failure_have_one_verdict() {
     ] {
         let [one, two] = logs.map(log);
         for order in [[&*one, &*two], [&*two, &*one]] {
-            let (text, _) = said(&doctor(&order).output().unwrap());
+            let (text, _) = stated(&doctor(&order).output().unwrap());
             assert!(text.starts_with(cause), "{text}");
         }
     }
@@ -170,7 +170,7 @@ fn the_status_says_whether_a_cause_is_named() {
     assert_eq!(unknown.status.code(), Some(3));
     let missing = doctor(&["/no/such/log"]).output().unwrap();
     assert_eq!(missing.status.code(), Some(2));
-    assert!(said(&missing).1.contains("cannot read the log `/no/such/log`"));
+    assert!(stated(&missing).1.contains("cannot read the log `/no/such/log`"));
     let nobody = doctor(&["--pid", "4194305"]).output().unwrap();
     assert_eq!(nobody.status.code(), Some(2));
 }
@@ -201,20 +201,20 @@ fn a_live_process_is_not_judged_by_an_old_line_of_its_log() {
         let output = doctor(&["--pid", &alive.id().to_string()]).output().unwrap();
         alive.kill().unwrap();
         alive.wait().unwrap();
-        let (stdout, _) = said(&output);
+        let (stdout, _) = stated(&output);
         assert!(stdout.contains(expected) && !stdout.contains("host_oom"), "{stdout}");
     }
 }
 
 #[test]
-fn what_is_told_of_the_circumstances_counts_and_is_marked_as_told() {
+fn user_supplied_context_counts_as_evidence_and_is_marked() {
     let log = log("unified_memory_refused.reload-beside-anonymous-pages.log");
-    let told = ["--context", "-ngl 99", "--context", "Jetson Orin Nano, L4T R36.4.7"];
-    let output = doctor(&[&["--json"], &told[..], &[&*log]].concat()).output().unwrap();
+    let reported = ["--context", "-ngl 99", "--context", "Jetson Orin Nano, L4T R36.4.7"];
+    let output = doctor(&[&["--json"], &reported[..], &[&*log]].concat()).output().unwrap();
     let verdict = json(&output);
     assert_eq!(verdict["sub_cause"], "nvmap_policy_cap");
-    let told = verdict["evidence"].as_array().unwrap();
-    assert!(told.iter().any(|quote| quote["source"] == "context"), "{verdict}");
+    let reported = verdict["evidence"].as_array().unwrap();
+    assert!(reported.iter().any(|quote| quote["source"] == "context"), "{verdict}");
 }
 
 #[test]
@@ -223,24 +223,24 @@ fn a_program_is_passed_through_and_its_end_is_explained_and_repeated() {
     let file = log("model_too_large.llama-b10605.log");
     let output = doctor(&["--", "sh", "-c", script, &file]).output().unwrap();
     assert_eq!(output.status.code(), Some(6));
-    let (stdout, stderr) = said(&output);
+    let (stdout, stderr) = stated(&output);
     assert!(stdout.starts_with("out\n"), "{stdout}");
     assert!(stdout.contains("the program ended with status 6\nmodel_too_large: "), "{stdout}");
     assert!(stderr.contains(&std::fs::read_to_string(&file).unwrap()), "{stderr}");
 }
 
 #[test]
-fn who_succeeds_needs_no_explanation_and_who_is_killed_has_the_shells_status() {
+fn successful_program_needs_no_verdict_and_a_killed_one_has_the_shell_status() {
     let script = "cat \"$0\"";
     let file = log("model_too_large.llama-b10605.log");
     let well = doctor(&["--", "sh", "-c", script, &file]).output().unwrap();
     assert_eq!(well.status.code(), Some(0));
-    assert!(said(&well).0.ends_with("the program ended successfully\n"));
+    assert!(stated(&well).0.ends_with("the program ended successfully\n"));
     let killed = doctor(&["--", "sh", "-c", "kill -KILL $$"]).output().unwrap();
     assert_eq!(killed.status.code(), Some(128 + 9));
     let unexplained = doctor(&["--", "sh", "-c", "exit 3"]).output().unwrap();
     assert_eq!(unexplained.status.code(), Some(3));
-    let stdout = said(&unexplained).0;
+    let stdout = stated(&unexplained).0;
     assert!(
         stdout.starts_with("the program ended with status 3\nthe evidence shows none of the known causes"),
         "{stdout}"
@@ -248,7 +248,7 @@ fn who_succeeds_needs_no_explanation_and_who_is_killed_has_the_shells_status() {
     for (program, status) in [("/no/such/program", 127), ("/etc/passwd", 126)] {
         let output = doctor(&["--", program]).output().unwrap();
         assert_eq!(output.status.code(), Some(status));
-        let (stdout, stderr) = said(&output);
+        let (stdout, stderr) = stated(&output);
         assert!(stdout.is_empty() && stderr.contains(program), "it did not run, so it did not end: {stdout}");
     }
     // execve(2) alone sees that its interpreter is missing.
@@ -258,7 +258,7 @@ fn who_succeeds_needs_no_explanation_and_who_is_killed_has_the_shells_status() {
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
     let output = doctor(&["--"]).arg(&script).output().unwrap();
     assert_eq!(output.status.code(), Some(127));
-    assert!(said(&output).0.starts_with("the program could not be started\n"), "{}", said(&output).0);
+    assert!(stated(&output).0.starts_with("the program could not be started\n"), "{}", stated(&output).0);
 }
 
 /// A program from a package manager may come without the library; the program is run all the same, and said to be.
@@ -269,7 +269,7 @@ fn without_guard_a_program_is_run_and_its_end_is_its_own() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(3));
-    let (stdout, stderr) = said(&output);
+    let (stdout, stderr) = stated(&output);
     assert!(
         stdout.starts_with("out\nthe program ended with status 3\nthe program ran without guard"),
         "{stdout}"
@@ -278,7 +278,7 @@ fn without_guard_a_program_is_run_and_its_end_is_its_own() {
 }
 
 #[test]
-fn what_guard_saw_is_evidence_and_gives_the_size() {
+fn guard_page_is_evidence_and_gives_the_refused_size() {
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("page");
     HandWritten::new([7; 16])
@@ -298,7 +298,7 @@ fn a_captured_machine_is_read_instead_of_this_one() {
     let root = data("sysroot/orin-nano-r36.4.7");
     let output = doctor(&["--sysroot", root.to_str().unwrap()]).output().unwrap();
     assert_eq!(output.status.code(), Some(0));
-    let (stdout, stderr) = said(&output);
+    let (stdout, stderr) = stated(&output);
     assert!(
         stdout.contains("R36.4.7 refuses large allocations no matter how much is free; R36.5.0 does not"),
         "{stdout}"
@@ -314,11 +314,11 @@ fn a_captured_machine_is_read_instead_of_this_one() {
 fn the_machine_and_a_process_of_it_are_looked_at_as_they_are() {
     let machine = doctor(&[]).output().unwrap();
     assert_eq!(machine.status.code(), Some(0));
-    let (stdout, _) = said(&machine);
+    let (stdout, _) = stated(&machine);
     assert!(stdout.contains("can be allocated now") && stdout.contains("no GPU is visible"), "{stdout}");
     let own = std::process::id().to_string();
     let text = doctor(&["--pid", &own]).output().unwrap();
-    assert!(said(&text).0.contains("the process is running; "), "{text:?}");
+    assert!(stated(&text).0.contains("the process is running; "), "{text:?}");
     let process = doctor(&["--json", "--pid", &own]).output().unwrap();
     assert_eq!(process.status.code(), Some(0));
     let seen = json(&process)["seen"].clone();

@@ -168,14 +168,14 @@ fn a_second_host_of_a_name_is_no_member_and_says_so() {
     let fleet = Fleet::start();
     fleet.ask(1, "one");
     let second = fleet.host(1, "1GiB");
-    second.told("another host at");
+    second.reported("another host at");
     let hosts = operator(&fleet, &["ps"]);
     assert!(hosts.contains(&fleet.hosts[1].address.to_string()), "{hosts}");
     assert!(!hosts.contains(&second.address.to_string()), "{hosts}");
 }
 
 #[test]
-fn what_makes_no_member_is_refused_at_the_start() {
+fn invalid_fleet_settings_are_rejected_at_the_start() {
     let refused = |table: &str, more: &[&str]| {
         let setup = daemon::Setup::new().model("one", "100MiB", "", "").config(table);
         more.iter().fold(setup, |setup, argument| setup.argument(argument)).refused()
@@ -196,10 +196,10 @@ fn a_trial_answers_through_a_host_without_the_model_and_leaves_nothing() {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_plimsoll"));
     command.env("PLIMSOLL_HOME", target.join("engine-home")).env("TMPDIR", folder.path());
     let output = command.args(["fleet", "try", "--once", "--etcd"]).arg(server::program()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(said.contains("has no model file; host-"), "{said}");
-    assert!(!said.contains("host-1 answered"), "{said}");
+    let stated = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{stated}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(stated.contains("has no model file; host-"), "{stated}");
+    assert!(!stated.contains("host-1 answered"), "{stated}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
@@ -208,6 +208,6 @@ fn a_trial_without_etcd_says_where_it_is_to_be_had() {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_plimsoll"));
     command.args(["fleet", "try", "--etcd", "/nowhere/etcd", "--engine", "/bin/true"]);
     let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && said.contains("etcd-server"), "{said}");
+    let stated = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && stated.contains("etcd-server"), "{stated}");
 }

@@ -19,9 +19,9 @@ fn the_measurement_on_a_lent_card_goes_on_where_it_was_cut_off_and_writes_what_t
         .args(["--plimsoll", env!("CARGO_BIN_EXE_plimsoll")])
         .output()
         .expect("python3 runs");
-    let (said, complained) =
+    let (stated, complained) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{said}{complained}");
-    assert!(said.contains("matrix-b10605: 4 configurations"), "{said}");
-    assert!(said.ends_with("the dry run is as it should be\n"), "{said}");
+    assert!(output.status.success(), "{stated}{complained}");
+    assert!(stated.contains("matrix-b10605: 4 configurations"), "{stated}");
+    assert!(stated.ends_with("the dry run is as it should be\n"), "{stated}");
 }

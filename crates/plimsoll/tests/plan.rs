@@ -31,7 +31,7 @@ fn specimen(shape: &str, folder: &Path) -> PathBuf {
 const H200: &str = "name=H200,total=143771MiB,free=140000MiB,cc=9.0";
 
 #[test]
-fn what_fits_exits_0_and_says_so_in_json() {
+fn fitting_plan_exits_0_with_its_terms_in_json() {
     let folder = tempfile::tempdir().unwrap();
     let model = specimen("l8", folder.path());
     let output =
@@ -59,16 +59,16 @@ fn what_fits_exits_0_and_says_so_in_json() {
 }
 
 #[test]
-fn what_does_not_fit_exits_1_with_reasons_and_advice_that_works() {
+fn unfitting_plan_exits_1_with_reasons_and_working_advice() {
     let folder = tempfile::tempdir().unwrap();
     let model = specimen("q30", folder.path());
     let model = model.to_str().unwrap();
     let card = "name=RTX4090,total=24564MiB,free=23000MiB,cc=8.9";
     let output = plimsoll(&["plan", "--card", card, "--", "-m", model, "-c", "8192"]);
     assert_eq!(output.status.code(), Some(1));
-    let said = text(&output.stdout);
-    assert!(said.contains("RTX4090: does not fit") && said.contains("too much"), "{said}");
-    let advice = said.lines().find(|line| line.contains("--n-cpu-moe")).unwrap();
+    let stated = text(&output.stdout);
+    assert!(stated.contains("RTX4090: does not fit") && stated.contains("too much"), "{stated}");
+    let advice = stated.lines().find(|line| line.contains("--n-cpu-moe")).unwrap();
     let layers = advice.split("--n-cpu-moe ").nth(1).unwrap().split(' ').next().unwrap();
     let output = plimsoll(&["plan", "--card", card, "--", "-m", model, "-c", "8192", "--n-cpu-moe", layers]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
@@ -76,7 +76,7 @@ fn what_does_not_fit_exits_1_with_reasons_and_advice_that_works() {
 
 #[test]
 fn bad_input_exits_2_and_names_the_remedy() {
-    for (arguments, said) in [
+    for (arguments, stated) in [
         (vec!["plan", "--card", H200, "--", "-m", "/nowhere/none.gguf"], "none.gguf"),
         (vec!["plan", "--card", H200, "--", "-c", "4096"], "hint: plimsoll plan -- -m"),
         (vec!["plan", "--card", H200, "--", "--no-such-flag"], "--no-such-flag"),
@@ -85,7 +85,7 @@ fn bad_input_exits_2_and_names_the_remedy() {
     ] {
         let output = plimsoll(&arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        assert!(text(&output.stderr).contains(said), "{arguments:?}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(stated), "{arguments:?}: {}", text(&output.stderr));
         assert!(output.stdout.is_empty());
     }
 }
@@ -148,8 +148,11 @@ fn an_engine_that_nobody_isolates_has_a_context_beside_the_card_it_names() {
     ]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let plan: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let beside = &plan["cards"][0];
-    assert_eq!((&beside["terms"]["weights"], &beside["terms"]["kv"]), (&Value::from(0), &Value::from(0)));
-    assert!(beside["terms"]["context"].as_u64().unwrap() > 0, "{beside}");
+    let alongside = &plan["cards"][0];
+    assert_eq!(
+        (&alongside["terms"]["weights"], &alongside["terms"]["kv"]),
+        (&Value::from(0), &Value::from(0))
+    );
+    assert!(alongside["terms"]["context"].as_u64().unwrap() > 0, "{alongside}");
     assert!(plan["cards"][1]["terms"]["weights"].as_u64().unwrap() > 0);
 }

@@ -70,9 +70,9 @@ fn strangers_on_a_card_are_listed_once_with_what_is_known_of_them() {
         let reading = with_sampler(async |sampler| sampler.read().await);
         assert_eq!(reading.free_on(&CardId::new("GPU-a")), Some(Bytes::gib(1)));
         assert!(reading.free_on(&CardId::new("host")).is_some());
-        let held: Vec<_> =
+        let occupied: Vec<_> =
             reading.holders.iter().map(|holder| (holder.card.as_str(), holder.pid, holder.used)).collect();
-        assert_eq!(held, [("GPU-a", 1, Some(Bytes::mib(512))), ("GPU-a", 4_000_000, None)]);
+        assert_eq!(occupied, [("GPU-a", 1, Some(Bytes::mib(512))), ("GPU-a", 4_000_000, None)]);
         assert!(reading.holders[0].name.is_some());
     });
 }
@@ -120,8 +120,8 @@ fn the_daemons_own_limits_hold() {
 }
 
 #[test]
-fn whoever_samples_maps_none_of_the_drivers_libraries() {
-    let name = "whoever_samples_maps_none_of_the_drivers_libraries";
+fn sampling_maps_no_driver_library_into_the_process() {
+    let name = "sampling_maps_no_driver_library_into_the_process";
     with_cards(name, FOUR, &[], || {
         with_sampler(async |sampler| {
             assert_eq!(sampler.machine().await.unwrap().cards.len(), 4);

@@ -4,7 +4,6 @@
 //! The models are synthetic and tiny; engine and client library are installed below the target folder by the
 //! first test that needs them.
 
-mod asked;
 mod burst;
 mod checked;
 mod crowd;
@@ -24,6 +23,7 @@ mod leaving;
 mod open_webui;
 mod openai;
 mod quickstart;
+mod requested;
 mod routes;
 mod shown;
 mod sleeping;

@@ -73,22 +73,22 @@ fn blocks_of_an_order_are_asked_for_by_all_orders_that_the_kernel_has() {
 }
 
 #[test]
-fn what_it_says_to_people_has_the_arithmetic() {
+fn reclaim_text_shows_the_arithmetic() {
     let tree = captured("gb10");
     let output = reclaim(&["--need", "13GiB", "--sysroot", tree.to_str().unwrap()]);
-    let said = text(&output.stdout);
+    let stated = text(&output.stdout);
     for part in [
         "need    13312 MiB",
         "5478 MiB are free (MemFree), less 30 MiB in the contiguous pool and 1027 MiB that the kernel's watermarks and reserves withhold",
         "would   drop-page-cache (needs root): predicted to free",
         "not enough now; predicted to be enough after these steps",
     ] {
-        assert!(said.contains(part), "{part}:\n{said}");
+        assert!(stated.contains(part), "{part}:\n{stated}");
     }
 }
 
 #[test]
-fn what_is_there_is_enough_here_and_nothing_is_done() {
+fn sufficient_memory_on_this_host_exits_0_without_steps() {
     let output = reclaim(&["--need", "1MiB", "--json"]);
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((output.status.code(), answer["verdict"].as_str()), (Some(0), Some("enough")));
@@ -117,7 +117,7 @@ fn a_dry_run_without_a_need_says_what_can_be_allocated() {
 fn a_question_that_makes_no_sense_ends_with_status_2_and_a_remedy() {
     let tree = captured("gb10");
     let tree = tree.to_str().unwrap();
-    for (arguments, said) in [
+    for (arguments, stated) in [
         (&["--need", "many"][..], "is not a size"),
         (&["--need", "5"], "did you mean 5GiB?"),
         (&[], "--need"),
@@ -129,7 +129,7 @@ fn a_question_that_makes_no_sense_ends_with_status_2_and_a_remedy() {
         let output = reclaim(arguments);
         let error = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
-        assert!(error.contains(said), "{arguments:?}: {error}");
+        assert!(error.contains(stated), "{arguments:?}: {error}");
     }
 }
 

@@ -1,7 +1,6 @@
 //! Tests of `plimsoll serve` as a process with fake engines: the client's view, and that nothing is left
 //! behind.
 
-mod asked;
 mod client_verbs;
 mod depth;
 mod derived;
@@ -18,7 +17,6 @@ mod guarded;
 mod guarded_user;
 mod hangs;
 mod heartbeat;
-mod held;
 mod import;
 mod isolation;
 mod key_files;
@@ -29,12 +27,14 @@ mod memory;
 mod metrics;
 mod neighbours;
 mod nobody;
+mod occupied;
 mod operator;
 mod orders;
 mod ports;
 mod probed;
 mod read_ahead;
 mod remote;
+mod requested;
 mod service_manager;
 mod slots;
 mod sockets;

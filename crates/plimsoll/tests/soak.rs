@@ -35,7 +35,7 @@ fn number(name: &str, usual: u64) -> u64 {
 }
 
 /// One line a run, for whoever runs many with `--nocapture`.
-fn told(run: u64, json: &Value) -> String {
+fn reported(run: u64, json: &Value) -> String {
     let figure = &json["figures"][0];
     let [slope, low, high] =
         ["slope", "slope_low", "slope_high"].map(|name| figure[name].as_f64().unwrap_or(f64::NAN));
@@ -50,7 +50,7 @@ fn a_leak_of_one_kibibyte_a_request_is_found_within_two_thousand_requests() {
     for run in 0..number("PLIMSOLL_SOAK_RUNS", 1) {
         let engine = Engine::start("leak=1024 once=9000000 once_at=700 events=2");
         let (output, json) = soak(&engine.url(), &["--requests", "2000"]);
-        println!("{}", told(run, &json));
+        println!("{}", reported(run, &json));
         assert_eq!((output.status.code(), &json["leak"]), (Some(1), &Value::Bool(true)), "{json:#}");
         let figure = &json["figures"][0];
         let within = |name: &str, low: f64, high: f64| {
@@ -69,7 +69,7 @@ fn a_server_that_takes_memory_once_is_not_called_a_leak() {
     for run in 0..number("PLIMSOLL_SOAK_RUNS", 1) {
         let engine = Engine::start("once=70000000 once_at=1500 events=2");
         let (output, json) = soak(&engine.url(), &["--requests", &requests, "--round", "50"]);
-        println!("{}", told(run, &json));
+        println!("{}", reported(run, &json));
         assert_eq!((output.status.code(), &json["leak"]), (Some(0), &Value::Bool(false)), "{json:#}");
         let steps = json["figures"][0]["steps"].as_array().unwrap();
         assert!(
@@ -115,9 +115,9 @@ fn failures_are_counted_by_kind_and_a_server_that_dies_ends_the_load() {
 #[test]
 fn a_server_that_is_not_there_is_told_at_once() {
     let (output, _) = soak("http://127.0.0.1:1", &[]);
-    let told = String::from_utf8_lossy(&output.stderr);
+    let reported = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
-    assert!(told.contains("cannot list the models of http://127.0.0.1:1: no connection"), "{told}");
+    assert!(reported.contains("cannot list the models of http://127.0.0.1:1: no connection"), "{reported}");
     let (output, _) = soak("https://127.0.0.1:1", &[]);
     assert_eq!(output.status.code(), Some(2));
 }
@@ -135,10 +135,11 @@ fn too_few_looks_are_no_verdict_in_the_text_on_the_page_and_in_the_status() {
         .unwrap();
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     let page = std::fs::read_to_string(page).unwrap();
-    for told in [String::from_utf8_lossy(&output.stdout).into_owned(), page] {
+    for reported in [String::from_utf8_lossy(&output.stdout).into_owned(), page] {
         assert!(
-            told.contains("No verdict: too few readings of the") && !told.contains("No leak was found"),
-            "{told}"
+            reported.contains("No verdict: too few readings of the")
+                && !reported.contains("No leak was found"),
+            "{reported}"
         );
     }
 }

@@ -141,9 +141,12 @@ fn a_second_recording_without_a_name_takes_the_next_one() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["plimsoll.watch", "plimsoll-2.watch", "plimsoll-3.watch"] {
         let mut watch = plimsoll(&["watch", "--every", "20ms", "--for", "60ms"]);
-        let said = watch.current_dir(folder.path()).output().unwrap();
-        assert!(said.status.success(), "{said:?}");
-        assert!(String::from_utf8_lossy(&said.stderr).contains(&format!("recorded to {name};")), "{said:?}");
+        let stated = watch.current_dir(folder.path()).output().unwrap();
+        assert!(stated.status.success(), "{stated:?}");
+        assert!(
+            String::from_utf8_lossy(&stated.stderr).contains(&format!("recorded to {name};")),
+            "{stated:?}"
+        );
         assert!(folder.path().join(name).is_file());
     }
 }

@@ -30,10 +30,10 @@ pub struct CapturedGraph(pub u64);
 
 /// Refusal of memory by the card, or by a budget on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{asked} bytes were requested and {free} are free")]
+#[error("{requested} bytes were requested and {free} are free")]
 pub struct OutOfMemory {
     /// Bytes of the request that was refused, as the device counts them.
-    pub asked: u64,
+    pub requested: u64,
     /// Bytes that could be had when it was refused.
     pub free: u64,
 }
@@ -63,7 +63,7 @@ pub trait PoolDevice {
 
     /// Maps memory to a piece of a region: whole granules, none of them mapped.
     fn map(&mut self, _at: Address, size: u64) -> Result<(), OutOfMemory> {
-        Err(OutOfMemory { asked: size, free: 0 })
+        Err(OutOfMemory { requested: size, free: 0 })
     }
 
     /// Takes the memory from a piece of a region: exactly the address and size of one `map`, with no work on

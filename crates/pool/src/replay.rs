@@ -102,7 +102,7 @@ impl PoolDevice for EndlessCard {
         let whole = size.max(1).checked_next_multiple_of(self.granule).filter(|&whole| whole <= free);
         // Addresses begin behind the first granule: 0 is no address.
         let address = Address(self.granule).offset(self.used);
-        self.used += whole.ok_or(OutOfMemory { asked: size, free })?;
+        self.used += whole.ok_or(OutOfMemory { requested: size, free })?;
         self.driver_sizes.push(size);
         Ok(address)
     }

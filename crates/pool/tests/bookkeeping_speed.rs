@@ -14,15 +14,15 @@ const PROMISE: u64 = 60;
 const STREAM: Stream = Stream(7);
 
 /// Gives back the newest of `held`, or, one time in eight, an older one.
-fn victim(held: usize, step: usize, nearly: bool) -> usize {
+fn victim(occupied: usize, step: usize, nearly: bool) -> usize {
     let depth = if nearly && step.is_multiple_of(8) { step / 8 % 5 } else { 0 };
-    held.saturating_sub(1 + depth)
+    occupied.saturating_sub(1 + depth)
 }
 
 /// Nanoseconds of every request, beyond what reading the clock costs.
 fn times(policy: &mut Ours, device: &mut Simulated, nearly: bool) -> Vec<u64> {
     let clock = clock_cost();
-    let mut held: Vec<Block> = Vec::with_capacity(16);
+    let mut occupied: Vec<Block> = Vec::with_capacity(16);
     let mut times = Vec::with_capacity(200_000);
     let mut time = |act: &mut dyn FnMut()| {
         let start = Instant::now();
@@ -34,9 +34,9 @@ fn times(policy: &mut Ours, device: &mut Simulated, nearly: bool) -> Vec<u64> {
         let mut block = None;
         let size = [9216, 131_072, 2048, 700_000][step % 4];
         time(&mut || block = policy.allocate(device, size, STREAM).ok());
-        held.push(block.unwrap());
-        while held.len() > step % 7 {
-            let block = held.remove(victim(held.len(), step, nearly));
+        occupied.push(block.unwrap());
+        while occupied.len() > step % 7 {
+            let block = occupied.remove(victim(occupied.len(), step, nearly));
             time(&mut || policy.deallocate(device, block, STREAM));
         }
     }

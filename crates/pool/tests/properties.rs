@@ -83,19 +83,19 @@ proptest! {
         let mut device = Simulated::new(budget, GRANULE);
         let mut policy = tier(true);
         let mut peak = 0;
-        let mut held: Vec<Block> = Vec::new();
+        let mut occupied: Vec<Block> = Vec::new();
         for step in steps {
             match step {
                 Some(size) => match policy.allocate(&mut device, size, Stream(0)) {
-                    Ok(block) => held.push(block),
-                    Err(_) => prop_assert!(rounded(&held) + size.next_multiple_of(256) > budget),
+                    Ok(block) => occupied.push(block),
+                    Err(_) => prop_assert!(rounded(&occupied) + size.next_multiple_of(256) > budget),
                 },
                 None => {
-                    let top = held.pop();
+                    let top = occupied.pop();
                     top.into_iter().for_each(|block| policy.deallocate(&mut device, block, Stream(0)));
                 }
             }
-            peak = peak.max(rounded(&held));
+            peak = peak.max(rounded(&occupied));
             prop_assert!(device.peak_reserved() <= peak + peak / 16 + GRANULE);
         }
     }
@@ -106,20 +106,20 @@ proptest! {
     fn slots_are_bounded_by_what_is_live_at_once(steps in stack(acts(200))) {
         let mut device = card(1 << 20).without_virtual_memory();
         let mut policy = tier(false);
-        let mut held: Vec<Block> = Vec::new();
+        let mut occupied: Vec<Block> = Vec::new();
         let (mut count, mut largest) = (0, 0);
         for step in steps {
             match step {
                 Some(size) => {
-                    held.push(policy.allocate(&mut device, size, Stream(0)).unwrap());
+                    occupied.push(policy.allocate(&mut device, size, Stream(0)).unwrap());
                     largest = largest.max(size.max(1).next_multiple_of(GRANULE));
                 }
                 None => {
-                    let top = held.pop();
+                    let top = occupied.pop();
                     top.into_iter().for_each(|block| policy.deallocate(&mut device, block, Stream(0)));
                 }
             }
-            count = count.max(u64::try_from(held.len()).unwrap());
+            count = count.max(u64::try_from(occupied.len()).unwrap());
             let slot = (largest + largest / 4).next_multiple_of(GRANULE);
             prop_assert!(policy.reserved() <= count * slot, "{} for {count} of {slot}", policy.reserved());
         }

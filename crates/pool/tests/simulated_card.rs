@@ -22,9 +22,9 @@ fn allocations_are_rounded_and_bounded_and_come_back() {
     let first = device.allocate(1).unwrap();
     let second = device.allocate(4).unwrap();
     assert_ne!(first, second);
-    assert_eq!(device.allocate(1), Err(OutOfMemory { asked: 1, free: 2 }));
-    let asked = u64::MAX;
-    assert_eq!(device.allocate(asked), Err(OutOfMemory { asked, free: 2 }));
+    assert_eq!(device.allocate(1), Err(OutOfMemory { requested: 1, free: 2 }));
+    let requested = u64::MAX;
+    assert_eq!(device.allocate(requested), Err(OutOfMemory { requested, free: 2 }));
     device.free(first);
     device.free(second);
     assert_eq!((device.available(), device.pieces(), device.peak_reserved()), (10, 0, 8));
@@ -38,7 +38,7 @@ fn a_second_free_is_found_out() {
     let address = device.allocate(4).unwrap();
     device.free(address);
     device.free(address);
-    assert_eq!(device.violations(), &[Violation::NotHeld { address }]);
+    assert_eq!(device.violations(), &[Violation::NotOccupied { address }]);
 }
 
 #[test]
@@ -62,7 +62,10 @@ fn a_piece_is_unmapped_as_it_was_mapped_and_before_the_region_is_released() {
     device.map(address, 8).unwrap();
     device.unmap(address, 4);
     device.release(address, 8);
-    assert_eq!(device.violations(), &[Violation::NotHeld { address }, Violation::StillBacked { address }]);
+    assert_eq!(
+        device.violations(),
+        &[Violation::NotOccupied { address }, Violation::StillBacked { address }]
+    );
 }
 
 #[test]
@@ -76,7 +79,7 @@ fn addresses_run_out_where_there_are_few_or_none() {
 }
 
 #[test]
-fn what_is_in_flight_may_not_be_given_back() {
+fn blocks_in_flight_may_not_be_freed() {
     let mut device = device();
     let address = device.allocate(4).unwrap();
     device.launch(A, 10, &[block(address, 4)]);

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_not_written_over() {
+    fn unreadable_context_tables_are_not_overwritten() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("contexts.toml");
         fs::write(&path, "something else").unwrap();

@@ -164,7 +164,7 @@ fn has_room(file: &File) -> io::Result<()> {
 
 /// False where the age is not known, as after a step of the clock.
 fn is_old(folder: &Path) -> bool {
-    let age = fs::metadata(folder).and_then(|about| about.modified()).map(|made| made.elapsed());
+    let age = fs::metadata(folder).and_then(|about| about.modified()).map(|created| created.elapsed());
     age.is_ok_and(|age| age.is_ok_and(|age| age >= OLD))
 }
 

@@ -11,7 +11,9 @@ mod record;
 pub use self::depths::{DepthReporter, LONGEST_SLOTS, SLOTS_WITHIN};
 pub use self::pages::pids;
 pub use crate::folder::page_folders;
-pub use pages::{answer_plea, ask_for_idle, read_page, read_pages, read_tree, report_depths, set_budget};
+pub use pages::{
+    answer_room_request, ask_for_idle, read_page, read_pages, read_tree, report_depths, set_budget,
+};
 pub use preload::{Preload, preload};
 pub use reach::{Unreachable, unreachable};
 pub use record::{CardRecord, GuardRefusal, Record};

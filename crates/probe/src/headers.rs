@@ -34,11 +34,11 @@ pub enum ReadModelError {
 /// Reads the model of which `path` is the only or the first file.
 pub fn read_model(path: &Path, dialect: Dialect) -> Result<Model, ReadModelError> {
     let mut piece = vec![0; PIECE];
-    let mut held = Bytes::ZERO;
+    let mut occupied = Bytes::ZERO;
     let files = each_file(path, |path| {
         let (path, excerpt) = excerpt(path, dialect, &mut piece)?;
-        held += excerpt.held();
-        if held > HEADER_LIMIT { Err(ReadModelError::TooLong { path }) } else { Ok((path, excerpt)) }
+        occupied += excerpt.occupied();
+        if occupied > HEADER_LIMIT { Err(ReadModelError::TooLong { path }) } else { Ok((path, excerpt)) }
     })?;
     let headers = files.iter().map(|(path, excerpt)| excerpt.header().map_err(wrong_in(path)));
     let headers = headers.collect::<Result<Vec<_>, _>>()?;

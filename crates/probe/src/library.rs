@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_find_it_says_where_it_looked_and_how_to_build_it() {
+    fn missing_library_error_lists_searched_paths_and_the_build_command() {
         let error = GUARD.find_from(None, Path::new("/nowhere/bin")).unwrap_err().to_string();
         for part in [
             "/nowhere/bin/libplimsoll_guard.so",

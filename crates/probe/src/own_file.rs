@@ -31,13 +31,13 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     // The process id keeps two processes from writing one temporary file.
-    let beside = path.with_extension(format!("{}.new", std::process::id()));
+    let alongside = path.with_extension(format!("{}.new", std::process::id()));
     // A file that another process left or placed there is no place to write to.
-    let _ = fs::remove_file(&beside);
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside);
-    let written = file.and_then(|mut file| file.write_all(bytes)).and_then(|()| fs::rename(&beside, path));
+    let _ = fs::remove_file(&alongside);
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&alongside);
+    let written = file.and_then(|mut file| file.write_all(bytes)).and_then(|()| fs::rename(&alongside, path));
     if written.is_err() {
-        let _ = fs::remove_file(&beside);
+        let _ = fs::remove_file(&alongside);
     }
     written
 }

@@ -70,7 +70,7 @@ impl EngineCgroup {
     pub(crate) fn enclose(leader: u32, memory: Option<Bytes>) -> Option<Self> {
         let group = home().and_then(|home| Self::enclose_in(&home, leader, memory));
         if group.is_none() && memory.is_some() {
-            tell_once(&UnboundedError::NoGroup);
+            notify_once(&UnboundedError::NoGroup);
         }
         group
     }
@@ -81,13 +81,13 @@ impl EngineCgroup {
             return None;
         }
         let delegated = memory.map(|_| take_memory_controller(home, std::process::id()));
-        let is_bounded = delegated.is_some_and(|delegated| delegated.inspect_err(tell_once).is_ok());
+        let is_bounded = delegated.is_some_and(|delegated| delegated.inspect_err(notify_once).is_ok());
         let path = home.join(format!("plimsoll-{leader}"));
         fs::create_dir(&path).ok()?;
         let group = Self(path);
         // Before the engine enters, so that all of its memory counts.
         if let Some(memory) = memory.filter(|_| is_bounded) {
-            group.bound(memory).unwrap_or_else(|why| tell_once(&why.into()));
+            group.bound(memory).unwrap_or_else(|why| notify_once(&why.into()));
         }
         fs::write(group.0.join("cgroup.procs"), leader.to_string()).ok()?;
         Some(group)
@@ -160,9 +160,9 @@ fn move_into(group: &Path, members: &[u32]) -> io::Result<()> {
 }
 
 /// Logs it once; it is the same for every engine.
-fn tell_once(why: &UnboundedError) {
-    static TOLD: Once = Once::new();
-    TOLD.call_once(|| tracing::info!("the kernel does not bound the host memory of engines: {why}"));
+fn notify_once(why: &UnboundedError) {
+    static REPORTED: Once = Once::new();
+    REPORTED.call_once(|| tracing::info!("the kernel does not bound the host memory of engines: {why}"));
 }
 
 #[cfg(test)]
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_group_is_not_the_daemons_the_engine_runs_without_a_bound() {
+    fn engine_in_a_foreign_or_uncontrolled_cgroup_runs_without_a_limit() {
         let own = std::process::id();
         for (controllers, members, cause) in [
             ("cpu pids\n", vec![own], "no memory controller"),
@@ -295,9 +295,9 @@ mod tests {
         while !members().is_empty() {
             std::thread::yield_now();
         }
-        let made = group.0.clone();
+        let created = group.0.clone();
         drop(group);
-        assert!(!made.exists());
+        assert!(!created.exists());
         fs::remove_dir(delegated).unwrap();
     }
 

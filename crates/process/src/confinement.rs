@@ -80,12 +80,12 @@ impl EngineUser {
 
     /// Returns whether the user may read a file: the kernel decides that, for a process of this user.
     pub fn can_read(&self, path: &Path) -> io::Result<bool> {
-        let asked = Command::new(super::PLIMSOLL)
+        let requested = Command::new(super::PLIMSOLL)
             .args(["exec-child", "--parent", &std::process::id().to_string()])
             .args(["--user", &self.numbers().to_string(), "--", "/bin/sh", "-c", "[ -r \"$1\" ]", "sh"])
             .arg(path)
             .output()?;
-        Ok(asked.status.success())
+        Ok(requested.status.success())
     }
 
     fn numbers(&self) -> UserNumbers {

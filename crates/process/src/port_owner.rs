@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn this_users_listener_is_found_by_its_port_and_is_no_stranger() {
-        for (bound, asked) in [
+        for (bound, requested) in [
             ("127.0.0.1:0", IpAddr::from(Ipv4Addr::LOCALHOST)),
             ("0.0.0.0:0", Ipv4Addr::LOCALHOST.into()),
             ("[::]:0", Ipv4Addr::LOCALHOST.into()),
@@ -149,16 +149,16 @@ mod tests {
         ] {
             let listener = TcpListener::bind(bound).unwrap();
             let port = listener.local_addr().unwrap().port();
-            let found = listener_on(asked, port).unwrap().unwrap();
+            let found = listener_on(requested, port).unwrap().unwrap();
             assert_eq!(found.uid, getuid().as_raw(), "{bound}");
             assert_eq!(found.is_open, bound.contains("0.0.0.0") || bound.contains("[::]"), "{bound}");
             let own = procfs::process::Process::myself().unwrap();
             assert!(socket_inodes(&own).contains(&found.inode), "{bound}");
             assert_eq!(PortOwner::new(port, 1).stranger(), None);
-            assert!(listens_on(own.pid, asked, port) && !listens_on(1, asked, port));
-            assert!(!listens_on(-1, asked, port) && !listens_on(i32::MAX, asked, port));
+            assert!(listens_on(own.pid, requested, port) && !listens_on(1, requested, port));
+            assert!(!listens_on(-1, requested, port) && !listens_on(i32::MAX, requested, port));
             drop(listener);
-            assert_eq!(listener_on(asked, port).unwrap(), None, "{bound}");
+            assert_eq!(listener_on(requested, port).unwrap(), None, "{bound}");
         }
     }
 

@@ -71,7 +71,7 @@ impl MeasuredProcess {
     /// The way to read this tree: exact unless that takes long.
     pub fn gauge(&self) -> ProcessGauge {
         let start = Instant::now();
-        let read = self.held(ProcessGauge::Rollup);
+        let read = self.occupied(ProcessGauge::Rollup);
         match read.is_some() && start.elapsed() < LONG {
             true => ProcessGauge::Rollup,
             false => ProcessGauge::Counters,
@@ -79,14 +79,14 @@ impl MeasuredProcess {
     }
 
     /// The private memory of the tree; `None` once it is gone or may not be seen.
-    pub fn held(&self, gauge: ProcessGauge) -> Option<Bytes> {
-        let held = |pid: u32| match gauge {
+    pub fn occupied(&self, gauge: ProcessGauge) -> Option<Bytes> {
+        let occupied = |pid: u32| match gauge {
             ProcessGauge::Rollup => rollup(pid),
             ProcessGauge::Counters => counters(pid),
         };
         // The number may have gone to another process while it was read.
-        let first = held(self.pid).filter(|_| self.lives())?;
-        let others = self.tree().into_iter().skip(1).filter_map(held);
+        let first = occupied(self.pid).filter(|_| self.lives())?;
+        let others = self.tree().into_iter().skip(1).filter_map(occupied);
         Some(first + others.sum())
     }
 }
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_listens_is_found_by_its_port() {
+    fn listening_process_is_found_by_its_port() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let found = MeasuredProcess::listening_on(listener.local_addr().unwrap().port()).unwrap();
         assert_eq!(found.pid, std::process::id());
@@ -172,7 +172,7 @@ mod tests {
 
     /// `dd` reads one block of 64 MiB and is stuck in writing it: nothing else of it changes meanwhile.
     #[test]
-    fn what_is_taken_shows_to_the_page() {
+    fn resident_memory_is_measured_to_the_page() {
         let mut child = Command::new("dd")
             .args(["if=/dev/zero", "bs=64M", "count=1"])
             .stdout(Stdio::piped())
@@ -182,11 +182,12 @@ mod tests {
         let mut first = [0];
         child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
         let process = MeasuredProcess::find(child.id()).unwrap();
-        let held = [ProcessGauge::Rollup, ProcessGauge::Counters].map(|gauge| process.held(gauge).unwrap());
+        let occupied =
+            [ProcessGauge::Rollup, ProcessGauge::Counters].map(|gauge| process.occupied(gauge).unwrap());
         child.kill().unwrap();
         child.wait().unwrap();
-        for held in held {
-            assert!(held >= Bytes::mib(64) && held < Bytes::mib(72), "{held}");
+        for occupied in occupied {
+            assert!(occupied >= Bytes::mib(64) && occupied < Bytes::mib(72), "{occupied}");
         }
     }
 
@@ -197,6 +198,6 @@ mod tests {
         assert!(tree(std::process::id()).contains(&child.id()));
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(!process.lives() && process.held(ProcessGauge::Rollup).is_none());
+        assert!(!process.lives() && process.occupied(ProcessGauge::Rollup).is_none());
     }
 }

@@ -9,7 +9,7 @@ use crate::reading::{field, tree};
 /// Everything that a process has in memory, mapped model files included.
 const RESIDENT: &[&str] = &["VmRSS:"];
 /// Memory that the kernel cannot drop: mapped files are page cache, unless they are locked.
-const HELD: &[&str] = &["RssAnon:", "RssShmem:", "VmLck:"];
+const OCCUPIED: &[&str] = &["RssAnon:", "RssShmem:", "VmLck:"];
 
 /// Returns the resident bytes of `leader` and its descendants; `None` once the leader is gone.
 ///
@@ -20,7 +20,7 @@ pub fn resident(leader: u32) -> Option<Bytes> {
 
 /// The same without page cache.
 pub fn resident_less_cache(leader: u32) -> Option<Bytes> {
-    of_tree(leader, HELD)
+    of_tree(leader, OCCUPIED)
 }
 
 fn of_tree(leader: u32, fields: &[&str]) -> Option<Bytes> {
@@ -57,12 +57,12 @@ mod tests {
             .unwrap();
         let mut line = [0; 5];
         std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut line).unwrap();
-        let (all, held) = (resident(child.id()).unwrap(), resident_less_cache(child.id()).unwrap());
+        let (all, occupied) = (resident(child.id()).unwrap(), resident_less_cache(child.id()).unwrap());
         child.kill().unwrap();
         child.wait().unwrap();
         // The kernel's counters lag by some pages for each processor.
-        assert!(held >= Bytes::mib(60) && held <= Bytes::mib(96), "{held}");
-        assert!(all >= held + Bytes::mib(28), "{all} {held}");
+        assert!(occupied >= Bytes::mib(60) && occupied <= Bytes::mib(96), "{occupied}");
+        assert!(all >= occupied + Bytes::mib(28), "{all} {occupied}");
     }
 
     #[test]

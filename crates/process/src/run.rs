@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 const POLL: Duration = Duration::from_millis(5);
 /// The most output of a helper program that is kept in memory.
-const SAID_LIMIT: u64 = 256 * 1024;
+const STATED_LIMIT: u64 = 256 * 1024;
 
 /// Exit status and output of a finished helper program.
 #[derive(Debug)]
@@ -16,13 +16,13 @@ pub struct ProgramEnded {
     /// Exit status; `None` if the time limit passed and the program was killed.
     pub status: Option<ExitStatus>,
     /// The program's last lines, stdout and stderr together.
-    pub said: String,
+    pub stated: String,
 }
 
 impl ProgramEnded {
     /// True where the beginning of the output may be missing.
     pub fn is_cut(&self) -> bool {
-        u64::try_from(self.said.len()).is_ok_and(|length| length >= SAID_LIMIT)
+        u64::try_from(self.stated.len()).is_ok_and(|length| length >= STATED_LIMIT)
     }
 
     pub fn succeeded(&self) -> bool {
@@ -32,25 +32,25 @@ impl ProgramEnded {
     /// Returns the last lines, for an error message.
     pub fn tail(&self, lines: usize) -> String {
         let kept: Vec<&str> =
-            self.said.lines().rev().filter(|line| !line.trim().is_empty()).take(lines).collect();
+            self.stated.lines().rev().filter(|line| !line.trim().is_empty()).take(lines).collect();
         kept.into_iter().rev().collect::<Vec<_>>().join("\n")
     }
 }
 
 /// Runs `command` for at most `limit`.
 pub fn run(command: &mut Command, limit: Duration) -> io::Result<ProgramEnded> {
-    let mut said = unlinked_file()?;
-    let (out, err) = (said.try_clone()?, said.try_clone()?);
+    let mut stated = unlinked_file()?;
+    let (out, err) = (stated.try_clone()?, stated.try_clone()?);
     // Counted from before the start, because waiting for a busy file takes time too.
     let end = Instant::now() + limit;
     let mut child = spawn(command.stdin(Stdio::null()).stdout(out).stderr(err), end)?;
     let status = wait(&mut child, end)?;
-    let length = said.seek(SeekFrom::End(0))?;
+    let length = stated.seek(SeekFrom::End(0))?;
     // The end is kept: that is where programs report their errors.
-    said.seek(SeekFrom::Start(length.saturating_sub(SAID_LIMIT)))?;
+    stated.seek(SeekFrom::Start(length.saturating_sub(STATED_LIMIT)))?;
     let mut bytes = Vec::new();
-    said.take(SAID_LIMIT).read_to_end(&mut bytes)?;
-    Ok(ProgramEnded { status, said: String::from_utf8_lossy(&bytes).into_owned() })
+    stated.take(STATED_LIMIT).read_to_end(&mut bytes)?;
+    Ok(ProgramEnded { status, stated: String::from_utf8_lossy(&bytes).into_owned() })
 }
 
 /// Starts the program; it retries for a moment if the file is being written, for example by an upgrade.
@@ -98,7 +98,7 @@ mod tests {
     fn both_streams_and_the_status_are_kept() {
         let ended = shell("echo out; echo err >&2; exit 3", Duration::from_secs(60));
         assert_eq!(ended.status.unwrap().code(), Some(3));
-        assert_eq!(ended.said, "out\nerr\n");
+        assert_eq!(ended.stated, "out\nerr\n");
         assert_eq!(ended.tail(1), "err");
     }
 
@@ -107,7 +107,7 @@ mod tests {
         let start = Instant::now();
         let ended = shell("echo begun; exec sleep 100", Duration::from_secs(1));
         assert!(ended.status.is_none() && start.elapsed() < Duration::from_secs(60));
-        assert_eq!(ended.said, "begun\n");
+        assert_eq!(ended.stated, "begun\n");
     }
 
     #[test]
@@ -122,7 +122,7 @@ mod tests {
             thread::sleep(Duration::from_millis(50));
             drop(writing);
         });
-        assert_eq!(run(&mut Command::new(&path), Duration::from_secs(5)).unwrap().said, "ran\n");
+        assert_eq!(run(&mut Command::new(&path), Duration::from_secs(5)).unwrap().stated, "ran\n");
         done.join().unwrap();
     }
 
@@ -130,6 +130,6 @@ mod tests {
     fn only_the_end_of_a_long_output_is_kept() {
         let ended = shell("yes | head -c 1000000; echo last", Duration::from_secs(5));
         assert_eq!(ended.tail(1), "last");
-        assert!(u64::try_from(ended.said.len()).unwrap() <= SAID_LIMIT);
+        assert!(u64::try_from(ended.stated.len()).unwrap() <= STATED_LIMIT);
     }
 }

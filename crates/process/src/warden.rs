@@ -39,16 +39,16 @@ impl Warden {
     /// Registers `group`, which will be killed when the daemon dies.
     pub(crate) fn register(&mut self, group: u32) -> io::Result<()> {
         self.groups.insert(group);
-        self.tell(format_args!("+{group}\n"))
+        self.notify(format_args!("+{group}\n"))
     }
 
     /// `group` is empty, and its number is about to be free for others.
     pub(crate) fn strike_off(&mut self, group: u32) -> io::Result<()> {
         self.groups.remove(&group);
-        self.tell(format_args!("-{group}\n"))
+        self.notify(format_args!("-{group}\n"))
     }
 
-    fn tell(&mut self, line: std::fmt::Arguments<'_>) -> io::Result<()> {
+    fn notify(&mut self, line: std::fmt::Arguments<'_>) -> io::Result<()> {
         self.start()?;
         match self.write(&line.to_string()) {
             Ok(()) => Ok(()),

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_just_written_is_there_and_what_cannot_be_opened_is_named() {
+    fn written_files_are_cached_and_unopenable_files_are_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("m.gguf");
         fs::write(&path, vec![1; 3 << 20]).unwrap();

@@ -6,7 +6,7 @@ use plimsoll_base::{Bytes, Card, CardId};
 
 use plimsoll_wire::options::Uuid;
 
-use super::neighbours::{AskedNeighbour, Neighbour, ask, neighbours};
+use super::neighbours::{Neighbour, RequestedNeighbour, ask, neighbours};
 
 /// A request for free memory on a card.
 #[derive(Debug)]
@@ -24,39 +24,39 @@ pub struct CardOutcome {
     pub before: Bytes,
     /// Guarded processes that could be asked, where none was.
     pub neighbours: Vec<Neighbour>,
-    pub asked: Vec<AskedNeighbour>,
+    pub requested: Vec<RequestedNeighbour>,
     pub after: Bytes,
 }
 
 impl CardOutcome {
     /// Bytes still missing after the attempt.
-    pub fn short(&self, wish: &CardRequest) -> Bytes {
-        wish.need.saturating_sub(self.after)
+    pub fn short(&self, request: &CardRequest) -> Bytes {
+        request.need.saturating_sub(self.after)
     }
 
     /// True if the memory known to be idle covers the shortfall.
-    pub fn is_reachable(&self, wish: &CardRequest) -> bool {
-        let idle: Bytes = self.neighbours.iter().map(|neighbour| neighbour.held.idle).sum();
-        self.short(wish) <= idle
+    pub fn is_reachable(&self, request: &CardRequest) -> bool {
+        let idle: Bytes = self.neighbours.iter().map(|neighbour| neighbour.occupied.idle).sum();
+        self.short(request) <= idle
     }
 }
 
 /// Asks every guarded process on the card to release idle memory, if too little is free. With `dry_run` only
 /// lists the processes.
-pub fn reclaim_on(wish: &CardRequest) -> CardOutcome {
-    let before = wish.card.free;
-    let neighbours = neighbours(&[wish.uuid]);
-    if wish.dry_run || before >= wish.need {
-        return CardOutcome { before, neighbours, asked: Vec::new(), after: before };
+pub fn reclaim_on(request: &CardRequest) -> CardOutcome {
+    let before = request.card.free;
+    let neighbours = neighbours(&[request.uuid]);
+    if request.dry_run || before >= request.need {
+        return CardOutcome { before, neighbours, requested: Vec::new(), after: before };
     }
-    let asked = ask(neighbours, &[wish.uuid], wish.patience);
+    let requested = ask(neighbours, &[request.uuid], request.patience);
     CardOutcome {
         before,
         neighbours: Vec::new(),
-        asked,
+        requested,
         // Measured again: other processes may have allocated meanwhile, so the sum of the answers can be
         // wrong.
-        after: free(&wish.card.id).unwrap_or(before),
+        after: free(&request.card.id).unwrap_or(before),
     }
 }
 

@@ -45,8 +45,8 @@ pub enum TakeStepError {
     NotRoot,
     #[error("cannot start `{command}`: {error}")]
     Start { command: String, error: io::Error },
-    #[error("`{command}` failed: {said}")]
-    Failed { command: String, said: String },
+    #[error("`{command}` failed: {stated}")]
+    Failed { command: String, stated: String },
 }
 
 const DROP_CACHES: &str = "proc/sys/vm/drop_caches";
@@ -123,9 +123,9 @@ fn run(words: &[String]) -> Result<(), TakeStepError> {
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    let said = if said.is_empty() { output.status.to_string() } else { said };
-    Err(TakeStepError::Failed { command, said })
+    let stated = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    let stated = if stated.is_empty() { output.status.to_string() } else { stated };
+    Err(TakeStepError::Failed { command, stated })
 }
 
 fn names() -> String {

@@ -25,7 +25,7 @@ pub use self::cache::advise;
 pub use cache::{FileCache, OpenModelError, files_of};
 pub use card::{CardOutcome, CardRequest, reclaim_on};
 pub use levers::{RootSteps, TakeStepError, UNIT, UnitError, program_for_root, quoted, take_as_root, unit};
-pub use neighbours::{AskedNeighbour, Neighbour, ProcessMemory, ask, neighbours};
+pub use neighbours::{Neighbour, ProcessMemory, RequestedNeighbour, ask, neighbours};
 pub use read_ahead::read_ahead;
 
 /// The memory to free, and the permitted means.
@@ -72,7 +72,7 @@ pub struct TakenStep {
     pub planned: PlannedStep,
     pub result: Result<(), TakeStepError>,
     /// The neighbours asked in this step, if it asks any.
-    pub asked: Vec<AskedNeighbour>,
+    pub requested: Vec<RequestedNeighbour>,
     pub took: Duration,
     /// Growth of free memory and of memory in blocks of the wanted order. Negative if other processes took
     /// more meanwhile.
@@ -115,25 +115,25 @@ impl ReclaimOutcome {
     /// Neighbours that still hold idle memory at the end.
     pub fn idle(&self) -> impl Iterator<Item = &Neighbour> {
         let neighbours = self.after.neighbours.iter();
-        neighbours.filter(|neighbour| !neighbour.held.idle.is_zero())
+        neighbours.filter(|neighbour| !neighbour.occupied.idle.is_zero())
     }
 }
 
 /// Takes the steps that help; with `dry_run` only plans them.
-pub fn reclaim(tree: &Sysroot, wish: &ReclaimRequest) -> Result<ReclaimOutcome, ReclaimError> {
-    if wish.dry_run {
-        return judge(tree, wish);
+pub fn reclaim(tree: &Sysroot, request: &ReclaimRequest) -> Result<ReclaimOutcome, ReclaimError> {
+    if request.dry_run {
+        return judge(tree, request);
     }
     if !tree.is_live() {
         return Err(ReclaimError::Captured);
     }
-    let mut outcome = judge(tree, wish)?;
+    let mut outcome = judge(tree, request)?;
     let mut tried = FutileSteps::default();
     while let Some(planned) = outcome.last.steps.first().cloned() {
         // A step is tried once, so the loop ends even where a step frees nothing.
         tried.add(planned.step);
-        let (taken, after) = TakenStep::take(tree, wish, planned, &outcome.after)?;
-        outcome.last = course(&after.ground, wish.goal, wish.powers(), &tried);
+        let (taken, after) = TakenStep::take(tree, request, planned, &outcome.after)?;
+        outcome.last = course(&after.ground, request.goal, request.powers(), &tried);
         outcome.taken.push(taken);
         outcome.after = after;
     }
@@ -141,9 +141,9 @@ pub fn reclaim(tree: &Sysroot, wish: &ReclaimRequest) -> Result<ReclaimOutcome, 
 }
 
 /// Plans the steps that would help, without taking any.
-pub fn judge(tree: &Sysroot, wish: &ReclaimRequest) -> Result<ReclaimOutcome, ReclaimError> {
-    let before = Measure::take(tree, wish)?;
-    let course = course(&before.ground, wish.goal, wish.powers(), &FutileSteps::default());
+pub fn judge(tree: &Sysroot, request: &ReclaimRequest) -> Result<ReclaimOutcome, ReclaimError> {
+    let before = Measure::take(tree, request)?;
+    let course = course(&before.ground, request.goal, request.powers(), &FutileSteps::default());
     Ok(ReclaimOutcome { after: before.clone(), before, last: course.clone(), course, taken: Vec::new() })
 }
 
@@ -169,26 +169,26 @@ impl NeighbourSelection {
 }
 
 impl Measure {
-    fn take(tree: &Sysroot, wish: &ReclaimRequest) -> Result<Self, ReclaimError> {
+    fn take(tree: &Sysroot, request: &ReclaimRequest) -> Result<Self, ReclaimError> {
         let snapshot = HostSnapshot::gather(tree);
-        let allowance = allowance(&snapshot, wish.gate).ok_or(ReclaimError::Measure)?;
+        let allowance = allowance(&snapshot, request.gate).ok_or(ReclaimError::Measure)?;
         // Checked before any step is taken: an order the kernel does not have can never be reached.
-        if let Some(order) = wish.goal.order {
+        if let Some(order) = request.goal.order {
             let blocks = snapshot.blocks.as_ref().ok_or(ReclaimError::Blocks)?;
             let last = blocks.orders().checked_sub(1).ok_or(ReclaimError::Blocks)?;
             if order > last {
                 return Err(ReclaimError::Order { order, last });
             }
         }
-        let files = wish.files.iter().map(|path| FileCache::look(path)).collect::<Result<Vec<_>, _>>()?;
+        let files = request.files.iter().map(|path| FileCache::look(path)).collect::<Result<Vec<_>, _>>()?;
         let cached = files.iter().map(FileCache::at_most).sum();
         // Guard pages lie in this machine's shared memory; a captured tree has none.
         let neighbours = match tree.is_live() {
-            true => wish.whom.there(),
+            true => request.whom.there(),
             false => Vec::new(),
         };
-        let idle = neighbours.iter().map(|neighbour| neighbour.held.idle).sum();
-        let ground = Baseline::of(&snapshot, &allowance, wish.goal.order, cached, idle);
+        let idle = neighbours.iter().map(|neighbour| neighbour.occupied.idle).sum();
+        let ground = Baseline::of(&snapshot, &allowance, request.goal.order, cached, idle);
         Ok(Self { snapshot, allowance, files, neighbours, ground })
     }
 
@@ -206,27 +206,27 @@ impl Measure {
 impl TakenStep {
     fn take(
         tree: &Sysroot,
-        wish: &ReclaimRequest,
+        request: &ReclaimRequest,
         planned: PlannedStep,
         from: &Measure,
     ) -> Result<(Self, Measure), ReclaimError> {
         // The time covers the step alone: the measurement that follows samples files and takes its own while.
         let start = Instant::now();
-        let mut asked = Vec::new();
+        let mut requested = Vec::new();
         let result = match planned.step {
-            ReclaimStep::AdviseFiles => cache::advise(&wish.files).map_err(TakeStepError::from),
+            ReclaimStep::AdviseFiles => cache::advise(&request.files).map_err(TakeStepError::from),
             ReclaimStep::AskNeighbours => {
-                asked = ask(from.neighbours.clone(), &[], wish.patience);
+                requested = ask(from.neighbours.clone(), &[], request.patience);
                 Ok(())
             }
-            step => wish.hands.take(step),
+            step => request.hands.take(step),
         };
         let took = start.elapsed();
-        let after = Measure::take(tree, wish)?;
+        let after = Measure::take(tree, request)?;
         let taken = Self {
             planned,
             result,
-            asked,
+            requested,
             took,
             freed: difference(after.free(), from.free()),
             joined: difference(after.whole(), from.whole()),

@@ -18,7 +18,7 @@ const NAP: Duration = Duration::from_millis(5);
 pub struct Neighbour {
     pub pid: u32,
     pub name: Option<String>,
-    pub held: ProcessMemory,
+    pub occupied: ProcessMemory,
     folder: PathBuf,
 }
 
@@ -34,7 +34,7 @@ pub struct ProcessMemory {
 
 /// Result of a request to one process, with its state before.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AskedNeighbour {
+pub struct RequestedNeighbour {
     pub neighbour: Neighbour,
     pub answered: bool,
     pub gave: Bytes,
@@ -51,13 +51,13 @@ pub fn neighbours(cards: &[Uuid]) -> Vec<Neighbour> {
     };
     let mut found: Vec<Neighbour> = page_folders().into_iter().flat_map(of).collect();
     // The pid makes the order of equal processes stable between two calls.
-    found.order_by_key(|neighbour| (std::cmp::Reverse(neighbour.held.idle), neighbour.pid));
+    found.order_by_key(|neighbour| (std::cmp::Reverse(neighbour.occupied.idle), neighbour.pid));
     found
 }
 
 /// Asks each neighbour to release idle memory on these cards, or on all, and waits for the answers up to
 /// `patience`.
-pub fn ask(neighbours: Vec<Neighbour>, cards: &[Uuid], patience: Duration) -> Vec<AskedNeighbour> {
+pub fn ask(neighbours: Vec<Neighbour>, cards: &[Uuid], patience: Duration) -> Vec<RequestedNeighbour> {
     // DECISION: a request is written to the process's shared-memory file, and guard acts at the next driver
     // call. No process is stopped and no work is lost. All processes are asked at once and have a limited
     // time to answer.
@@ -65,9 +65,9 @@ pub fn ask(neighbours: Vec<Neighbour>, cards: &[Uuid], patience: Duration) -> Ve
     // All requests are written before the first wait, so the neighbours work in parallel.
     let put = |neighbour| NeighbourQuestion::put(neighbour, cards);
     let questions: Vec<NeighbourQuestion> = neighbours.into_iter().map(put).collect();
-    let asked = Instant::now();
+    let requested = Instant::now();
     // Polling is enough: the page has no wake-up, because guard must not block in the neighbour.
-    while asked.elapsed() < patience && !questions.iter().all(NeighbourQuestion::is_over) {
+    while requested.elapsed() < patience && !questions.iter().all(NeighbourQuestion::is_over) {
         thread::sleep(NAP);
     }
     questions.into_iter().map(|question| question.close(cards)).collect()
@@ -75,14 +75,14 @@ pub fn ask(neighbours: Vec<Neighbour>, cards: &[Uuid], patience: Duration) -> Ve
 
 impl Neighbour {
     fn of(folder: &Path, page: &PageSnapshot, cards: &[Uuid]) -> Option<Self> {
-        let held = ProcessMemory::on(page, cards);
-        let is_one = page.state == PageState::Armed && !held.allocated.is_zero();
+        let occupied = ProcessMemory::on(page, cards);
+        let is_one = page.state == PageState::Armed && !occupied.allocated.is_zero();
         Some(Self {
             pid: page.pid,
             // The page of a dead process stays in its folder until it is removed, so the process must exist
             // too.
             name: Some(name(page.pid).filter(|_| is_one)?),
-            held,
+            occupied,
             folder: folder.to_owned(),
         })
     }
@@ -135,8 +135,8 @@ impl NeighbourQuestion {
             // compared.
             let number = there.ask.wrapping_add(1);
             // A failed write means that the process has ended, and its memory is free anyway.
-            let asked = ask_for_idle(&question.neighbour.folder, page.pid, index, number);
-            question.numbers.extend(asked.is_ok().then_some((index, number)));
+            let requested = ask_for_idle(&question.neighbour.folder, page.pid, index, number);
+            question.numbers.extend(requested.is_ok().then_some((index, number)));
         }
         question
     }
@@ -155,11 +155,11 @@ impl NeighbourQuestion {
     }
 
     /// Reads the result. Guard writes the answer after the figures, so a page read after the answer has both.
-    fn close(self, cards: &[Uuid]) -> AskedNeighbour {
+    fn close(self, cards: &[Uuid]) -> RequestedNeighbour {
         let answered = self.neighbour.page().is_some_and(|page| self.is_answered(&page));
         let page = self.neighbour.page();
         let given_back = page.as_ref().map_or(self.given_back, |page| page.given_back);
-        AskedNeighbour {
+        RequestedNeighbour {
             answered,
             gave: Bytes::new(given_back.saturating_sub(self.given_back)),
             after: page.map_or_else(ProcessMemory::default, |page| ProcessMemory::on(&page, cards)),

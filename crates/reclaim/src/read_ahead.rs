@@ -87,13 +87,13 @@ mod tests {
     fn it_ends_when_it_is_told_to() {
         let folder = tempfile::tempdir().unwrap();
         let Some(path) = cold(folder.path(), "m.gguf") else { return };
-        let asked = Cell::new(0);
-        let read = read_ahead(&[path], || asked.replace(asked.get() + 1) < 3).unwrap();
-        assert!(read <= Bytes::mib(3) && asked.get() == 4, "{read}");
+        let requested = Cell::new(0);
+        let read = read_ahead(&[path], || requested.replace(requested.get() + 1) < 3).unwrap();
+        assert!(read <= Bytes::mib(3) && requested.get() == 4, "{read}");
     }
 
     #[test]
-    fn what_is_no_file_is_left_alone() {
+    fn non_regular_files_are_not_read_ahead() {
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0)

@@ -65,11 +65,11 @@ pub(crate) enum KeyCheck {
 }
 
 /// The number of a key, with the header that held it.
-type HeldKey = (Vec<u8>, KeyNumber);
+type OccupiedKey = (Vec<u8>, KeyNumber);
 
 /// The key that the last request of a connection has shown.
 #[derive(Default)]
-pub(crate) struct ShownKey(RefCell<Option<HeldKey>>);
+pub(crate) struct ShownKey(RefCell<Option<OccupiedKey>>);
 
 impl fmt::Debug for ShownKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -141,10 +141,10 @@ impl ApiKeys {
     }
 
     pub(super) fn get(&self, number: KeyNumber) -> Option<Rc<AccessKey>> {
-        self.held(number).filter(|key| !key.is_expired())
+        self.occupied(number).filter(|key| !key.is_expired())
     }
 
-    fn held(&self, number: KeyNumber) -> Option<Rc<AccessKey>> {
+    fn occupied(&self, number: KeyNumber) -> Option<Rc<AccessKey>> {
         let table = self.0.table.borrow();
         let found = table.keys.iter().find(|(of, _)| *of == number);
         found.map(|(_, key)| Rc::clone(key))
@@ -158,7 +158,7 @@ impl ApiKeys {
         let Some(line) = key_line(headers) else { return KeyCheck::Unknown };
         let mut shown = shown.0.borrow_mut();
         let again = shown.as_ref().filter(|(before, ..)| before[..].ct_eq(line).into());
-        let same = again.and_then(|(_, number)| Some((*number, self.held(*number)?)));
+        let same = again.and_then(|(_, number)| Some((*number, self.occupied(*number)?)));
         let known = same.or_else(|| presented(headers).and_then(|key| self.find(&digest_of(&key))));
         match known {
             None => {
@@ -223,7 +223,7 @@ pub struct KeyChanges {
 pub(crate) struct WrongKeys {
     count: Cell<u64>,
     /// Time of the last log line, and its count.
-    told: Cell<Option<(Instant, u64)>>,
+    reported: Cell<Option<(Instant, u64)>>,
 }
 
 impl WrongKeys {
@@ -239,12 +239,12 @@ impl WrongKeys {
 
     /// Requests since the last line, if it is time for one.
     fn news(&self, count: u64, now: Instant) -> Option<u64> {
-        let told = match self.told.get() {
+        let reported = match self.reported.get() {
             Some((at, _)) if now.saturating_duration_since(at) < APART => return None,
-            told => told.map_or(0, |(_, told)| told),
+            reported => reported.map_or(0, |(_, reported)| reported),
         };
-        self.told.set(Some((now, count)));
-        Some(count - told)
+        self.reported.set(Some((now, count)));
+        Some(count - reported)
     }
 
     pub(crate) fn write(&self, page: &mut Exposition) {

@@ -26,11 +26,12 @@ impl<H: ModelService> HttpServer<H> {
         connection: &ClientConnection,
         client: Option<ClientId>,
     ) -> Result<(), HttpProblem> {
-        let held = connection.held();
-        let client = client.unwrap_or_else(|| held.place.stranger());
+        let occupied = connection.occupied();
+        let client = client.unwrap_or_else(|| occupied.place.stranger());
         let drop_slow = || self.bodies.drop_slowest_of(client, self.settings.limits.body_time);
         // Boxed, because few requests have to wait for a place, and the memory of each would have room for it.
-        let is_in = held.settle(client, drop_slow) || Box::pin(held.settle_in_time(client, drop_slow)).await;
+        let is_in =
+            occupied.settle(client, drop_slow) || Box::pin(occupied.settle_in_time(client, drop_slow)).await;
         is_in.then_some(()).ok_or_else(no_place)
     }
 
@@ -65,12 +66,12 @@ impl<H: ModelService> HttpServer<H> {
                 Some(number)
             }
             KeyCheck::Unknown | KeyCheck::Expired => {
-                client.held().place.unsettle();
+                client.occupied().place.unsettle();
                 self.wrong_keys.count();
                 return Err(if matches!(check, KeyCheck::Expired) { expired_key() } else { wrong_key() });
             }
         };
-        let upgrades = websocket::is_asked(head);
+        let upgrades = websocket::is_requested(head);
         // A websocket acts, and no browser keeps what it says from a foreign page.
         let changes = upgrades || found.action.changes(&head.method, head.uri.query());
         let is_foreign_script = !has_own_origin && cors::wants_service_worker(&head.headers);

@@ -16,7 +16,7 @@ use plimsoll_base::Bytes as Size;
 use plimsoll_scheduler::ClientId;
 use tokio::time::{Instant, timeout_at};
 
-use super::body_budget::{BodyBudget, BodyShare, BodyState, HeldBody, too_many};
+use super::body_budget::{BodyBudget, BodyShare, BodyState, OccupiedBody, too_many};
 use super::connection::ClientConnection;
 use super::engine_body::BodyFault;
 use super::gather::Gather;
@@ -50,7 +50,7 @@ impl Received {
         Self { client, rope: Rope::default(), search: ModelKeySearch::default(), share: budget.begin(client) }
     }
 
-    pub(super) fn held(&self) -> &Rc<HeldBody> {
+    pub(super) fn occupied(&self) -> &Rc<OccupiedBody> {
         self.share.body()
     }
 
@@ -115,8 +115,8 @@ struct BodyReader<'a> {
 impl<'a> BodyReader<'a> {
     fn new(budget: &BodyBudget, client: ClientId, limits: &'a Limits) -> Self {
         let received = Received::unread(budget, client);
-        received.held().becomes(BodyState::Arriving);
-        let began = received.held().began();
+        received.occupied().becomes(BodyState::Arriving);
+        let began = received.occupied().began();
         Self { limits, deadline: began + limits.body_time, now: began, received, gather: Gather::default() }
     }
 
@@ -127,7 +127,7 @@ impl<'a> BodyReader<'a> {
             return Ok(output);
         }
         let output = tokio::select! {
-            () = self.received.held().is_wanted() => Err(too_many()),
+            () = self.received.occupied().is_wanted() => Err(too_many()),
             next = timeout_at(self.deadline, next) => next.map_err(|_| too_slow()),
         };
         self.now = Instant::now();
@@ -137,9 +137,9 @@ impl<'a> BodyReader<'a> {
     /// Takes a piece; `spare` is the rest of its buffer, if it is known.
     fn take(&mut self, data: Bytes, spare: Option<usize>) -> Result<(), HttpProblem> {
         let length = u64::try_from(data.len()).unwrap_or(u64::MAX);
-        let held = self.received.held();
-        let now = if held.size() == 0 { self.now } else { Instant::now() };
-        if held.size() + length > self.limits.body.get() {
+        let occupied = self.received.occupied();
+        let now = if occupied.size() == 0 { self.now } else { Instant::now() };
+        if occupied.size() + length > self.limits.body.get() {
             return Err(too_large(self.limits));
         }
         self.received.share.add(length, now, self.limits)?;
@@ -153,7 +153,7 @@ impl<'a> BodyReader<'a> {
     fn finish(mut self) -> Received {
         self.received.rope = std::mem::take(&mut self.gather).finish();
         // From here on it is complete, and is dropped for others only if its client leaves.
-        self.received.held().becomes(BodyState::Complete);
+        self.received.occupied().becomes(BodyState::Complete);
         self.received
     }
 }
@@ -216,8 +216,8 @@ mod tests {
             for _ in 0..(2_000_000 / size) {
                 reader.take(piece(size), None).unwrap();
                 let (length, block) = (reader.gather.rope.len(), &reader.gather.block);
-                let held = length + block.capacity();
-                assert!(held <= (length + block.len()) * 5 / 4 + 64, "{held} for pieces of {size}");
+                let occupied = length + block.capacity();
+                assert!(occupied <= (length + block.len()) * 5 / 4 + 64, "{occupied} for pieces of {size}");
             }
             let received = reader.finish();
             let blocks = received.rope.chunks().filter(|chunk| chunk.len() < KEPT).count();
@@ -238,9 +238,9 @@ mod tests {
         assert_eq!(stalled.take(piece(1), None).unwrap_err().code, "bodies_too_large");
         drop(stalled);
         steady.take(piece(500), None).unwrap();
-        assert_eq!(budget.held(), (950, 0));
+        assert_eq!(budget.occupied(), (950, 0));
         drop((newcomer.finish(), steady.finish()));
-        assert_eq!(budget.held(), (0, 0));
+        assert_eq!(budget.occupied(), (0, 0));
     }
 
     #[tokio::test]

@@ -26,12 +26,12 @@ pub(crate) struct BodyBudget(Rc<BodyTotals>);
 
 #[derive(Debug, Default)]
 struct BodyTotals {
-    held: Cell<u64>,
+    occupied: Cell<u64>,
     /// The part of it held by bodies that were ordered to end and have not ended yet.
     dropped: Cell<u64>,
     /// Bytes of bodies that ended since `take_released` asked last.
     released: Cell<u64>,
-    all: RefCell<Vec<Weak<HeldBody>>>,
+    all: RefCell<Vec<Weak<OccupiedBody>>>,
 }
 
 /// Purpose for which a body is kept. One that is complete is kept for the answer to its request.
@@ -45,7 +45,7 @@ pub(super) enum BodyState {
 
 /// A body that takes a part of the memory.
 #[derive(Debug)]
-pub(crate) struct HeldBody {
+pub(crate) struct OccupiedBody {
     client: ClientId,
     began: Instant,
     counted: Cell<u64>,
@@ -62,7 +62,7 @@ pub(crate) struct HeldBody {
 #[derive(Debug)]
 pub(crate) struct BodyShare {
     budget: BodyBudget,
-    body: Rc<HeldBody>,
+    body: Rc<OccupiedBody>,
 }
 
 impl Drop for BodyShare {
@@ -77,7 +77,7 @@ impl Drop for BodyShare {
 }
 
 impl BodyShare {
-    pub(super) fn body(&self) -> &Rc<HeldBody> {
+    pub(super) fn body(&self) -> &Rc<OccupiedBody> {
         &self.body
     }
 
@@ -94,7 +94,7 @@ impl BodyShare {
     /// Counts so many bytes in place of those that were counted.
     pub(super) fn count(&self, bytes: u64) {
         let (totals, before) = (&self.budget.0, self.body.counted.replace(bytes));
-        totals.held.set(totals.held.get().saturating_sub(before).saturating_add(bytes));
+        totals.occupied.set(totals.occupied.get().saturating_sub(before).saturating_add(bytes));
         let freed = before.saturating_sub(bytes);
         totals.released.set(totals.released.get().saturating_add(freed));
         if self.body.is_dropped.get() {
@@ -109,7 +109,7 @@ impl BodyShare {
     }
 }
 
-impl HeldBody {
+impl OccupiedBody {
     fn new(client: ClientId) -> Self {
         let now = Instant::now();
         Self {
@@ -172,52 +172,52 @@ impl BodyBudget {
 
     /// A share without bytes so far.
     pub(super) fn begin(&self, client: ClientId) -> BodyShare {
-        let body = Rc::new(HeldBody::new(client));
+        let body = Rc::new(OccupiedBody::new(client));
         self.0.all.borrow_mut().push(Rc::downgrade(&body));
         BodyShare { budget: self.clone(), body }
     }
 
     /// Bytes of all bodies, and of those that were ordered to end.
     #[cfg(test)]
-    pub(super) fn held(&self) -> (u64, u64) {
-        (self.0.held.get(), self.0.dropped.get())
+    pub(super) fn occupied(&self) -> (u64, u64) {
+        (self.0.occupied.get(), self.0.dropped.get())
     }
 
     /// Takes a part of the memory, if no body has to be dropped for it.
     pub(super) fn share(&self, client: ClientId, bytes: u64, limits: &Limits) -> Option<BodyShare> {
         let share = self.begin(client);
         share.count(bytes);
-        (self.0.held.get() <= self.limit_of(&share.body, limits).0).then_some(share)
+        (self.0.occupied.get() <= self.limit_of(&share.body, limits).0).then_some(share)
     }
 
     /// The limit of all bodies for this client, and the client's own sum. The latter is counted only where it
     /// matters.
-    fn limit_of(&self, body: &HeldBody, limits: &Limits) -> (u64, u64) {
+    fn limit_of(&self, body: &OccupiedBody, limits: &Limits) -> (u64, u64) {
         let shared = limits.bodies.get();
-        if self.0.held.get() <= shared {
+        if self.0.occupied.get() <= shared {
             return (shared, 0);
         }
-        let its = self.held_by_client().get(&body.client).copied().unwrap_or_default();
+        let its = self.occupied_by_client().get(&body.client).copied().unwrap_or_default();
         (if its <= shared / 8 { shared.saturating_add(shared / 4) } else { shared }, its)
     }
 
-    fn held_by_client(&self) -> HashMap<ClientId, u64> {
-        let mut held = HashMap::new();
+    fn occupied_by_client(&self) -> HashMap<ClientId, u64> {
+        let mut occupied = HashMap::new();
         for body in self.0.all.borrow().iter().filter_map(Weak::upgrade) {
-            *held.entry(body.client).or_default() += body.counted.get();
+            *occupied.entry(body.client).or_default() += body.counted.get();
         }
-        held
+        occupied
     }
 
     /// Drops others until `body` fits; an error if it does not.
-    fn make_room_for(&self, body: &HeldBody, limits: &Limits) -> Result<(), HttpProblem> {
+    fn make_room_for(&self, body: &OccupiedBody, limits: &Limits) -> Result<(), HttpProblem> {
         loop {
             let (limit, its) = self.limit_of(body, limits);
-            if self.0.held.get().saturating_sub(self.0.dropped.get()) <= limit {
+            if self.0.occupied.get().saturating_sub(self.0.dropped.get()) <= limit {
                 return Ok(());
             }
             // Bodies of clients that hold less are left alone. One of less than a second has shown no pace yet.
-            let holds_as_much = |_, held| held >= its;
+            let holds_as_much = |_, occupied| occupied >= its;
             if !self.drop_slowest(RECENT, holds_as_much) && !self.drop_slowest(Duration::ZERO, holds_as_much)
             {
                 return Err(too_many());
@@ -233,21 +233,21 @@ impl BodyBudget {
     /// The same for clients and the bytes that they hold; of the client that holds the most.
     fn drop_slowest(&self, age: Duration, of: impl Fn(ClientId, u64) -> bool) -> bool {
         let now = Instant::now();
-        let held = self.held_by_client();
-        let held_by = |body: &HeldBody| held.get(&body.client).copied().unwrap_or_default();
+        let occupied = self.occupied_by_client();
+        let occupied_by = |body: &OccupiedBody| occupied.get(&body.client).copied().unwrap_or_default();
         let all = self.0.all.borrow();
         let bodies = all.iter().filter_map(Weak::upgrade);
-        let may_go = |body: &HeldBody| match body.state.get() {
+        let may_go = |body: &OccupiedBody| match body.state.get() {
             BodyState::Arriving => now - body.began >= age,
             BodyState::Complete => false,
             BodyState::Left => true,
         };
-        let pace = |body: &HeldBody| (body.state.get() == BodyState::Arriving).then(|| body.pace(now));
+        let pace = |body: &OccupiedBody| (body.state.get() == BodyState::Arriving).then(|| body.pace(now));
         let slowest = bodies
-            .filter(|body| !body.is_dropped.get() && may_go(body) && of(body.client, held_by(body)))
+            .filter(|body| !body.is_dropped.get() && may_go(body) && of(body.client, occupied_by(body)))
             // Of equally slow ones the largest frees most, and of equally large ones the oldest has waited for nothing longest.
             .min_by_key(|body| {
-                (u64::MAX - held_by(body), pace(body), u64::MAX - body.counted.get(), body.began)
+                (u64::MAX - occupied_by(body), pace(body), u64::MAX - body.counted.get(), body.began)
             });
         let Some(slowest) = slowest else { return false };
         slowest.is_dropped.set(true);
@@ -315,7 +315,7 @@ mod tests {
         dropped[0].body.is_wanted().await;
         assert!(dropped[0].add(1, Instant::now(), &limits()).is_err());
         drop((of_a, next));
-        assert_eq!(budget.held(), (0, 0));
+        assert_eq!(budget.occupied(), (0, 0));
         assert!(budget.0.all.borrow().is_empty());
     }
 }

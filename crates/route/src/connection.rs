@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::auth::ShownKey;
 use super::client;
 use super::limits::Limits;
-use super::places::{HeldPlace, Places};
+use super::places::{OccupiedPlace, Places};
 use super::small_write::joined;
 use super::tunnel::Tunnel;
 
@@ -67,7 +67,7 @@ impl StallLimit {
 pub(crate) struct ClientConnection {
     /// The half for writing; what is asked of the socket is asked through it, too.
     socket: OwnedWriteHalf,
-    held: HeldPlace,
+    occupied: OccupiedPlace,
     stalled_since: Cell<Option<Instant>>,
     stall_limit: RefCell<StallLimit>,
     /// Address behind the bytes of the last read, and the room that its buffer has there.
@@ -91,7 +91,7 @@ impl ClientConnection {
         let (reader, socket) = stream.into_split();
         let connection = Rc::new(Self {
             socket,
-            held: places.enter(client::at_address(from.ip())),
+            occupied: places.enter(client::at_address(from.ip())),
             stalled_since: Cell::new(None),
             stall_limit: RefCell::default(),
             last_read: Cell::default(),
@@ -105,17 +105,17 @@ impl ClientConnection {
 
     /// The client of the present request.
     pub(crate) fn client(&self) -> ClientId {
-        self.held.place.client()
+        self.occupied.place.client()
     }
 
     /// Its place among those of the listener.
-    pub(super) fn held(&self) -> &HeldPlace {
-        &self.held
+    pub(super) fn occupied(&self) -> &OccupiedPlace {
+        &self.occupied
     }
 
     /// Marks it as in use until the guard is dropped.
     pub(crate) fn begin(self: &Rc<Self>) -> RequestGuard {
-        self.held.place.begin();
+        self.occupied.place.begin();
         RequestGuard(Rc::clone(self))
     }
 
@@ -159,7 +159,7 @@ impl ClientConnection {
     /// while a request is in flight is only replaced; so none is set when a request ends, and none is missed.
     pub(crate) async fn is_over(&self, limits: &Limits) {
         let mut left = pin!(self.has_left());
-        let place = &self.held.place;
+        let place = &self.occupied.place;
         loop {
             let is_slow = || !self.hurries || place.is_settled();
             let idle_limit = || if is_slow() { limits.head_time } else { limits.keyless_time };
@@ -195,7 +195,7 @@ impl ClientConnection {
             // hyper writes only when it has bytes, so this means that the client's window is full.
             Poll::Pending if self.stalled_since.get().is_none() => {
                 self.stalled_since.set(Some(Instant::now()));
-                self.held.place.changed.notify_one();
+                self.occupied.place.changed.notify_one();
             }
             Poll::Pending => {}
         }
@@ -210,7 +210,7 @@ pub(crate) struct RequestGuard(Rc<ClientConnection>);
 impl Drop for RequestGuard {
     fn drop(&mut self) {
         // An answer may still lie in the send buffer; closing flushes it.
-        self.0.held.place.end();
+        self.0.occupied.place.end();
     }
 }
 

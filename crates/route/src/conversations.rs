@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 
 use super::auth::KeyNumber;
 use super::body::{ClientBody, receive_order};
-use super::body_budget::{BodyState, HeldBody};
+use super::body_budget::{BodyState, OccupiedBody};
 use super::engine_page;
 use super::model_service::ModelService;
 use super::problem::HttpProblem;
@@ -37,12 +37,12 @@ impl<H: ModelService> HttpServer<H> {
     ) -> Result<Reply<H::Pass>, HttpProblem> {
         self.permitted(&request.head, model)?;
         let conversation = self.conversations.begin(id, owner(&request.head), model);
-        let (tell, told) = oneshot::channel();
+        let (notify, reported) = oneshot::channel();
         let (_stays, left) = oneshot::channel::<()>();
         // Without heartbeats: their head would be an answer, and a stop could no longer refuse the request.
         let server = Rc::clone(self);
         spawn_local(async move {
-            let holds = (request.received.client, Rc::clone(request.received.held()));
+            let holds = (request.received.client, Rc::clone(request.received.occupied()));
             let exchange = Rc::clone(&server).exchange(model, Rc::from(request), Rc::default());
             let work = async {
                 let outcome = tokio::select! {
@@ -50,7 +50,7 @@ impl<H: ModelService> HttpServer<H> {
                     () = conversation.cancel.notified() => Err(cancelled()),
                 };
                 conversation.is_waiting.set(false);
-                if let Err(Ok(reply)) = tell.send(outcome) {
+                if let Err(Ok(reply)) = notify.send(outcome) {
                     // The engine computes for a client that comes back, so the model stays busy until it has ended.
                     let mut body = reply.into_body();
                     while let Some(Ok(_)) = body.frame().await {}
@@ -62,20 +62,20 @@ impl<H: ModelService> HttpServer<H> {
                 () = server.is_in_the_way(left, holds) => conversation.is_waiting.set(false),
             }
         });
-        told.await.unwrap_or_else(|_| Err(cancelled()))
+        reported.await.unwrap_or_else(|_| Err(cancelled()))
     }
 
     /// Ends when the client of a conversation has left and another one needs what its request holds: the memory of its body,
     /// or the place that it takes among the connections.
-    async fn is_in_the_way(&self, left: oneshot::Receiver<()>, (client, body): (ClientId, Rc<HeldBody>)) {
+    async fn is_in_the_way(&self, left: oneshot::Receiver<()>, (client, body): (ClientId, Rc<OccupiedBody>)) {
         // The other side sends nothing.
         let _ = left.await;
         body.becomes(BodyState::Left);
-        let held = self.places.enter(client);
-        if held.settle(client, || false) {
-            held.place.end();
+        let occupied = self.places.enter(client);
+        if occupied.settle(client, || false) {
+            occupied.place.end();
             tokio::select! {
-                () = held.place.is_wanted() => {}
+                () = occupied.place.is_wanted() => {}
                 () = body.is_wanted() => {}
             }
         }
@@ -125,9 +125,9 @@ impl<H: ModelService> HttpServer<H> {
         head: Parts,
         body: ClientBody,
     ) -> Result<Reply<H::Pass>, HttpProblem> {
-        let asked = receive_order(body, &self.bodies, &self.settings.limits).await?;
-        let asked: Value = serde_json::from_slice(&asked).unwrap_or_default();
-        let ids = asked["conversation_ids"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let requested = receive_order(body, &self.bodies, &self.settings.limits).await?;
+        let requested: Value = serde_json::from_slice(&requested).unwrap_or_default();
+        let ids = requested["conversation_ids"].as_array().into_iter().flatten().filter_map(Value::as_str);
         let mut by_model: Vec<(ModelId, Vec<&str>)> = Vec::new();
         for id in ids.take(latest::MOST) {
             let owner = owner(&head);

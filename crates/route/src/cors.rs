@@ -98,8 +98,8 @@ impl Origins {
             false => HeaderValue::from_static("GET, POST, DELETE, OPTIONS"),
         };
         answer.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
-        let asked = request.get(header::ACCESS_CONTROL_REQUEST_HEADERS).cloned();
-        let headers = asked.unwrap_or(HeaderValue::from_static("authorization, content-type, x-api-key"));
+        let requested = request.get(header::ACCESS_CONTROL_REQUEST_HEADERS).cloned();
+        let headers = requested.unwrap_or(HeaderValue::from_static("authorization, content-type, x-api-key"));
         answer.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, headers);
         answer.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
     }

@@ -66,14 +66,14 @@ impl<H: ModelService> HttpServer<H> {
             holds_head: true,
             key_use: RefCell::default(),
         };
-        let asked = Instant::now();
-        let wish = request.wish(asked, self.service.traces());
-        let Some(pass) = self.service.admit_at_once(model, wish) else {
+        let requested = Instant::now();
+        let options = request.options(requested, self.service.traces());
+        let Some(pass) = self.service.admit_at_once(model, options) else {
             return self.send_whole(model, request.head, body).await;
         };
         let body = ArrivingBody::new(body.incoming, self.settings.limits.body_time, Box::new(share));
         let answer = exchange(&request, pass, body, &self.settings.limits).await;
-        self.counted(model, asked, answer).map(|answer| answer.map(ReplyBody::Relay))
+        self.counted(model, requested, answer).map(|answer| answer.map(ReplyBody::Relay))
     }
 }
 

@@ -10,7 +10,7 @@ use super::problem::HttpProblem;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DownloadOrder {
     /// Its name on the hub, or its address.
-    pub asked: String,
+    pub requested: String,
     /// The name under which it will be served.
     pub name: String,
     /// It is wanted although it fits on no card.
@@ -22,20 +22,20 @@ pub struct DownloadOrder {
 impl DownloadOrder {
     pub(super) fn read(order: &Value, public_only: bool) -> Result<Self, HttpProblem> {
         let bad = |code, text: &str| HttpProblem::new(StatusCode::BAD_REQUEST, code, text);
-        let asked = order["model"].as_str().filter(|name| !name.is_empty());
-        let asked = asked.ok_or_else(|| bad("model_missing", "model must be a non-empty string"))?;
+        let requested = order["model"].as_str().filter(|name| !name.is_empty());
+        let requested = requested.ok_or_else(|| bad("model_missing", "model must be a non-empty string"))?;
         let force = match &order["force"] {
             Value::Null => false,
             Value::Bool(force) => *force,
             _ => return Err(bad("bad_force", "force must be true or false")),
         };
-        let name = download_name(asked).map_err(|error| bad("download_refused", &error.to_string()))?;
-        Ok(Self { asked: asked.to_owned(), name, force, public_only })
+        let name = download_name(requested).map_err(|error| bad("download_refused", &error.to_string()))?;
+        Ok(Self { requested: requested.to_owned(), name, force, public_only })
     }
 
     /// True for a model that is named by its address.
     pub fn is_address(&self) -> bool {
-        self.name != self.asked
+        self.name != self.requested
     }
 }
 

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_in_the_format_or_is_ours_is_left_out() {
+    fn malformed_and_reserved_engine_metrics_are_dropped() {
         for line in [
             "plimsoll_requests_total{model=\"a\"} 99",
             "# TYPE plimsoll_model_ready counter",

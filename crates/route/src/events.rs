@@ -33,40 +33,40 @@ impl Events {
         if let (Some(data), Some(info)) = (data.as_object_mut(), info.as_object()) {
             data.extend(info.clone());
         }
-        self.tell(model, "model_status", &data);
-        self.tell(model, "status_change", &data);
+        self.notify(model, "model_status", &data);
+        self.notify(model, "status_change", &data);
     }
 
     /// Publishes that the model's engine sleeps.
     pub fn asleep(&self, model: &str) {
         let data = json!({ "status": SLEEPING });
-        self.tell(model, "model_status", &data);
-        self.tell(model, "status_change", &data);
+        self.notify(model, "model_status", &data);
+        self.notify(model, "status_change", &data);
     }
 
     /// Publishes that the configuration was read again.
     pub fn reloaded(&self) {
-        self.tell("*", "models_reload", &json!({}));
+        self.notify("*", "models_reload", &json!({}));
     }
 
     /// Publishes the idle memory that neighbours released for this model.
     pub fn neighbours_gave(&self, model: &str, bytes: Size) {
-        self.tell(model, "neighbours_gave", &json!({ "bytes": bytes }));
+        self.notify(model, "neighbours_gave", &json!({ "bytes": bytes }));
     }
 
     /// Publishes a step of a download, or the removal of a downloaded model.
     pub fn download(&self, model: &str, step: &str, data: Value) {
-        self.tell(model, step, &data);
+        self.notify(model, step, &data);
     }
 
     /// Publishes the steps that made room in the host's memory before a load.
     pub fn reclaimed(&self, model: &str, what: &Value) {
-        self.tell(model, "reclaimed", what);
+        self.notify(model, "reclaimed", what);
     }
 
     /// Publishes that the page cache of the model's files was dropped, and its size before.
     pub fn page_cache_dropped(&self, model: &str, cached: Size) {
-        self.tell(model, "page_cache_dropped", &json!({ "cached": cached }));
+        self.notify(model, "page_cache_dropped", &json!({ "cached": cached }));
     }
 
     /// Sends the status document; `document` is called only if there is a listener.
@@ -90,7 +90,7 @@ impl Events {
         self.snapshots.listen(Some(snapshot_event(now)))
     }
 
-    fn tell(&self, model: &str, event: &str, data: &Value) {
+    fn notify(&self, model: &str, event: &str, data: &Value) {
         if self.models.is_heard() {
             self.models.publish(&data_event(&json!({ "model": model, "event": event, "data": data })));
         }

@@ -139,10 +139,10 @@ async fn as_stream<P: Pass>(
     }
     let body = Limited::new(relay, LONGEST_ANSWER).collect().await;
     let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-    let said = serde_json::from_slice::<Value>(&body).ok();
+    let stated = serde_json::from_slice::<Value>(&body).ok();
     // The engine's own error, in the words and with the type that it chose.
     if let Some(error) =
-        said.as_ref().and_then(|said| said.get("error")).filter(|_| !head.status.is_success())
+        stated.as_ref().and_then(|stated| stated.get("error")).filter(|_| !head.status.is_success())
     {
         return Err(dialect.error_event_of(&json!({ "error": error })));
     }

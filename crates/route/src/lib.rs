@@ -91,7 +91,7 @@ pub use host_request::{FileAnswer, FileAnswered, HostRequest};
 pub use limits::Limits;
 pub use listener::Listen;
 pub use listener::{bind, permit, serve};
-pub use listing::{HeldMemory, Modalities, ModelListing, status};
+pub use listing::{Modalities, ModelListing, OccupiedMemory, status};
 pub use model_profile::{ModelAbility, ModelProfile};
 pub use model_service::{ModelService, Pass, RouteOptions, no_files};
 pub use peer::{COPY, DECLINED, FILES, HOP, HOST, MODEL, NEWS, PeerGate, SEAT, no_certificate};

@@ -212,7 +212,7 @@ pub(super) async fn serve_connection<H, I, S, B>(
     let limits = server.settings.limits.clone();
     let io = TokioIo::new(stream);
     let mut connection = builder.serve_connection(io, service);
-    let (tell, mut told) = oneshot::channel();
+    let (notify, mut reported) = oneshot::channel();
     // A task of its own: in this one, each read and write would poll all the timers and signals as well, which
     // took a tenth of a small request's time.
     let watch = spawn_local({
@@ -222,13 +222,13 @@ pub(super) async fn serve_connection<H, I, S, B>(
                 () = client.is_over(&limits) => false,
                 _ = draining.wait_for(|draining| *draining) => true,
             };
-            let _ = tell.send(is_draining);
+            let _ = notify.send(is_draining);
         }
     });
     // How a connection ends is the client's affair: it left, or it was told.
     let is_draining = tokio::select! {
         biased;
-        is_draining = &mut told => is_draining.ok(),
+        is_draining = &mut reported => is_draining.ok(),
         _ = &mut connection => None,
     };
     watch.abort();
@@ -247,7 +247,7 @@ pub(super) async fn serve_connection<H, I, S, B>(
             // How it ended is known to both sides.
             _ = tunnel.join(parts.io.into_inner(), parts.read_buf) => {}
             () = server.ended() => {}
-            () = client.held().place.is_wanted() => {}
+            () = client.occupied().place.is_wanted() => {}
         }
     }
 }

@@ -42,7 +42,7 @@ pub struct ModelListing {
     /// Profile from its file and flags; `None` for an engine whose files are not read.
     pub profile: Option<Rc<ModelProfile>>,
     /// Memory of its run, measured or else claimed.
-    pub held: Option<HeldMemory>,
+    pub occupied: Option<OccupiedMemory>,
     /// Time until its run ends if no more requests come; `None` for one that stays.
     pub expires_in: Option<Duration>,
     /// Measured memory and growth, once there is a measurement.
@@ -57,7 +57,7 @@ pub struct ModelListing {
 
 /// Memory of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HeldMemory {
+pub struct OccupiedMemory {
     pub total: Bytes,
     pub on_gpus: Bytes,
 }
@@ -87,7 +87,7 @@ impl ModelListing {
         }
         let (name, downloaded) = (name.to_owned(), true);
         let none = Vec::new();
-        let own = Self { title: None, memory: None, spill: None, held: None, derived: none, ..self };
+        let own = Self { title: None, memory: None, spill: None, occupied: None, derived: none, ..self };
         Self { name, downloaded, aliases: Vec::new(), ..own }
     }
 
@@ -220,7 +220,7 @@ pub(crate) mod tests {
             meta: None,
             modalities: Modalities::default(),
             profile: None,
-            held: None,
+            occupied: None,
             expires_in: None,
             memory: None,
             spill: None,

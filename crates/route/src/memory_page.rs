@@ -106,14 +106,14 @@ mod tests {
         let card = |id: &str, parts: Value| json!({ "id": id, "name": "H200", "total": 500, "used": 116, "parts": parts });
         let status =
             json!({ "cards": [card("G1", json!([part, bare, foreign, part])), card("G2", Value::Null)] });
-        let said = devices(&status);
-        assert_eq!(said["devices"][0]["free"], 384);
+        let stated = devices(&status);
+        assert_eq!(stated["devices"][0]["free"], 384);
         assert_eq!(
-            said["devices"][0]["models"][0],
+            stated["devices"][0]["models"][0],
             json!({ "name": "a", "bytes": 100, "model": 60, "context": 20, "compute": 5, "other": 15 })
         );
-        assert_eq!(said["devices"][0]["models"][1]["other"], 7);
-        assert_eq!(said["devices"][1]["models"], json!([]));
+        assert_eq!(stated["devices"][0]["models"][1]["other"], 7);
+        assert_eq!(stated["devices"][1]["models"], json!([]));
         let mut page = Exposition::default();
         write(&mut page, &status);
         let page = page.finish();

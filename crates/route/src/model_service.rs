@@ -48,7 +48,7 @@ pub struct RouteOptions {
     /// The token of the seat, if another host of the fleet passed the request on.
     pub hop: Option<SeatToken>,
     /// Time at which the whole request was there, if the caller has read the clock.
-    pub asked: Option<Instant>,
+    pub requested: Option<Instant>,
 }
 
 pub trait ModelService: 'static {
@@ -108,14 +108,14 @@ pub trait ModelService: 'static {
     }
 
     /// The pass of a request that need not wait.
-    fn admit_at_once(self: &Rc<Self>, model: ModelId, wish: RouteOptions) -> Option<Self::Pass>;
+    fn admit_at_once(self: &Rc<Self>, model: ModelId, options: RouteOptions) -> Option<Self::Pass>;
 
     /// Waits until the model may take this request; the depth of `prompt` is determined only if it matters.
     /// Dropping the future gives up the place in the queue.
     fn admit(
         self: Rc<Self>,
         model: ModelId,
-        wish: RouteOptions,
+        options: RouteOptions,
         prompt: RequestPrompt<'_>,
     ) -> impl Future<Output = Result<Self::Pass, HttpProblem>>;
 

@@ -318,14 +318,14 @@ impl<H: ModelService> HttpServer<H> {
         let mut text = page.finish();
         let models = self.service.models();
         let loaded = models.iter().filter_map(|model| Some((*model, self.service.upstream(*model)?)));
-        let mut asked = JoinSet::new();
+        let mut requested = JoinSet::new();
         for (model, upstream) in loaded {
             let name = self.service.listing(model).name;
-            asked.spawn_local(async move {
+            requested.spawn_local(async move {
                 (name, engine_page::ask(&upstream, Method::GET, "/metrics", "").await)
             });
         }
-        let mut answers = asked.join_all().await;
+        let mut answers = requested.join_all().await;
         answers.order_by(|(one, _), (other, _)| one.cmp(other));
         let (mut engines, mut start) = (EngineMetrics::default(), None);
         for (name, page) in answers.iter().filter_map(|(name, page)| Some((name, page.as_ref()?))) {

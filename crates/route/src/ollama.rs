@@ -90,7 +90,7 @@ impl<H: ModelService> HttpServer<H> {
         head: Parts,
         body: ClientBody,
     ) -> Result<Reply<H::Pass>, HttpProblem> {
-        let asked = Instant::now();
+        let requested = Instant::now();
         let mut received = receive(body, &self.bodies, &self.settings.limits).await?;
         let client = received.client;
         let task = self.read(endpoint, &head, &mut received).await?;
@@ -111,16 +111,16 @@ impl<H: ModelService> HttpServer<H> {
         // Its streams are lines of JSON, which have no comments for a client that waits.
         let waits = Rc::new(Cell::new(true));
         let mut answer = Rc::clone(self).exchange(task.model, Rc::new(request), waits).await?;
-        let first_byte = asked.elapsed();
+        let first_byte = requested.elapsed();
         let status = answer.status();
         let is_stream = status.is_success() && headers::is_event_stream(answer.headers());
         if task.streams && is_stream {
-            return Ok(streamed(answer, OllamaLines::new(partial, asked, first_byte), after));
+            return Ok(streamed(answer, OllamaLines::new(partial, requested, first_byte), after));
         }
         let most = if status.is_success() { MOST_ANSWER } else { SMALL };
         let share = self.bodies.begin(client);
         let whole = collect(answer.body_mut(), most, &share, &self.settings.limits).await?;
-        let times = AnswerTimes { now: Timestamp::now(), total: asked.elapsed(), first_byte };
+        let times = AnswerTimes { now: Timestamp::now(), total: requested.elapsed(), first_byte };
         if !status.is_success() {
             let embeds = matches!(endpoint, Endpoint::Embed | Endpoint::Embeddings);
             return Err(match status {
@@ -222,8 +222,8 @@ impl<H: ModelService> HttpServer<H> {
         let prompt = RequestPrompt { method: &Method::GET, path: "/health", body: &empty };
         let key_use = self.enter(model, head, 0)?;
         let priority = key_use.as_ref().map(KeyUse::priority).unwrap_or_default();
-        let wish = RouteOptions { client, priority, ..RouteOptions::default() };
-        let mut pass = Rc::clone(&self.service).admit(model, wish, prompt).await?;
+        let options = RouteOptions { client, priority, ..RouteOptions::default() };
+        let mut pass = Rc::clone(&self.service).admit(model, options, prompt).await?;
         pass.answers(StatusCode::OK, prompt.path);
         pass.finished(None);
         Ok(())
@@ -252,8 +252,8 @@ impl<H: ModelService> HttpServer<H> {
         let Some(wanted) = task.context else { return };
         let listing = self.service.listing(task.model);
         let Some(context) = listing.context().filter(|context| *context != wanted) else { return };
-        let mut told = self.reported_contexts.borrow_mut();
-        if told.len() < MOST_REPORTED && told.insert((task.model, wanted)) {
+        let mut reported = self.reported_contexts.borrow_mut();
+        if reported.len() < MOST_REPORTED && reported.insert((task.model, wanted)) {
             tracing::info!(
                 "{}  a client asks for a context of {wanted} tokens (num_ctx); a request has {context}",
                 listing.name

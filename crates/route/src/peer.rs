@@ -100,11 +100,11 @@ impl<H: ModelService> HttpServer<H> {
             (&Method::POST, JOIN) => peer.join(incoming).await,
             (&Method::POST, RENEW) => peer.renew(incoming).await,
             _ => match peer.gate.check(&head.headers, peer.shown.as_ref()) {
-                Ok(asked) => {
+                Ok(requested) => {
                     let body = ClientBody { incoming, client: Rc::clone(&client) };
                     let host = peer.shown.as_ref().map(|shown| client::host(&shown.host));
                     match self.let_in(&client, host).await {
-                        Ok(()) => self.from_peer(asked, head, body).await,
+                        Ok(()) => self.from_peer(requested, head, body).await,
                         Err(full) => Err(full),
                     }
                 }
@@ -121,11 +121,11 @@ impl<H: ModelService> HttpServer<H> {
     /// Answers a request of another host. The host was checked, so no key of a client is asked for.
     pub(super) async fn from_peer(
         self: &Rc<Self>,
-        asked: HostRequest,
+        requested: HostRequest,
         mut head: Parts,
         body: ClientBody,
     ) -> Result<Reply<H::Pass>, HttpProblem> {
-        let token = match asked {
+        let token = match requested {
             HostRequest::Passed(token) => token,
             HostRequest::News => {
                 let listener = self.service.news()?;

@@ -139,12 +139,12 @@ pub(crate) struct Places {
 
 /// A place that is held until this is dropped.
 #[derive(Debug)]
-pub(crate) struct HeldPlace {
+pub(crate) struct OccupiedPlace {
     places: Rc<Places>,
     pub(super) place: Rc<Place>,
 }
 
-impl Drop for HeldPlace {
+impl Drop for OccupiedPlace {
     fn drop(&mut self) {
         let places = &self.places;
         places.all.borrow_mut().retain(|one| !Rc::ptr_eq(one, &self.place));
@@ -153,7 +153,7 @@ impl Drop for HeldPlace {
     }
 }
 
-impl HeldPlace {
+impl OccupiedPlace {
     /// Gives the place to the client whose request is let in; false if it holds as many places as any other and
     /// none is left. Then `make_room` may end another request of it.
     pub(super) fn settle(&self, client: ClientId, make_room: impl FnOnce() -> bool) -> bool {
@@ -194,7 +194,7 @@ impl HeldPlace {
 }
 
 /// Ends the wait of a place, also where its request is given up.
-struct Waiting<'a>(&'a HeldPlace);
+struct Waiting<'a>(&'a OccupiedPlace);
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
@@ -209,11 +209,11 @@ impl Places {
     }
 
     /// Takes a place for a newcomer.
-    pub(super) fn enter(self: &Rc<Self>, client: ClientId) -> HeldPlace {
+    pub(super) fn enter(self: &Rc<Self>, client: ClientId) -> OccupiedPlace {
         while self.is_full_of_newcomers() && self.free_of_largest(Place::is_newcomer) {}
         let place = Place::new(client);
         self.all.borrow_mut().push(Rc::clone(&place));
-        HeldPlace { places: Rc::clone(self), place }
+        OccupiedPlace { places: Rc::clone(self), place }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -271,11 +271,11 @@ impl Places {
     }
 
     fn largest(&self, of: impl Fn(&Place) -> bool) -> Option<(ClientId, usize)> {
-        let mut held: HashMap<ClientId, usize> = HashMap::new();
+        let mut occupied: HashMap<ClientId, usize> = HashMap::new();
         for place in self.all.borrow().iter().filter(|place| !place.is_leaving.get() && of(place)) {
-            *held.entry(place.client.get()).or_default() += 1;
+            *occupied.entry(place.client.get()).or_default() += 1;
         }
-        held.into_iter().max_by_key(|(_, count)| *count)
+        occupied.into_iter().max_by_key(|(_, count)| *count)
     }
 
     fn free_of_largest(&self, of: impl Fn(&Place) -> bool) -> bool {
@@ -287,7 +287,7 @@ impl Places {
         let is_its = |place: &Place| place.is_settled.get() && place.client.get() == client;
         let its = self.count(is_its);
         match self.largest(Place::is_settled) {
-            Some((largest, held)) if held > its => {
+            Some((largest, occupied)) if occupied > its => {
                 self.free(|place| place.is_settled.get() && place.client.get() == largest)
             }
             // It holds as many as any other, so it makes room itself.
@@ -321,22 +321,22 @@ mod tests {
     const A: ClientId = ClientId(1);
     const B: ClientId = ClientId(2);
 
-    fn settled(places: &Rc<Places>, client: ClientId) -> Option<HeldPlace> {
-        let held = places.enter(ClientId(0));
-        held.place.begin();
-        held.settle(client, || false).then_some(held)
+    fn settled(places: &Rc<Places>, client: ClientId) -> Option<OccupiedPlace> {
+        let occupied = places.enter(ClientId(0));
+        occupied.place.begin();
+        occupied.settle(client, || false).then_some(occupied)
     }
 
     #[test]
     fn a_client_that_holds_the_most_makes_room_for_others_and_gets_no_more_itself() {
         let places = Places::new(64);
-        let of_a: Vec<HeldPlace> = (0..64).filter_map(|_| settled(&places, A)).collect();
+        let of_a: Vec<OccupiedPlace> = (0..64).filter_map(|_| settled(&places, A)).collect();
         assert_eq!(of_a.len(), 64);
-        let of_b: Vec<HeldPlace> = (0..64).filter_map(|_| settled(&places, B)).collect();
+        let of_b: Vec<OccupiedPlace> = (0..64).filter_map(|_| settled(&places, B)).collect();
         assert_eq!(of_b.len(), 32, "half each");
-        assert_eq!(of_a.iter().filter(|held| held.place.is_leaving()).count(), 32);
+        assert_eq!(of_a.iter().filter(|occupied| occupied.place.is_leaving()).count(), 32);
         // Answers without an end are cut off, all but an eighth.
-        assert_eq!(of_a.iter().filter(|held| held.place.is_cut()).count(), 24);
+        assert_eq!(of_a.iter().filter(|occupied| occupied.place.is_cut()).count(), 24);
         // An idle one of its own makes room.
         of_b[3].place.end();
         assert!(settled(&places, B).is_some() && of_b[3].place.is_leaving());
@@ -346,21 +346,21 @@ mod tests {
     #[test]
     fn newcomers_displace_each_other_and_nobody_else() {
         let places = Places::new(64);
-        let known: Vec<HeldPlace> = (0..20).filter_map(|_| settled(&places, A)).collect();
-        let new: Vec<HeldPlace> = (0..100).map(|_| places.enter(B)).collect();
+        let known: Vec<OccupiedPlace> = (0..20).filter_map(|_| settled(&places, A)).collect();
+        let new: Vec<OccupiedPlace> = (0..100).map(|_| places.enter(B)).collect();
         let stay: Vec<usize> = (0..100).filter(|at| !new[*at].place.is_leaving()).collect();
         assert_eq!(stay, (68..100).collect::<Vec<_>>(), "half of the places, and the latest");
-        assert!(known.iter().all(|held| !held.place.is_leaving()));
+        assert!(known.iter().all(|occupied| !occupied.place.is_leaving()));
         // One of another client stays, among however many of the first.
         let other = places.enter(ClientId(9));
-        let more: Vec<HeldPlace> = (0..100).map(|_| places.enter(B)).collect();
+        let more: Vec<OccupiedPlace> = (0..100).map(|_| places.enter(B)).collect();
         assert!(!other.place.is_leaving());
         // With more known ones, newcomers keep an eighth.
         drop((other, new, more));
-        let known: Vec<HeldPlace> = (0..64).filter_map(|_| settled(&places, A)).chain(known).collect();
-        let new: Vec<HeldPlace> = (0..100).map(|_| places.enter(B)).collect();
-        assert_eq!(new.iter().filter(|held| !held.place.is_leaving()).count(), 8);
-        assert_eq!(known.iter().filter(|held| !held.place.is_leaving()).count(), 64);
+        let known: Vec<OccupiedPlace> = (0..64).filter_map(|_| settled(&places, A)).chain(known).collect();
+        let new: Vec<OccupiedPlace> = (0..100).map(|_| places.enter(B)).collect();
+        assert_eq!(new.iter().filter(|occupied| !occupied.place.is_leaving()).count(), 8);
+        assert_eq!(known.iter().filter(|occupied| !occupied.place.is_leaving()).count(), 64);
     }
 
     #[test]

@@ -236,15 +236,16 @@ mod tests {
 
     #[test]
     fn the_message_has_the_first_cause_with_its_figures() {
-        let said = |reason| HttpProblem::because(StatusCode::SERVICE_UNAVAILABLE, reason).message;
+        let stated = |reason| HttpProblem::because(StatusCode::SERVICE_UNAVAILABLE, reason).message;
         let card = Reason::new("on_card", "the card has 3 GiB available, and 5 GiB are needed");
         let deeper = card.clone().because(Reason::new("held_by", "b holds 4 GiB"));
         let refused = Reason::new("no_room", "a does not fit").because(deeper).because(card);
-        assert_eq!(said(refused), "a does not fit: the card has 3 GiB available, and 5 GiB are needed");
+        assert_eq!(stated(refused), "a does not fit: the card has 3 GiB available, and 5 GiB are needed");
         let line = Reason::new("engine_said", "prompt: 'my secret'");
-        assert_eq!(said(Reason::new("engine_died", "a died").because(line)), "a died");
-        let told = Reason::new("x", "the port 80 is in use").because(Reason::new("y", "port 80 is in use"));
-        assert_eq!(said(told), "the port 80 is in use");
+        assert_eq!(stated(Reason::new("engine_died", "a died").because(line)), "a died");
+        let reported =
+            Reason::new("x", "the port 80 is in use").because(Reason::new("y", "port 80 is in use"));
+        assert_eq!(stated(reported), "the port 80 is in use");
     }
 
     #[test]

@@ -20,11 +20,11 @@ use super::rope::Rope;
 use super::upstream::Upstream;
 use plimsoll_task::spawn_blocking;
 
-mod asked;
 mod certain;
 mod prefixes;
+mod requested;
 
-use self::asked::PromptParameters;
+use self::requested::PromptParameters;
 pub use certain::CertainText;
 pub use prefixes::PromptPrefixes;
 
@@ -103,8 +103,8 @@ impl RequestPrompt<'_> {
         let (works, body) = (use_of(self.method, self.path), self.body.clone());
         let (prompt, counted) = off_thread(size, move || {
             let text = text(&body);
-            let asked = PromptParameters::read(&text);
-            (asked.prompt().map(str::to_owned), (asked.limit(), asked.answers()))
+            let requested = PromptParameters::read(&text);
+            (requested.prompt().map(str::to_owned), (requested.limit(), requested.answers()))
         })
         .await?;
         let prompt = match works {
@@ -151,15 +151,15 @@ fn bound_of(body: &Rope, works: CacheUse) -> RequestDepth {
         CacheUse::Chats | CacheUse::Converses => length.saturating_add(TEMPLATE),
     };
     let text = text(body);
-    let asked = PromptParameters::read(&text);
-    let answers = asked.answers();
+    let requested = PromptParameters::read(&text);
+    let answers = requested.answers();
     // Templates print tools in a form of their own, and a picture takes tokens that its bytes do not bound.
-    let bounded = !shows_media(&text) && !asked.has_tools();
+    let bounded = !shows_media(&text) && !requested.has_tools();
     RequestDepth {
         prompt: bounded.then(|| prompt.saturating_mul(answers)),
-        answer: asked.limit(),
+        answer: requested.limit(),
         answers,
-        exact: !asked.can_be_counted(works),
+        exact: !requested.can_be_counted(works),
     }
 }
 
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_the_cache_alone_is_no_depth_and_what_nobody_knows_is_all() {
+    fn requests_without_kv_have_no_depth_and_unknown_ones_the_whole() {
         for path in ["/tokenize", "/apply-template", "/v1/chat/completions/input_tokens", "/props"] {
             assert_eq!(bound(path, "{}"), RequestDepth::NOTHING, "{path}");
         }
@@ -300,14 +300,14 @@ mod tests {
     }
 
     /// Connections that so many counts of a body of this size make to an engine that never answers.
-    async fn asked_at_once(counts: usize, size: usize) -> usize {
+    async fn requested_at_once(counts: usize, size: usize) -> usize {
         let engine = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = engine.local_addr().unwrap().port();
         let upstream = Upstream::new(plimsoll_engine::EngineAddress::Port(port));
         let body = Rope::from(Bytes::from(format!(r#"{{"prompt":"{}"}}"#, "x".repeat(size))));
         let prompt = RequestPrompt { method: &Method::POST, path: "/completion", body: &body };
         let limits = Limits::default();
-        let mut asked = 0;
+        let mut requested = 0;
         let mut streams = Vec::new();
         let count = || prompt.count(&upstream, &limits);
         let mut counting: Vec<_> = (0..counts).map(|_| Box::pin(count())).collect();
@@ -320,20 +320,20 @@ mod tests {
             let wait = std::time::Duration::from_millis(500);
             while let Ok(Ok((stream, _))) = tokio::time::timeout(wait, engine.accept()).await {
                 streams.push(stream);
-                asked += 1;
+                requested += 1;
             }
         };
         tokio::select! {
             () = all => {}
             () = accept => {}
         }
-        asked
+        requested
     }
 
     #[tokio::test]
     async fn few_large_prompts_are_counted_at_once_and_one_beyond_every_context_never() {
-        assert_eq!(asked_at_once(5, 10).await, 5);
-        assert_eq!(asked_at_once(5, SMALL).await, 2);
-        assert_eq!(asked_at_once(1, MOST_COUNTED).await, 0);
+        assert_eq!(requested_at_once(5, 10).await, 5);
+        assert_eq!(requested_at_once(5, SMALL).await, 2);
+        assert_eq!(requested_at_once(1, MOST_COUNTED).await, 0);
     }
 }

@@ -120,7 +120,7 @@ pub(crate) async fn carry_once<P: Pass>(
 
 impl ProxyRequest {
     /// The options of the request, which was whole at `asked`, with its trace context where requests are traced.
-    pub(crate) fn wish(&self, asked: Instant, is_traced: bool) -> RouteOptions {
+    pub(crate) fn options(&self, requested: Instant, is_traced: bool) -> RouteOptions {
         let autoload = query::parameter(self.head.uri.query(), "autoload");
         let autoload = autoload.map(|wanted| matches!(&*wanted, "true" | "1"));
         let header = || TraceParent::read(self.head.headers.get("traceparent")?.as_bytes());
@@ -130,7 +130,7 @@ impl ProxyRequest {
             priority: self.key_use.borrow().as_ref().map(|key_use| key_use.priority()).unwrap_or_default(),
             parent: if is_traced { header() } else { None },
             hop: self.head.extensions.get().cloned(),
-            asked: Some(asked),
+            requested: Some(requested),
         }
     }
 
@@ -244,8 +244,8 @@ impl ProxyRequest {
         let (stream, early) = stream.ok_or_else(bad_upgrade)?;
         answer_headers::to_client(&mut head.headers, pass.upstream());
         websocket::name(&mut head.headers);
-        let held = (self.key_use.take(), self.access.take());
-        let tunnel = Tunnel::new(stream, early, held, move || pass.finished(None));
+        let occupied = (self.key_use.take(), self.access.take());
+        let tunnel = Tunnel::new(stream, early, occupied, move || pass.finished(None));
         Ok(Response::from_parts(head, Relay::upgraded(tunnel)))
     }
 

@@ -250,7 +250,7 @@ impl<H: ModelService> HttpServer<H> {
         head: Parts,
         received: Received,
     ) -> Box<ProxyRequest> {
-        let upgrades = websocket::is_asked(&head);
+        let upgrades = websocket::is_requested(&head);
         let access = if upgrades { self.access(&head, Some(model)) } else { None };
         Box::new(ProxyRequest {
             access: RefCell::new(access.map(Box::new)),
@@ -326,17 +326,20 @@ impl<H: ModelService> HttpServer<H> {
     ) -> Result<Reply<H::Pass>, HttpProblem> {
         self.charge(model, &request)?;
         // Taken before admission: the time to the first byte includes the wait for the model.
-        let asked = Instant::now();
-        let bounced = match self.service.admit_at_once(model, request.wish(asked, self.service.traces())) {
+        let requested = Instant::now();
+        let bounced = match self
+            .service
+            .admit_at_once(model, request.options(requested, self.service.traces()))
+        {
             Some(pass) => match proxy::carry_once(&request, pass, &self.settings.limits).await {
                 Ok(answer) => {
-                    return self.counted(model, asked, answer).map(|answer| answer.map(ReplyBody::Relay));
+                    return self.counted(model, requested, answer).map(|answer| answer.map(ReplyBody::Relay));
                 }
                 Err(pass) => Some(pass),
             },
             None => None,
         };
-        Box::pin(self.carry_later(model, request, asked, bounced)).await
+        Box::pin(self.carry_later(model, request, requested, bounced)).await
     }
 
     /// Carries a request that waits for its model, or whose pass bounced.
@@ -344,13 +347,14 @@ impl<H: ModelService> HttpServer<H> {
         self: &Rc<Self>,
         model: ModelId,
         request: Box<ProxyRequest>,
-        asked: Instant,
+        requested: Instant,
         bounced: Option<H::Pass>,
     ) -> Result<Reply<H::Pass>, HttpProblem> {
         let every = heartbeat::every(&request.head.headers, self.settings.heartbeat);
         let (request, waits) = (Rc::<ProxyRequest>::from(request), Rc::new(Cell::new(true)));
         let (own, own_waits) = (Rc::clone(&request), Rc::clone(&waits));
-        let mut exchange = Box::pin(Rc::clone(self).exchange_since(asked, model, own, own_waits, bounced));
+        let mut exchange =
+            Box::pin(Rc::clone(self).exchange_since(requested, model, own, own_waits, bounced));
         let Some(every) = every else {
             return exchange.await.map(|answer| answer.map(ReplyBody::Relay));
         };
@@ -384,7 +388,7 @@ impl<H: ModelService> HttpServer<H> {
     /// The same for a request that was there at `asked`, and whose pass may have bounced.
     async fn exchange_since(
         self: Rc<Self>,
-        asked: Instant,
+        requested: Instant,
         model: ModelId,
         request: Rc<ProxyRequest>,
         waits: Rc<Cell<bool>>,
@@ -394,7 +398,7 @@ impl<H: ModelService> HttpServer<H> {
             Some(pass) => pass.bounced(request.prompt()).await,
             None => {
                 Rc::clone(&self.service)
-                    .admit(model, request.wish(asked, self.service.traces()), request.prompt())
+                    .admit(model, request.options(requested, self.service.traces()), request.prompt())
                     .await
             }
         };
@@ -402,19 +406,19 @@ impl<H: ModelService> HttpServer<H> {
             Ok(pass) => proxy::carry(&request, pass, &self.settings.limits, &waits).await,
             Err(problem) => Err(problem),
         };
-        self.counted(model, asked, answer)
+        self.counted(model, requested, answer)
     }
 
     /// Counts an answer and the time since the whole request was there.
     pub(super) fn counted(
         &self,
         model: ModelId,
-        asked: Instant,
+        requested: Instant,
         answer: Result<Response<Relay<H::Pass>>, HttpProblem>,
     ) -> Result<Response<Relay<H::Pass>>, HttpProblem> {
         // Refusals count as well: they are what a client sees of the model.
         let status = answer.as_ref().map_or_else(|problem| problem.status, Response::status);
-        self.tally.count(model, status, asked.elapsed());
+        self.tally.count(model, status, requested.elapsed());
         answer
     }
 }

@@ -12,13 +12,13 @@ use super::problem::HttpProblem;
 
 /// Limit on held bytes. A longer event is passed in pieces; if the engine dies within it, no error event can
 /// follow.
-const MOST_HELD: usize = 1024 * 1024;
+const MOST_OCCUPIED: usize = 1024 * 1024;
 
 #[derive(Debug)]
 pub(crate) struct EventGuard {
     /// Copied together: an engine may write an event byte by byte, and each piece would keep a read buffer
     /// alive.
-    held: Vec<u8>,
+    occupied: Vec<u8>,
     /// The two bytes before the next one.
     before: [u8; 2],
     /// Part of an event that is not over has been let through.
@@ -28,7 +28,7 @@ pub(crate) struct EventGuard {
 impl Default for EventGuard {
     fn default() -> Self {
         Self {
-            held: Vec::new(),
+            occupied: Vec::new(),
             // The start of a stream counts as the end of an event.
             before: [b'\n'; 2],
             leaking: false,
@@ -56,7 +56,7 @@ impl EventGuard {
             }
             None => self.hold(&piece),
         }
-        if self.held.len() > MOST_HELD {
+        if self.occupied.len() > MOST_OCCUPIED {
             self.release(pass);
             self.leaking = true;
         }
@@ -64,8 +64,8 @@ impl EventGuard {
 
     /// Lets everything pass: the stream ended as its engine meant it to.
     pub(crate) fn release(&mut self, pass: &mut VecDeque<Bytes>) {
-        if !self.held.is_empty() {
-            pass.push_back(Bytes::from(std::mem::take(&mut self.held)));
+        if !self.occupied.is_empty() {
+            pass.push_back(Bytes::from(std::mem::take(&mut self.occupied)));
         }
     }
 
@@ -75,11 +75,11 @@ impl EventGuard {
     }
 
     fn hold(&mut self, piece: &[u8]) {
-        if self.held.capacity() - self.held.len() < piece.len() {
+        if self.occupied.capacity() - self.occupied.len() < piece.len() {
             // By a quarter, so that what is reserved stays near what is held.
-            self.held.reserve_exact(piece.len().max(self.held.len() / 4));
+            self.occupied.reserve_exact(piece.len().max(self.occupied.len() / 4));
         }
-        self.held.extend_from_slice(piece);
+        self.occupied.extend_from_slice(piece);
     }
 
     fn remember(&mut self, piece: &[u8]) {
@@ -184,9 +184,9 @@ mod tests {
     #[test]
     fn an_endless_event_is_let_through_and_cannot_be_ended() {
         let mut guard = EventGuard::default();
-        let big = vec![b'x'; MOST_HELD];
+        let big = vec![b'x'; MOST_OCCUPIED];
         assert_eq!(passed(&mut guard, &big), b"");
-        assert_eq!(passed(&mut guard, b"y").len(), MOST_HELD + 1);
+        assert_eq!(passed(&mut guard, b"y").len(), MOST_OCCUPIED + 1);
         assert!(!guard.can_end());
         assert_eq!(passed(&mut guard, b"\n\n"), b"\n\n");
         assert!(guard.can_end());
@@ -199,7 +199,7 @@ mod tests {
         for _ in 0..100_000 {
             // A slice of a read buffer, as hyper hands it out.
             guard.feed(Bytes::from(vec![b'x'; 8192]).slice(..1), &mut pass);
-            assert!(guard.held.capacity() <= guard.held.len() * 5 / 4 + 64);
+            assert!(guard.occupied.capacity() <= guard.occupied.len() * 5 / 4 + 64);
         }
         assert!(pass.is_empty());
     }

@@ -15,12 +15,12 @@ const DEEPEST: u64 = 1 << 32;
 /// The key of OpenAI's count, which most answers hold.
 const TOTAL: &[u8] = b"\"total_tokens\"";
 /// The keys of its parts, one of which stands beside it.
-const MADE: &[u8] = b"\"completion_tokens\"";
+const CREATED: &[u8] = b"\"completion_tokens\"";
 const READ: &[u8] = b"\"prompt_tokens\"";
 /// The rare letter of these keys, and what stands behind it.
 const RARE: (u8, &[u8]) = (b'k', b"ens\"");
 /// Bytes on each side of the count within which its parts stand.
-const BESIDE: usize = 160;
+const ALONGSIDE: usize = 160;
 
 /// Tokens of one answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub struct AnswerTokens {
     /// Of the prompt and of the answer together.
     pub total: u64,
     /// Of the answer, if it is reported.
-    pub made: Option<u64>,
+    pub created: Option<u64>,
 }
 
 /// Last bytes of an answer.
@@ -56,13 +56,13 @@ impl AnswerTokens {
         let text = &answer[answer.len().saturating_sub(LONGEST)..];
         let counted = end_of_last(TOTAL, text).and_then(|after| {
             let (at, total) = (after - TOTAL.len(), number_after(&text[after..])?);
-            let beside = &text[at.saturating_sub(BESIDE)..text.len().min(after + BESIDE)];
-            let made = || number_after(&beside[end_of_last(MADE, beside)?..]);
-            let read = || total.checked_sub(number_after(&beside[end_of_last(READ, beside)?..])?);
-            Some(AnswerTokens { total, made: made().or_else(read) })
+            let alongside = &text[at.saturating_sub(ALONGSIDE)..text.len().min(after + ALONGSIDE)];
+            let created = || number_after(&alongside[end_of_last(CREATED, alongside)?..]);
+            let read = || total.checked_sub(number_after(&alongside[end_of_last(READ, alongside)?..])?);
+            Some(AnswerTokens { total, created: created().or_else(read) })
         });
         let tokens = counted.or_else(|| timed(text)).filter(|tokens| tokens.total < DEEPEST)?;
-        Some(AnswerTokens { made: tokens.made.filter(|made| *made <= tokens.total), ..tokens })
+        Some(AnswerTokens { created: tokens.created.filter(|created| *created <= tokens.total), ..tokens })
     }
 }
 
@@ -70,10 +70,10 @@ impl AnswerTokens {
 fn timed(text: &[u8]) -> Option<AnswerTokens> {
     let timings = text.get(rfind(text, b"\"timings\"")?..)?;
     let prompt = number(timings, b"\"prompt_n\"")?;
-    let made = number(timings, b"\"predicted_n\"")?;
+    let created = number(timings, b"\"predicted_n\"")?;
     let cached = number(timings, b"\"cache_n\"").unwrap_or(0);
-    let total = prompt.checked_add(made)?.checked_add(cached)?;
-    Some(AnswerTokens { total, made: Some(made) })
+    let total = prompt.checked_add(created)?.checked_add(cached)?;
+    Some(AnswerTokens { total, created: Some(created) })
 }
 
 /// The number behind the last occurrence of a key.
@@ -105,10 +105,10 @@ mod tests {
     use super::*;
 
     fn tokens(pieces: &[&str]) -> Option<u64> {
-        told(pieces).map(|tokens| tokens.total)
+        reported(pieces).map(|tokens| tokens.total)
     }
 
-    fn told(pieces: &[&str]) -> Option<AnswerTokens> {
+    fn reported(pieces: &[&str]) -> Option<AnswerTokens> {
         let mut tail = PromptTail::default();
         for piece in pieces {
             tail.feed(&Bytes::copy_from_slice(piece.as_bytes()));
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn the_part_of_the_answer_is_told_where_it_stands_beside_the_sum() {
-        let of = |text: &str| told(&[text]).unwrap().made;
+        let of = |text: &str| reported(&[text]).unwrap().created;
         let usage = r#""usage":{"completion_tokens":7,"prompt_tokens":30,"total_tokens":37,"prompt_tokens_details":{"cached_tokens":3}}"#;
         assert_eq!(of(usage), Some(7));
         assert_eq!(of(r#""usage":{"prompt_tokens":30,"total_tokens":30}"#), Some(0), "embeddings");
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_is_unknown() {
+    fn unreported_token_counts_are_unknown() {
         for answer in
             ["", "{}", "\"total_tokens\":null", "\"total_tokens\":99999999999999999999", "\"total_tokens\""]
         {

@@ -24,7 +24,7 @@ const KEY: usize = 16;
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// True for a request that asks for a websocket in every word that it has to.
-pub(crate) fn is_asked(head: &Parts) -> bool {
+pub(crate) fn is_requested(head: &Parts) -> bool {
     let headers = &head.headers;
     let names_upgrade = || connection_tokens(headers).any(|token| token.eq_ignore_ascii_case("upgrade"));
     let has_key = || text(headers, &SEC_WEBSOCKET_KEY).and_then(|key| STANDARD.decode(key).ok());
@@ -76,21 +76,21 @@ mod tests {
 
     #[test]
     fn a_websocket_is_asked_for_in_every_word_or_not_at_all() {
-        assert!(is_asked(&head(&LINES)));
+        assert!(is_requested(&head(&LINES)));
         for (at, wrong) in
             [(0, "h2c"), (0, "websocket, h2c"), (0, "TLS/1.0"), (1, "close"), (2, "k"), (2, ""), (3, "8")]
         {
             let mut lines = LINES;
             lines[at].1 = wrong;
-            assert!(!is_asked(&head(&lines)), "{lines:?}");
+            assert!(!is_requested(&head(&lines)), "{lines:?}");
             let without: Vec<_> = LINES.iter().enumerate().filter(|(other, _)| *other != at).collect();
-            assert!(!is_asked(&head(&without.into_iter().map(|(_, line)| *line).collect::<Vec<_>>())));
+            assert!(!is_requested(&head(&without.into_iter().map(|(_, line)| *line).collect::<Vec<_>>())));
         }
         let twice = [LINES.as_slice(), &[("upgrade", "h2c")]].concat();
-        assert!(!is_asked(&head(&twice)));
+        assert!(!is_requested(&head(&twice)));
         let mut posted = head(&LINES);
         posted.method = Method::POST;
-        assert!(!is_asked(&posted));
+        assert!(!is_requested(&posted));
     }
 
     #[test]

@@ -28,16 +28,16 @@ impl From<WhatIfError> for HttpProblem {
 }
 
 /// Flags of llama-server for `?context=`, `?slots=` and `?cache=`; empty for the model as it is configured.
-pub(crate) fn flags(asked: Option<&str>) -> Result<Vec<String>, HttpProblem> {
+pub(crate) fn flags(requested: Option<&str>) -> Result<Vec<String>, HttpProblem> {
     let mut flags = Vec::new();
     for (name, flag, most) in [("context", "--ctx-size", MOST_TOKENS), ("slots", "--parallel", MOST_SLOTS)] {
-        if let Some(text) = query::parameter(asked, name) {
+        if let Some(text) = query::parameter(requested, name) {
             let count = text.parse().ok().filter(|count: &u64| (1..=most).contains(count));
             let count = count.ok_or_else(|| bad(format!("`{name}` must be a number from 1 to {most}")))?;
             flags.extend([flag.to_owned(), count.to_string()]);
         }
     }
-    if let Some(text) = query::parameter(asked, "cache") {
+    if let Some(text) = query::parameter(requested, "cache") {
         let kind = CACHE_TYPES.iter().find(|kind| **kind == text);
         let kind = kind.ok_or_else(|| bad(format!("`cache` must be one of {}", CACHE_TYPES.join(", "))))?;
         for flag in ["--cache-type-k", "--cache-type-v"] {
@@ -48,8 +48,8 @@ pub(crate) fn flags(asked: Option<&str>) -> Result<Vec<String>, HttpProblem> {
 }
 
 /// The size of `?yield=8GiB`, for a yield instead of a load.
-pub(crate) fn kept_free(asked: Option<&str>) -> Result<Option<Bytes>, HttpProblem> {
-    let size = query::parameter(asked, "yield").map(|text| text.parse());
+pub(crate) fn kept_free(requested: Option<&str>) -> Result<Option<Bytes>, HttpProblem> {
+    let size = query::parameter(requested, "yield").map(|text| text.parse());
     size.transpose().map_err(|_| bad("`yield` must be a size such as 8GiB".to_owned()))
 }
 
@@ -63,8 +63,8 @@ mod tests {
 
     #[test]
     fn only_numbers_and_known_types_become_flags() {
-        let said = flags(Some("model=a&context=8192&slots=2&cache=q8_0")).unwrap().join(" ");
-        assert_eq!(said, "--ctx-size 8192 --parallel 2 --cache-type-k q8_0 --cache-type-v q8_0");
+        let stated = flags(Some("model=a&context=8192&slots=2&cache=q8_0")).unwrap().join(" ");
+        assert_eq!(stated, "--ctx-size 8192 --parallel 2 --cache-type-k q8_0 --cache-type-v q8_0");
         assert!(flags(None).unwrap().is_empty());
         for hostile in
             ["context=0", "context=-1", "context=99999999999999999999", "slots=257", "cache=--lora"]

@@ -154,16 +154,16 @@ impl Runtime {
     pub async fn admit_here(
         self: Rc<Self>,
         model: ModelId,
-        wish: RouteOptions,
+        options: RouteOptions,
         prompt: RequestPrompt<'_>,
     ) -> Result<RunPass, HttpProblem> {
         // Advisory only: the scheduler decides again, and a model that stops in this moment is loaded after
         // all.
-        let mut record = RequestRecord::begin(&self, model, &wish);
+        let mut record = RequestRecord::begin(&self, model, &options);
         if self.shown(model) != ModelState::Ready {
             let not_loaded =
                 || HttpProblem::new(StatusCode::BAD_REQUEST, "model_not_loaded", "model is not loaded");
-            let unwanted = (!wish.autoload.unwrap_or_else(|| self.autoloads())).then(not_loaded);
+            let unwanted = (!options.autoload.unwrap_or_else(|| self.autoloads())).then(not_loaded);
             // A load may evict another model, for a request that the engine can only refuse.
             let problem = match unwanted.or_else(|| prompt.broken()) {
                 None => self.overlong(model, &prompt).await,
@@ -174,7 +174,7 @@ impl Runtime {
                 return Err(problem);
             }
         }
-        self.arrive(model, wish, prompt, record).await
+        self.arrive(model, options, prompt, record).await
     }
 
     /// Asks the scheduler for a run and waits for it.
@@ -207,16 +207,16 @@ impl Runtime {
     }
 
     /// The pass for a run that takes the request at once.
-    pub fn pass_at_once(self: &Rc<Self>, model: ModelId, wish: RouteOptions) -> Option<RunPass> {
+    pub fn pass_at_once(self: &Rc<Self>, model: ModelId, options: RouteOptions) -> Option<RunPass> {
         if self.deadly.is_watched(model) {
             // The body has to be looked at.
             return None;
         }
         let run = self.state.borrow().scheduler.free_run(model)?;
-        let run = self.run(run).filter(|run| !run.is_held_asleep())?;
+        let run = self.run(run).filter(|run| !run.is_occupied_asleep())?;
         let upstream = run.upstream()?;
-        let mut record = RequestRecord::begin(self, model, &wish);
-        let RouteOptions { client, priority, .. } = wish;
+        let mut record = RequestRecord::begin(self, model, &options);
+        let RouteOptions { client, priority, .. } = options;
         let owned = OwnedRequest::sent_at_once(self);
         let (request, now) = (owned.id, self.moment(record.arrived()));
         // The request waits after all where its engine ends before it answers.

@@ -15,15 +15,15 @@ const LEAST_TOKENS: u64 = 4;
 pub(super) struct AnswerTally {
     first_token: Histogram,
     prompt: Histogram,
-    made: Histogram,
+    created: Histogram,
     /// Tokens a second of the last streams, as they reached the client.
     speed: Option<f64>,
 }
 
 impl Default for AnswerTally {
     fn default() -> Self {
-        let [prompt, made] = [const { Histogram::of_tokens() }; 2];
-        Self { first_token: Histogram::of_seconds(), prompt, made, speed: None }
+        let [prompt, created] = [const { Histogram::of_tokens() }; 2];
+        Self { first_token: Histogram::of_seconds(), prompt, created, speed: None }
     }
 }
 
@@ -33,14 +33,16 @@ impl AnswerTally {
         if let Some((until_first, _)) = first {
             self.first_token.add(until_first.as_secs_f64());
         }
-        let Some((tokens, made)) = tokens.and_then(|tokens| Some((tokens, tokens.made?))) else { return };
-        self.prompt.add(float(tokens.total.saturating_sub(made)));
-        self.made.add(float(made));
+        let Some((tokens, created)) = tokens.and_then(|tokens| Some((tokens, tokens.created?))) else {
+            return;
+        };
+        self.prompt.add(float(tokens.total.saturating_sub(created)));
+        self.created.add(float(created));
         // The first piece brought the first token.
         let rest =
-            first.map(|(_, rest)| rest.as_secs_f64()).filter(|rest| *rest > 0.0 && made >= LEAST_TOKENS);
+            first.map(|(_, rest)| rest.as_secs_f64()).filter(|rest| *rest > 0.0 && created >= LEAST_TOKENS);
         if let Some(rest) = rest {
-            let last = float(made - 1) / rest;
+            let last = float(created - 1) / rest;
             self.speed = Some(self.speed.map_or(last, |before| before + WEIGHT * (last - before)));
         }
     }
@@ -58,7 +60,7 @@ impl AnswerTally {
                 |all| &all.first_token,
             ),
             ("plimsoll_prompt_tokens", "Tokens of a prompt, as the engine counts them", |all| &all.prompt),
-            ("plimsoll_answer_tokens", "Tokens of an answer, as the engine counts them", |all| &all.made),
+            ("plimsoll_answer_tokens", "Tokens of an answer, as the engine counts them", |all| &all.created),
         ];
         for (name, help, figures) in families {
             page.family(name, MetricKind::Histogram, help);
@@ -85,7 +87,7 @@ mod tests {
     #[test]
     fn an_answer_is_counted_by_its_parts_and_a_stream_by_its_speed() {
         let mut tally = AnswerTally::default();
-        let tokens = |made| Some(AnswerTokens { total: 130, made });
+        let tokens = |created| Some(AnswerTokens { total: 130, created });
         tally.add(tokens(Some(30)), None);
         tally.add(None, Some((Duration::from_millis(40), Duration::from_secs(1))));
         tally.add(tokens(None), None);

@@ -150,8 +150,8 @@ impl Runtime {
             let failed = view.last_failure.as_ref();
             if let Some(mark) = failed.and_then(|reason| self.board.marks.standing(view.id, &reason.text)) {
                 shown["failed_at"] = json!(mark.at);
-                let told = mark.failure.into_iter().flat_map(|failure| failure.hints);
-                hints.extend(told.filter(|hint| !hints.contains(hint)).collect::<Vec<_>>());
+                let reported = mark.failure.into_iter().flat_map(|failure| failure.hints);
+                hints.extend(reported.filter(|hint| !hints.contains(hint)).collect::<Vec<_>>());
             }
             if !hints.is_empty() {
                 shown["hints"] = json!(hints);
@@ -323,9 +323,9 @@ impl Runtime {
         let view = self.state.borrow().scheduler.view(model, self.now());
         let failure = view.and_then(|view| view.last_failure);
         let (now, marks) = (self.now(), &self.board.marks);
-        let is_told =
+        let is_reported =
             |failure: &Reason| marks.just_reported(now, model, &failure.text) || marks.caused(now, failure);
-        if let Some(failure) = failure.filter(|failure| !is_told(failure)) {
+        if let Some(failure) = failure.filter(|failure| !is_reported(failure)) {
             let hints = self.statuses.with(model, |status| status.hints.clone());
             self.mark_failure("failed", Some(model), &failure, &hints);
         }

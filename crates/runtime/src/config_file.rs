@@ -105,8 +105,8 @@ impl Config {
 
     fn of(path: &Path, mut roster: Configuration) -> Result<Self, ReadConfigError> {
         roster.confine();
-        roster.tell_shell_words();
-        roster.tell_ports();
+        roster.notify_shell_words();
+        roster.notify_ports();
         // Files are read at every reload, so that a key can be revoked without touching the configuration.
         let plain = std::mem::take(&mut roster.serve.api_keys);
         let mut plain: Vec<WrittenKey> = plain.into_iter().map(|key| WrittenKey::of(path, key)).collect();
@@ -184,7 +184,7 @@ impl Config {
     }
 
     /// Logs them, once the cards are known.
-    pub fn tell_of_variables<'a>(&self, cards: impl Iterator<Item = &'a Card>) {
+    pub fn notify_of_variables<'a>(&self, cards: impl Iterator<Item = &'a Card>) {
         self.of_variables(cards).iter().for_each(|warning| tracing::warn!("{warning}"));
     }
 

@@ -118,13 +118,13 @@ impl Runtime {
         }
         // A client that leaves meanwhile drops this future, and the place with it.
         let place = DownloadPlace { runtime: self.me(), name: name.clone() };
-        let asked = order.asked.clone();
+        let requested = order.requested.clone();
         // The operator chose the hub, and with it the servers that it sends to.
         let public_only = order.public_only && order.is_address();
         let bounds = Bounds { patience: PATIENCE, public_only, ..Bounds::default() };
         let planned = spawn_blocking(move || {
             let hub = Hub::of_environment(None, bounds)?;
-            hub.plan_download(&asked, Dialect::Ggml).map(|plan| (hub, plan))
+            hub.plan_download(&requested, Dialect::Ggml).map(|plan| (hub, plan))
         });
         let (hub, plan) = flat(planned.await).map_err(|error| refused("download_refused", error))?;
         let memory = self.foresee_download(order).await?;
@@ -145,7 +145,7 @@ impl Runtime {
         running: Arc<RunningDownload>,
     ) {
         let name = place.name.clone();
-        let tell = || {
+        let notify = || {
             self.reports.events.download(
                 &name,
                 "download_progress",
@@ -158,10 +158,10 @@ impl Runtime {
         let ended = loop {
             tokio::select! {
                 ended = &mut task => break flat(ended),
-                () = tokio::time::sleep(EVERY) => tell(),
+                () = tokio::time::sleep(EVERY) => notify(),
             }
         };
-        tell();
+        notify();
         drop(place);
         match ended {
             Ok(()) => {

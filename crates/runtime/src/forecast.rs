@@ -164,7 +164,7 @@ impl Runtime {
             }
             self.statuses
                 // The warning above is the report; the change of state must not repeat it.
-                .with(model, |status| status.told = Some(reason.clone()));
+                .with(model, |status| status.reported = Some(reason.clone()));
             self.submit(SchedulerEvent::ForecastFailed { model, reason });
         }
         troubles
@@ -208,12 +208,14 @@ fn foresee(
 ) -> Forecast {
     let known = looked.as_ref().ok().cloned();
     let profile =
-        known.as_ref().and_then(|demand| profile(entry, &**demand, &asked(entry, cards, &**demand)));
+        known.as_ref().and_then(|demand| profile(entry, &**demand, &requested(entry, cards, &**demand)));
     let forecast = |text: String, refused: Option<Reason>, hints| Forecast {
         name: entry.name.clone(),
         text,
         parts: Vec::new(),
-        warnings: known.as_ref().map_or(Vec::new(), |demand| demand.doubts(&asked(entry, cards, &**demand))),
+        warnings: known
+            .as_ref()
+            .map_or(Vec::new(), |demand| demand.doubts(&requested(entry, cards, &**demand))),
         note: None,
         refused,
         hints,
@@ -284,7 +286,7 @@ fn taken(
         card.kind != CardKind::Host && placement.is_some_and(|placement| !placement.on(&card.id).is_zero())
     };
     let divided: Vec<Card> = cards.iter().filter(is_taken).cloned().collect();
-    if divided.len() > 1 { divided } else { asked(entry, cards, demand) }
+    if divided.len() > 1 { divided } else { requested(entry, cards, demand) }
 }
 
 /// The need on these cards in a sentence, and its parts.
@@ -300,7 +302,7 @@ fn need(entry: &ConfiguredModel, own: &[Card], demand: &dyn MemoryModel) -> (Str
         let text = "memory need unknown: the model is loaded alone on a card until its memory is measured";
         return (text.to_owned(), Vec::new());
     }
-    let said = match (entry.memory.is_some(), demand.lowered_context()) {
+    let stated = match (entry.memory.is_some(), demand.lowered_context()) {
         (true, _) => "declared".to_owned(),
         (false, None) if entry.launch.options().is_none() && entry.part().is_none() => {
             "as measured before".to_owned()
@@ -316,14 +318,14 @@ fn need(entry: &ConfiguredModel, own: &[Card], demand: &dyn MemoryModel) -> (Str
         Ok(shares) => shares,
         Err(reason) => return (in_a_line(&reason), Vec::new()),
     };
-    let beside = parts::beside(&shares, own);
-    let total = shares.iter().map(|(_, bytes)| *bytes).sum::<Bytes>().saturating_sub(beside);
-    let of_host = match beside.is_zero() {
+    let alongside = parts::alongside(&shares, own);
+    let total = shares.iter().map(|(_, bytes)| *bytes).sum::<Bytes>().saturating_sub(alongside);
+    let of_host = match alongside.is_zero() {
         true => String::new(),
-        false => format!(", and {beside} of host memory"),
+        false => format!(", and {alongside} of host memory"),
     };
     let text =
-        format!("{total} {said}{of_host}{}{}", growth(entry, own, total, demand), overflowing(own, demand));
+        format!("{total} {stated}{of_host}{}{}", growth(entry, own, total, demand), overflowing(own, demand));
     (text, parts::lines(&shares, own, demand))
 }
 
@@ -357,7 +359,7 @@ fn overflowing(cards: &[Card], demand: &dyn MemoryModel) -> String {
     })
 }
 
-fn asked(entry: &ConfiguredModel, cards: &[Card], demand: &dyn MemoryModel) -> Vec<Card> {
+fn requested(entry: &ConfiguredModel, cards: &[Card], demand: &dyn MemoryModel) -> Vec<Card> {
     let named = &demand.named().cards;
     if !named.is_empty() {
         return cards.iter().filter(|card| named.contains(&card.id)).cloned().collect();

@@ -28,21 +28,21 @@ const SHARE_BACK: u64 = 2;
 impl Runtime {
     /// Asks idle engines that can free memory to do so, and waits until the cards show it.
     pub async fn free_idle(self: &Rc<Self>) {
-        let mut asked = JoinSet::new();
+        let mut requested = JoinSet::new();
         for (run, freeing) in self.able_to_free() {
             let before = (run.id, self.measured_of(&run));
-            asked.spawn_local(async move { free(&run, &freeing).await.then_some(before) });
+            requested.spawn_local(async move { free(&run, &freeing).await.then_some(before) });
         }
-        let slept: Vec<(RunId, Bytes)> = asked.join_all().await.into_iter().flatten().collect();
+        let slept: Vec<(RunId, Bytes)> = requested.join_all().await.into_iter().flatten().collect();
         for (run, _) in &slept {
             self.submit(SchedulerEvent::Slept { run: *run });
         }
         for _ in 0..READINGS {
-            let is_held = |(id, before): &(RunId, Bytes)| {
+            let is_occupied = |(id, before): &(RunId, Bytes)| {
                 let run = self.run(*id).filter(|_| self.is_asleep(*id));
                 run.is_some_and(|run| self.measured_of(&run) > before.scaled(1, SHARE_BACK))
             };
-            if !slept.iter().any(is_held) {
+            if !slept.iter().any(is_occupied) {
                 return;
             }
             tokio::time::sleep(PAUSE).await;
@@ -106,13 +106,13 @@ impl EngineRun {
         within: Duration,
     ) -> Option<Vec<u8>> {
         let upstream = self.upstream()?;
-        let asked = upstream.ask(method, path, body, LONGEST);
-        let (status, body) = tokio::time::timeout(within, asked).await.ok().flatten()?;
+        let requested = upstream.ask(method, path, body, LONGEST);
+        let (status, body) = tokio::time::timeout(within, requested).await.ok().flatten()?;
         (status == StatusCode::OK).then_some(body)
     }
 
     /// True if a request has to wait until the engine was woken.
-    pub(super) fn is_held_asleep(&self) -> bool {
+    pub(super) fn is_occupied_asleep(&self) -> bool {
         self.needs_wake.get() || self.waking.try_lock().is_err()
     }
 

@@ -130,17 +130,17 @@ mod tests {
         std::fs::write(&file, text).unwrap();
         let (keys, mut warnings) = read(&file).unwrap();
         warnings.extend(keys.iter().flat_map(WrittenKey::warnings));
-        let told = warnings.iter().map(|warning| warning.to_string().replace(&file, "keys"));
-        (keys.iter().map(|key| key.text.clone()).collect(), told.collect())
+        let reported = warnings.iter().map(|warning| warning.to_string().replace(&file, "keys"));
+        (keys.iter().map(|key| key.text.clone()).collect(), reported.collect())
     }
 
     #[test]
     fn comments_and_blank_lines_are_no_keys_and_a_line_that_may_be_a_key_is_told() {
-        let (read, told) = keys("\u{feff}# my keys\n\n  sesame-open-wide \n#\n#hidden-key\n");
+        let (read, reported) = keys("\u{feff}# my keys\n\n  sesame-open-wide \n#\n#hidden-key\n");
         assert_eq!(read, ["sesame-open-wide"]);
         let text = "keys:5: this line begins with `#`, so it is read as a comment and not as an API key; choose a key that \
                     begins with another character";
-        assert_eq!(told, [text]);
+        assert_eq!(reported, [text]);
     }
 
     #[test]
@@ -150,8 +150,8 @@ mod tests {
         for text in ["", "\n \n", "# my keys\n", "\u{feff}\n"] {
             std::fs::write(&file, text).unwrap();
             let error = read(&file.to_string_lossy()).err().unwrap().to_string();
-            let told = format!("{}: the file contains no API key", file.display());
-            assert!(error.starts_with(&told) && error.contains("`api-key-files`"), "{error}");
+            let reported = format!("{}: the file contains no API key", file.display());
+            assert!(error.starts_with(&reported) && error.contains("`api-key-files`"), "{error}");
         }
     }
 
@@ -170,11 +170,11 @@ mod tests {
 
     #[test]
     fn a_short_key_and_one_in_quotation_marks_are_told_and_never_shown() {
-        let (read, told) = keys("\"sesame-open-wide\"\nhunter2\n\"\n");
+        let (read, reported) = keys("\"sesame-open-wide\"\nhunter2\n\"\n");
         assert_eq!(read.len(), 3);
-        assert_eq!(told.len(), 3, "{told:?}");
-        assert!(told[0].starts_with("keys:1: the quotation marks around this API key are part of it"));
-        assert!(told[1].starts_with("keys:2: an API key is shorter than 8 characters"));
-        assert!(told.iter().all(|line| !line.contains("sesame") && !line.contains("hunter2")));
+        assert_eq!(reported.len(), 3, "{reported:?}");
+        assert!(reported[0].starts_with("keys:1: the quotation marks around this API key are part of it"));
+        assert!(reported[1].starts_with("keys:2: an API key is shorter than 8 characters"));
+        assert!(reported.iter().all(|line| !line.contains("sesame") && !line.contains("hunter2")));
     }
 }

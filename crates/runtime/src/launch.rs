@@ -158,8 +158,8 @@ impl Starter<'_> {
         let Some(program) = program else {
             return Ok(Vec::new());
         };
-        let asked = spawn_blocking(move || program::vulkan_cards(&program, &environment)).await;
-        let Ok(Ok(shown)) = asked else {
+        let requested = spawn_blocking(move || program::vulkan_cards(&program, &environment)).await;
+        let Ok(Ok(shown)) = requested else {
             return Ok(Vec::new());
         };
         let names: Vec<&str> = cards.iter().map(|card| card.name.as_str()).collect();

@@ -74,7 +74,7 @@ impl Runtime {
             // The thread that reads would share the processors with the first request.
             tokio::select! {
                 () = tokio::time::sleep(AFTER_LOAD) => {}
-                () = run.told.notified() => {}
+                () = run.reported.notified() => {}
             }
             let reading = runtime.readings.sampler.read().await;
             runtime.readings.last.replace(reading);

@@ -18,8 +18,8 @@ pub type FileIdentity = (u64, u64);
 pub fn of_entry(entry: &ConfiguredModel) -> Vec<PathBuf> {
     let options = entry.launch.options();
     let flags = options.and_then(|options| named::flags(entry, options).ok());
-    let wish = flags.and_then(|flags| flags.wish(ProgramKind::LlamaServer).ok());
-    wish.map_or_else(Vec::new, |wish| of(&wish))
+    let params = flags.and_then(|flags| flags.params(ProgramKind::LlamaServer).ok());
+    params.map_or_else(Vec::new, |params| of(&params))
 }
 
 /// Size of the readable files of an entry.
@@ -29,10 +29,10 @@ pub(super) fn size_of_entry(entry: &ConfiguredModel) -> Bytes {
 }
 
 /// Readable files named by flags: model, draft and projector with all shards, adapters and control vectors.
-pub fn of(wish: &ModelParams) -> Vec<PathBuf> {
-    let sets = [&wish.model, &wish.draft_model, &wish.projector];
+pub fn of(params: &ModelParams) -> Vec<PathBuf> {
+    let sets = [&params.model, &params.draft_model, &params.projector];
     let sets = sets.into_iter().flatten().flat_map(|path| files_of(Path::new(path)));
-    let others = wish.adapters.iter().chain(&wish.control_vectors);
+    let others = params.adapters.iter().chain(&params.control_vectors);
     let mut files: Vec<PathBuf> = sets.chain(others.map(PathBuf::from)).collect();
     files.order();
     // A draft model may be the model itself.

@@ -43,9 +43,9 @@ impl Runtime {
         let snapshot = state.scheduler.snapshot(self.now());
         let places = placement.shares.iter().map(|share| {
             let card = snapshot.cards.iter().find(|card| card.id == share.card);
-            let held = card
+            let occupied = card
                 .map_or(String::new(), |card| format!(" ({} of {} claimed)", card.claimed, card.capacity));
-            format!("{} on {}{held}", share.bytes, self.label(&share.card))
+            format!("{} on {}{occupied}", share.bytes, self.label(&share.card))
         });
         let places = places.collect::<Vec<_>>().join(", ");
         match placement {
@@ -80,9 +80,9 @@ impl Runtime {
         let state = self.state.borrow();
         let failure = state.scheduler.view(model, self.now()).and_then(|view| view.last_failure);
         let Some(failure) = failure else { return };
-        let told = self.statuses.with(model, |status| status.told.replace(failure.clone()));
-        if told.as_ref() != Some(&failure)
-            && self.reports.operator_log.is_news(&failure, self.now(), |said, now| said.text == now.text)
+        let reported = self.statuses.with(model, |status| status.reported.replace(failure.clone()));
+        if reported.as_ref() != Some(&failure)
+            && self.reports.operator_log.is_news(&failure, self.now(), |stated, now| stated.text == now.text)
         {
             tracing::warn!("{}", in_a_line(&failure));
         }
@@ -90,7 +90,7 @@ impl Runtime {
 
     fn log_refusal(&self, refusal: &RequestRefusal) {
         // Other figures are another refusal.
-        if self.reports.operator_log.is_news(&refusal.reason, self.now(), |said, now| said == now) {
+        if self.reports.operator_log.is_news(&refusal.reason, self.now(), |stated, now| stated == now) {
             tracing::info!("refuse: {}", in_a_line(&refusal.reason));
         }
     }
@@ -158,7 +158,7 @@ impl Runtime {
             End::Expected => tracing::info!("gone {}", run.entry.name),
             End::Crashed { reason } | End::OutOfMemory { reason, .. } | End::Unstartable { reason, .. } => {
                 // Stored, so that the change of state that follows does not repeat it.
-                self.statuses.with(run.model, |status| status.told = Some(reason.clone()));
+                self.statuses.with(run.model, |status| status.reported = Some(reason.clone()));
                 tracing::warn!("{}", in_a_line(reason));
             }
         }
@@ -170,11 +170,12 @@ impl OperatorLog {
     /// failure in the same words, and names the processes that hold memory as well.
     fn is_news(&self, reason: &Reason, now: Moment, is_same: impl Fn(&Reason, &Reason) -> bool) -> bool {
         let mut last = self.last.borrow_mut();
-        let said = last.as_ref().is_some_and(|(said, at)| is_same(said, reason) && now.since(*at) < APART);
-        if !said {
+        let stated =
+            last.as_ref().is_some_and(|(stated, at)| is_same(stated, reason) && now.since(*at) < APART);
+        if !stated {
             *last = Some((reason.clone(), now));
         }
-        !said
+        !stated
     }
 }
 

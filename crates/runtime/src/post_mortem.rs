@@ -10,7 +10,7 @@ pub fn post_mortem(model: &str, ended: &ChildEnded, refused: Option<&RefusedAllo
     judge(&EngineDeath {
         model,
         exit: ended.exit,
-        asked: matches!(ended.cause, EndCause::Asked | EndCause::AskedAndKilled),
+        requested: matches!(ended.cause, EndCause::Requested | EndCause::RequestedAndKilled),
         stuck: ended.cause == EndCause::Stuck,
         stage: match ended.was_ready {
             true => Stage::Serving,

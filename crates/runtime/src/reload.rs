@@ -117,7 +117,7 @@ async fn troubles(forecasts: Option<JoinHandle<Vec<String>>>) -> Vec<String> {
     let Some(forecasts) = forecasts else { return Vec::new() };
     match timeout(FORECASTS_WITHIN, forecasts).await {
         // A task that panicked has logged it.
-        Ok(told) => told.unwrap_or_default(),
+        Ok(reported) => reported.unwrap_or_default(),
         Err(_) => vec![
             "the changed models are still being checked; the log will name those that cannot be loaded"
                 .to_owned(),

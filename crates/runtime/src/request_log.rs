@@ -66,7 +66,7 @@ pub(super) struct RequestRecord {
     open: Rc<OpenRequest>,
     /// Cause of its wait, as last seen, and whether a line named one.
     cause: Option<&'static str>,
-    told: bool,
+    reported: bool,
     status: Option<StatusCode>,
     parent: Option<TraceParent>,
     tokens: Option<AnswerTokens>,
@@ -85,11 +85,11 @@ enum RequestOutcome {
 }
 
 impl RequestRecord {
-    pub(super) fn begin(runtime: &Rc<Runtime>, model: ModelId, wish: &RouteOptions) -> Self {
+    pub(super) fn begin(runtime: &Rc<Runtime>, model: ModelId, options: &RouteOptions) -> Self {
         let counts = &runtime.reports.counts;
         let id = counts.arrivals.get() + 1;
         counts.arrivals.set(id);
-        let arrived = wish.asked.unwrap_or_else(Instant::now);
+        let arrived = options.requested.unwrap_or_else(Instant::now);
         let open = Rc::new(OpenRequest { model, arrived, sent: Cell::default() });
         counts.open.borrow_mut().insert(id, Rc::clone(&open));
         Self {
@@ -97,9 +97,9 @@ impl RequestRecord {
             id,
             open,
             cause: None,
-            told: false,
+            reported: false,
             status: None,
-            parent: wish.parent,
+            parent: options.parent,
             tokens: None,
             first: None,
             ended: None,
@@ -123,7 +123,7 @@ impl RequestRecord {
         let OpenRequest { model, arrived, .. } = *self.open;
         // Asked again and again for every request that waits, so the reason is made only where it is logged.
         let cause = state.scheduler.wait_cause(model);
-        if cause == self.cause && self.told {
+        if cause == self.cause && self.reported {
             return;
         }
         // Every load begins with a check of some milliseconds; only a long one is worth a line.
@@ -132,8 +132,8 @@ impl RequestRecord {
             return;
         }
         let Some((cause, reason)) = state.scheduler.wait_reason(model) else { return };
-        if self.cause.replace(cause) != Some(cause) || !self.told {
-            self.told = true;
+        if self.cause.replace(cause) != Some(cause) || !self.reported {
+            self.reported = true;
             let (name, waited_ms) = (&state.registry.entry(model).name, millis(arrived.elapsed()));
             tracing::info!(model = name, waits_for = cause, waited_ms, "wait {name}: {}", in_a_line(&reason));
         }

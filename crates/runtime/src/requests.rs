@@ -56,7 +56,7 @@ impl RequestTable {
     }
 
     /// Sends the scheduler's report to the request's client. A refusal ends it.
-    pub(super) fn tell(&self, request: RequestId, answer: AdmissionAnswer) -> Result<(), UnknownRequest> {
+    pub(super) fn notify(&self, request: RequestId, answer: AdmissionAnswer) -> Result<(), UnknownRequest> {
         let mut open = self.open.borrow_mut();
         let state = open.get_mut(&request).ok_or(UnknownRequest(request))?;
         let next = match &answer {
@@ -92,7 +92,7 @@ impl RequestTable {
 impl Runtime {
     /// Lets a request go to its engine, which may have to be woken first.
     pub(super) fn send_on(&self, request: RequestId, run: Rc<EngineRun>) {
-        if !run.is_held_asleep() {
+        if !run.is_occupied_asleep() {
             return self.answer(request, AdmissionAnswer::Go(run));
         }
         let runtime = self.me();
@@ -107,7 +107,7 @@ impl Runtime {
 
     /// Sends the scheduler's report to the request's client.
     pub(super) fn answer(&self, request: RequestId, answer: AdmissionAnswer) {
-        self.report_stray(self.requests.tell(request, answer));
+        self.report_stray(self.requests.notify(request, answer));
     }
 
     /// Reports a request that one side thinks has ended and the other does not.

@@ -81,7 +81,7 @@ pub struct EngineRun {
     /// Held while it is woken.
     pub(super) waking: tokio::sync::Mutex<()>,
     /// It was ordered to stop.
-    pub(super) told: Notify,
+    pub(super) reported: Notify,
     orders: mpsc::UnboundedSender<Stopping>,
     inbox: RefCell<Option<mpsc::UnboundedReceiver<Stopping>>>,
     fate: OnceCell<Reason>,
@@ -124,7 +124,7 @@ impl EngineRun {
             asleep: Cell::new(false),
             needs_wake: Cell::new(false),
             waking: tokio::sync::Mutex::default(),
-            told: Notify::new(),
+            reported: Notify::new(),
             orders,
             inbox: RefCell::new(Some(inbox)),
             fate: OnceCell::new(),
@@ -134,7 +134,7 @@ impl EngineRun {
     }
 
     pub(super) fn stop(&self, how: Stopping) {
-        self.told.notify_one();
+        self.reported.notify_one();
         let _ = self.orders.send(how);
     }
 
@@ -435,8 +435,8 @@ impl Starter<'_> {
 /// Reports how many requests the engine works on at once; its flags alone do not say it of every build.
 async fn report_slots(runtime: Rc<Runtime>, run: Rc<EngineRun>) {
     let Some(upstream) = run.upstream() else { return };
-    let asked = upstream.ask(Method::GET, "/props", None, LONGEST_PROPERTIES);
-    let answer = tokio::time::timeout(SLOTS_WITHIN, asked).await.ok().flatten();
+    let requested = upstream.ask(Method::GET, "/props", None, LONGEST_PROPERTIES);
+    let answer = tokio::time::timeout(SLOTS_WITHIN, requested).await.ok().flatten();
     let properties: Option<Value> = answer.and_then(|(_, page)| serde_json::from_slice(&page).ok());
     let slots = properties.and_then(|properties| u32::try_from(properties["total_slots"].as_u64()?).ok());
     if let Some(slots) = slots {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::{RunPass, Runtime, RuntimeSettings};
 use plimsoll_route::{
-    DownloadOrder, Events, Exposition, HeldMemory, HttpProblem, Modalities, ModelListing, ModelService,
+    DownloadOrder, Events, Exposition, HttpProblem, Modalities, ModelListing, ModelService, OccupiedMemory,
     RequestPrompt, RouteOptions, Upstream, WhatIfError,
 };
 
@@ -78,17 +78,17 @@ impl ModelService for Runtime {
         self.reports.traces.is_some()
     }
 
-    fn admit_at_once(self: &Rc<Self>, model: ModelId, wish: RouteOptions) -> Option<RunPass> {
-        self.pass_at_once(model, wish)
+    fn admit_at_once(self: &Rc<Self>, model: ModelId, options: RouteOptions) -> Option<RunPass> {
+        self.pass_at_once(model, options)
     }
 
     async fn admit(
         self: Rc<Self>,
         model: ModelId,
-        wish: RouteOptions,
+        options: RouteOptions,
         prompt: RequestPrompt<'_>,
     ) -> Result<RunPass, HttpProblem> {
-        self.admit_here(model, wish, prompt).await
+        self.admit_here(model, options, prompt).await
     }
 
     fn wait_line(&self, model: ModelId) -> String {
@@ -122,7 +122,7 @@ impl ModelService for Runtime {
             meta: run.as_ref().and_then(|run| run.about()?.get("meta").cloned()),
             modalities: Modalities::default(),
             profile: self.statuses.with(model, |status| status.profile.clone()),
-            held: view.as_ref().map(|view| self.held(view)),
+            occupied: view.as_ref().map(|view| self.occupied(view)),
             expires_in: view.as_ref().and_then(|view| Some(view.idle_end?.since(self.now()))),
             memory: view.as_ref().and_then(|view| self.memory(view)),
             spill: self.spilled(model),
@@ -140,7 +140,7 @@ impl ModelService for Runtime {
     fn load(&self, model: ModelId) {
         // An order of its own gets an answer of its own, even where the model fails as it did before. The
         // operator may have mended what is not seen of files and flags.
-        self.statuses.with(model, |status| (status.told, status.lasting) = (None, None));
+        self.statuses.with(model, |status| (status.reported, status.lasting) = (None, None));
         self.submit(SchedulerEvent::LoadWanted { model });
     }
 
@@ -233,8 +233,8 @@ impl ModelService for Runtime {
     fn what_if_kept_free(&self, card: Option<&str>, size: Bytes) -> Result<Value, HttpProblem> {
         let cards = self.yielding_cards(card, size)?;
         let state = self.state.borrow();
-        let said = cards.first().map(|card| state.scheduler.what_if_kept_free(&card.id, size, self.now()));
-        Ok(json!(said))
+        let stated = cards.first().map(|card| state.scheduler.what_if_kept_free(&card.id, size, self.now()));
+        Ok(json!(stated))
     }
 
     fn failures(&self) -> Value {
@@ -279,12 +279,12 @@ impl Runtime {
     }
 
     /// Memory of a run: measured, or else claimed.
-    fn held(&self, view: &ModelView) -> HeldMemory {
+    fn occupied(&self, view: &ModelView) -> OccupiedMemory {
         let measured = |claim: &Share| view.measured.iter().find(|share| share.card == claim.card).cloned();
         let shares: Vec<Share> =
             view.claim.iter().map(|claim| measured(claim).unwrap_or_else(|| claim.clone())).collect();
         let on_gpus = shares.iter().filter(|share| self.is_gpu(&share.card));
-        HeldMemory {
+        OccupiedMemory {
             total: shares.iter().map(|share| share.bytes).sum(),
             on_gpus: on_gpus.map(|share| share.bytes).sum(),
         }
@@ -304,8 +304,8 @@ impl Runtime {
 
     /// Sum of the shares of the cards that models compute on: without the host's memory beside others.
     pub(super) fn on_own_cards(&self, shares: &[Share]) -> Option<Bytes> {
-        let beside = self.settings.cards().any(|card| card.kind != CardKind::Host);
-        let own = || shares.iter().filter(|share| !beside || self.is_gpu(&share.card));
+        let alongside = self.settings.cards().any(|card| card.kind != CardKind::Host);
+        let own = || shares.iter().filter(|share| !alongside || self.is_gpu(&share.card));
         own().next()?;
         Some(own().map(|share| share.bytes).sum())
     }

@@ -62,7 +62,7 @@ pub(super) struct WarmSlots {
     costs: RefCell<HashMap<String, SlotCosts>>,
     next: Cell<u64>,
     /// Models with a log line on why their slots are not saved.
-    told: RefCell<HashSet<ModelId>>,
+    reported: RefCell<HashSet<ModelId>>,
 }
 
 /// The slots of one run: its key, and the folder in which its engine writes and reads.
@@ -165,18 +165,18 @@ impl WarmSlots {
         let store = Arc::clone(self.store.as_ref().filter(|_| entry.warm)?);
         let (its, inherited) = (ConfiguredModel::clone(entry), inherited.to_vec());
         let number = self.next.replace(self.next.get() + 1);
-        let made = spawn_blocking(move || {
+        let created = spawn_blocking(move || {
             let key = key::slot_key(&its, program.as_deref(), &inherited, context).map_err(str::to_owned)?;
             let folder = store.part(&number.to_string()).map_err(|error| error.to_string())?;
             Ok::<_, String>(RunSlots { key, folder, restored: RefCell::default() })
         });
-        let made = made.await.unwrap_or_else(|error| Err(error.to_string()));
-        let told = |why: &String| {
-            if self.told.borrow_mut().insert(model) {
+        let created = created.await.unwrap_or_else(|error| Err(error.to_string()));
+        let reported = |why: &String| {
+            if self.reported.borrow_mut().insert(model) {
                 tracing::info!("{}: slots are not saved: {why}", entry.name);
             }
         };
-        made.inspect_err(told).ok().map(Rc::new)
+        created.inspect_err(reported).ok().map(Rc::new)
     }
 
     async fn blocking<T: Send + 'static>(

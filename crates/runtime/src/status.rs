@@ -27,7 +27,7 @@ pub(crate) struct ModelStatus {
     /// The run that is up, or the last one.
     pub(super) run: Option<Rc<EngineRun>>,
     /// The last failure in the operator's log.
-    pub(super) told: Option<Reason>,
+    pub(super) reported: Option<Reason>,
     /// Hints for a failure of the load that is under way, or of the last one.
     pub(super) hints: Vec<Hint>,
     /// Progress of the load that is under way, as the engine reports it.
@@ -106,8 +106,8 @@ impl ModelStatuses {
 
 /// Requests that a llama-server works on at once, where its flags say so; further ones wait in it.
 pub(super) fn slots(entry: &ConfiguredModel) -> Option<u32> {
-    let wish = entry.launch.options()?.wish(ProgramKind::LlamaServer).ok()?;
-    match wish.parallel {
+    let params = entry.launch.options()?.params(ProgramKind::LlamaServer).ok()?;
+    match params.parallel {
         Parallel::Count(count) => Some(count),
         Parallel::Auto => None,
     }

@@ -154,14 +154,14 @@ pub(super) fn look_with(
         });
     };
     let flags = named::flags(entry, options);
-    let wish = flags.and_then(|flags| Ok((flags.wish(ProgramKind::LlamaServer)?, flags)));
-    let (named, demand): (_, Arc<dyn MemoryModel>) = match (entry.memory, wish) {
+    let params = flags.and_then(|flags| Ok((flags.params(ProgramKind::LlamaServer)?, flags)));
+    let (named, demand): (_, Arc<dyn MemoryModel>) = match (entry.memory, params) {
         // A declared need does not depend on flags, so unknown ones do no harm.
         (Some(bytes), Err(_)) => (NamedDemand::default(), Arc::new(DeclaredSize(bytes))),
         (None, Err(error)) => return Err(fail(&error)),
-        (memory, Ok((wish, flags))) => {
-            local_files::check(entry, engine, path, &wish).map_err(|error| fail(&error))?;
-            let named = named::named(entry, &flags, &wish, cards).map_err(|error| fail(&error))?;
+        (memory, Ok((params, flags))) => {
+            local_files::check(entry, engine, path, &params).map_err(|error| fail(&error))?;
+            let named = named::named(entry, &flags, &params, cards).map_err(|error| fail(&error))?;
             match memory {
                 Some(bytes) => {
                     let several = named.cards.len() > 1;
@@ -169,8 +169,8 @@ pub(super) fn look_with(
                 }
                 None => {
                     let single = single_program(entry, engine);
-                    let asked = single.and_then(|file| ModelQuestions::new(entry, file, &flags, asking));
-                    let demand = planned(entry, flags, wish, word, (&named, cards), asked)?;
+                    let requested = single.and_then(|file| ModelQuestions::new(entry, file, &flags, asking));
+                    let demand = planned(entry, flags, params, word, (&named, cards), requested)?;
                     (named, demand)
                 }
             }
@@ -191,7 +191,7 @@ fn declared(bytes: Bytes, several: bool) -> Arc<dyn MemoryModel> {
 fn planned(
     entry: &ConfiguredModel,
     flags: Options,
-    wish: ModelParams,
+    params: ModelParams,
     program: &str,
     (named, machine): (&NamedDemand, &[Card]),
     questions: Option<ModelQuestions>,
@@ -201,19 +201,19 @@ fn planned(
     let dialect = engine.kind.dialect();
     let read =
         |path: &str| read_model(path.as_ref(), dialect).map_err(|error| unstartable(&entry.name, &error));
-    let found = remote::models(entry, &flags, &wish, dialect);
-    let Some(model) = wish.model.as_deref().map(read).transpose()?.or(found.main) else {
+    let found = remote::models(entry, &flags, &params, dialect);
+    let Some(model) = params.model.as_deref().map(read).transpose()?.or(found.main) else {
         return Ok(Arc::new(UnknownSize));
     };
     // An engine that is asked would download a model that it lacks, and others than llama.cpp log other lines.
-    let is_here = wish.remote_sources().iter().all(|source| source.is_none());
+    let is_here = params.remote_sources().iter().all(|source| source.is_none());
     let is_llama = identified.is_some_and(|engine| engine.kind == EngineKind::LlamaCpp);
     let questions = questions.filter(|_| is_here && is_llama);
     let host = host_cache::host(machine);
     let models = Models {
         main: model,
-        draft: wish.draft_model.as_deref().map(read).transpose()?.or(found.draft),
-        projector: wish.projector.as_deref().map(read).transpose()?.or(found.projector),
+        draft: params.draft_model.as_deref().map(read).transpose()?.or(found.draft),
+        projector: params.projector.as_deref().map(read).transpose()?.or(found.projector),
     };
     let planned = PlannedModel {
         host: host.map(|host| host.id.clone()),
@@ -230,7 +230,7 @@ fn planned(
         planned.check_spill(entry, named).map_err(|cause| unstartable_because(&entry.name, cause))?;
     }
     Ok(Arc::new(match entry.too_large {
-        TooLarge::LowerContext => planned.with_context_that_fits(entry, named, wish.fit_context),
+        TooLarge::LowerContext => planned.with_context_that_fits(entry, named, params.fit_context),
         TooLarge::Refuse | TooLarge::LimitDepth => planned,
     }))
 }

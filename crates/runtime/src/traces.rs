@@ -71,7 +71,7 @@ fn export<E: std::fmt::Display>(
     requests: &Receiver<TracedRequest>,
     mut post: impl FnMut(&str) -> Result<(), E>,
 ) {
-    let mut is_told = false;
+    let mut is_reported = false;
     while let Ok(first) = requests.recv() {
         let until = Instant::now() + GATHERED_WITHIN;
         let mut gathered = vec![first];
@@ -83,11 +83,11 @@ fn export<E: std::fmt::Display>(
         }
         let posted = post(&document(&gathered).to_string());
         if let Err(error) = &posted
-            && !is_told
+            && !is_reported
         {
             tracing::warn!("the trace collector did not accept {} traces: {error}", gathered.len());
         }
-        is_told = posted.is_err();
+        is_reported = posted.is_err();
     }
 }
 
@@ -153,13 +153,13 @@ impl TracedRequest {
     fn attributes(&self) -> Value {
         let number =
             |key: &str, value: u64| json!({ "key": key, "value": { "intValue": value.to_string() } });
-        let made = self.tokens.and_then(|tokens| tokens.made);
-        let read = self.tokens.and_then(|tokens| tokens.total.checked_sub(tokens.made?));
+        let created = self.tokens.and_then(|tokens| tokens.created);
+        let read = self.tokens.and_then(|tokens| tokens.total.checked_sub(tokens.created?));
         let attributes = [
             Some(text("gen_ai.request.model", &self.model)),
             self.status.map(|status| number("http.response.status_code", status.into())),
             read.map(|tokens| number("gen_ai.usage.input_tokens", tokens)),
-            made.map(|tokens| number("gen_ai.usage.output_tokens", tokens)),
+            created.map(|tokens| number("gen_ai.usage.output_tokens", tokens)),
             self.waits_for.map(|cause| text("plimsoll.waits_for", cause)),
             self.fault.map(|fault| text("error.type", fault)),
         ];

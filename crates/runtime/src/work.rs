@@ -73,8 +73,8 @@ impl SlotWork {
 }
 
 async fn page(upstream: &Upstream, path: &str) -> Option<Vec<u8>> {
-    let asked = upstream.crowd_in(upstream.ask(Method::GET, path, None, LONGEST));
-    let (status, page) = tokio::time::timeout(ANSWER_WITHIN, asked).await.ok().flatten()?;
+    let requested = upstream.crowd_in(upstream.ask(Method::GET, path, None, LONGEST));
+    let (status, page) = tokio::time::timeout(ANSWER_WITHIN, requested).await.ok().flatten()?;
     (status == StatusCode::OK).then_some(page)
 }
 

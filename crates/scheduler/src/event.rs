@@ -66,7 +66,7 @@ pub enum SchedulerEvent {
     /// The answer to [`super::SchedulerEffect::AwaitMemory`]: the driver has the bytes back, or the wait timed out.
     MemoryReturned { run: RunId },
     /// The answer to [`super::SchedulerEffect::AskNeighbours`], whatever they gave.
-    NeighboursAsked { model: ModelId },
+    NeighboursRequested { model: ModelId },
     /// Memory that the driver reports for the run. Send it before the [`SchedulerEvent::CardsRead`] of the same
     /// reading.
     Measured { run: RunId, used: Vec<(CardId, Bytes)> },
@@ -74,7 +74,7 @@ pub enum SchedulerEvent {
     GrowthObserved { run: RunId, tokens: u64, used: Bytes },
     /// The run is about to be refused `asked` bytes on the card; with them it would hold `wanted` bytes
     /// there. The scheduler answers with [`super::SchedulerEffect::AnswerBudget`], unless the run ends first.
-    BudgetRequested { run: RunId, card: CardId, asked: Bytes, wanted: Bytes },
+    BudgetRequested { run: RunId, card: CardId, requested: Bytes, wanted: Bytes },
     /// Free memory of each card as reported by the driver, and the time of the reading.
     CardsRead { free: Vec<(CardId, Bytes)>, taken: Moment },
     /// An operator requests a load of the model, without a client's request.
@@ -94,7 +94,7 @@ pub enum SchedulerEvent {
     KeepWanted { model: ModelId, time: Option<Duration> },
     /// From now on no run ends for being idle, or each does again at its time. A fleet with a silent store
     /// changes no loaded model.
-    IdleHeld { held: bool },
+    IdleOccupied { occupied: bool },
     /// The time of [`super::SchedulerEffect::WakeAt`] has come. A tick at any other time has no effect.
     Tick,
     /// The daemon is to end.

@@ -28,7 +28,7 @@ const LIMIT: (u64, u64) = (25, 100);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FailureRecord {
     strikes: u32,
-    held_until: Moment,
+    kept_until: Moment,
     /// The whole time for which loads are held back.
     wait: Duration,
     pub(crate) last_failure: Option<Reason>,
@@ -90,7 +90,7 @@ impl FailureRecord {
             None => Duration::ZERO,
         };
         self.strikes = self.strikes.saturating_add(1);
-        (self.held_until, self.wait) = (now + wait, wait);
+        (self.kept_until, self.wait) = (now + wait, wait);
         self.note(reason);
     }
 
@@ -145,18 +145,18 @@ impl FailureRecord {
     }
 
     pub(crate) fn forgive(&mut self) {
-        (self.held_until, self.spares_until) = (Moment::START, Moment::START);
+        (self.kept_until, self.spares_until) = (Moment::START, Moment::START);
     }
 
     /// Remaining time for which loads are held back; None if they are not.
-    pub(crate) fn held_back(&self, now: Moment) -> Option<Duration> {
-        Some(self.held_until.since(now)).filter(|wait| !wait.is_zero())
+    pub(crate) fn deferred(&self, now: Moment) -> Option<Duration> {
+        Some(self.kept_until.since(now)).filter(|wait| !wait.is_zero())
     }
 
     /// The time for which loads are held back, if requests are refused meanwhile. For a short time they wait: a run that
     /// had been ready can be expected to be ready again.
     pub(crate) fn refuses(&self, now: Moment) -> Option<Duration> {
-        self.held_back(now).filter(|_| !self.died_serving || self.wait > WAITED_FOR)
+        self.deferred(now).filter(|_| !self.died_serving || self.wait > WAITED_FOR)
     }
 
     /// Memory to add to the demand on every card.
@@ -231,7 +231,7 @@ mod tests {
         let waits: Vec<u64> = (0..8)
             .map(|_| {
                 record.load_failed(at(0), reason());
-                record.held_back(at(0)).unwrap().as_secs()
+                record.deferred(at(0)).unwrap().as_secs()
             })
             .collect();
         assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60]);
@@ -241,11 +241,11 @@ mod tests {
     fn the_first_crash_of_an_engine_that_had_served_is_forgiven_and_a_healthy_minute_clears_the_slate() {
         let mut record = FailureRecord::default();
         record.run_failed(at(5), at(0), false, reason());
-        assert_eq!(record.held_back(at(5)), None);
+        assert_eq!(record.deferred(at(5)), None);
         record.run_failed(at(7), at(6), false, reason());
-        assert_eq!(record.held_back(at(7)), Some(FIRST_WAIT));
+        assert_eq!(record.deferred(at(7)), Some(FIRST_WAIT));
         record.run_failed(at(100), at(40), false, reason());
-        assert_eq!(record.held_back(at(100)), None);
+        assert_eq!(record.deferred(at(100)), None);
     }
 
     fn placed(bytes: Bytes) -> Placement {
@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn a_lasting_failure_is_refused_without_a_retry_time() {
         let refused = |record: &FailureRecord| {
-            let refusal = refusal::load_failed("b", record, record.held_back(at(0)));
+            let refusal = refusal::load_failed("b", record, record.deferred(at(0)));
             (refusal.kind, refusal.retry_after)
         };
         let second = Some(Duration::from_secs(1));

@@ -118,8 +118,8 @@ impl Occupancy {
     }
 
     /// Depth that claims of `held` cover.
-    pub(crate) fn covered(&self, held: impl Fn(&CardId) -> Bytes) -> Option<u64> {
-        self.curve.within(|card| held(card).saturating_sub(self.beyond_on(card)))
+    pub(crate) fn covered(&self, occupied: impl Fn(&CardId) -> Bytes) -> Option<u64> {
+        self.curve.within(|card| occupied(card).saturating_sub(self.beyond_on(card)))
     }
 
     fn beyond_on(&self, card: &CardId) -> Bytes {

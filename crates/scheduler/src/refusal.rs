@@ -153,7 +153,7 @@ pub(crate) fn too_deep(depths: &DepthRefusal) -> RequestRefusal {
         .fact("model", name)
         .fact("depth", tokens)
         .fact("fits", fits)
-        .because(asked(&depths.depth, depths.slots))
+        .because(requested(&depths.depth, depths.slots))
         .because_all(depths.cards.iter().filter_map(|card| on_card(depths, card)));
     let (kind, retry_after) = match crowded_out {
         true => (RequestRefusalKind::NoRoom, Some(LATER)),
@@ -165,7 +165,7 @@ pub(crate) fn too_deep(depths: &DepthRefusal) -> RequestRefusal {
 }
 
 /// Parts of a request's depth.
-fn asked(depth: &RequestDepth, slots: &Slots) -> Reason {
+fn requested(depth: &RequestDepth, slots: &Slots) -> Reason {
     let prompt = match depth.prompt {
         Some(prompt) if depth.exact => format!("the prompt has {}", counted(prompt, "token")),
         Some(prompt) => format!("the prompt has at most {}", counted(prompt, "token")),
@@ -204,11 +204,11 @@ fn on_card(depths: &DepthRefusal, card: &Card) -> Option<Reason> {
         .fact("loaded", loaded)
         .fact("growth", grows)
         .fact("available", have);
-    Some(reason.because_all(held_by_others(depths.ledger, card)))
+    Some(reason.because_all(occupied_by_others(depths.ledger, card)))
 }
 
 /// Memory of a card that is not available, by cause, the largest first.
-fn held_by_others(ledger: &Ledger, card: &Card) -> Vec<Reason> {
+fn occupied_by_others(ledger: &Ledger, card: &Card) -> Vec<Reason> {
     let Some(account) = ledger.account(&card.id) else {
         return Vec::new();
     };

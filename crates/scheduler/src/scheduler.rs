@@ -192,12 +192,12 @@ impl Scheduler {
             SchedulerEvent::SlotsKnown { run, slots } => self.slots_known(run, slots),
             SchedulerEvent::Slept { run } => self.slept(run),
             SchedulerEvent::Ended { run, end } => self.ended(run, end),
-            SchedulerEvent::NeighboursAsked { model } => self.neighbours_asked(model),
+            SchedulerEvent::NeighboursRequested { model } => self.neighbours_requested(model),
             SchedulerEvent::MemoryReturned { run } => self.memory_returned(run),
             SchedulerEvent::Measured { run, used } => self.measured(run, &used),
             SchedulerEvent::GrowthObserved { run, tokens, used } => self.growth_observed(run, tokens, used),
-            SchedulerEvent::BudgetRequested { run, card, asked, wanted } => {
-                self.budget_requested(run, card, asked, wanted)
+            SchedulerEvent::BudgetRequested { run, card, requested, wanted } => {
+                self.budget_requested(run, card, requested, wanted)
             }
             SchedulerEvent::CardsRead { free, taken } => self.cards_read(&free, taken),
             SchedulerEvent::LoadWanted { model } => self.load_wanted(model),
@@ -206,7 +206,7 @@ impl Scheduler {
             SchedulerEvent::YieldWanted { card, bytes, until } => self.yield_wanted(&card, bytes, until),
             SchedulerEvent::PrecedenceTaken { card, name } => self.precedence_taken(&card, &name),
             SchedulerEvent::KeepWanted { model, time } => self.keep_wanted(model, time),
-            SchedulerEvent::IdleHeld { held } => self.hold_idle(held),
+            SchedulerEvent::IdleOccupied { occupied } => self.hold_idle(occupied),
             SchedulerEvent::Tick => self.tick(),
             SchedulerEvent::Shutdown => self.shutdown(),
         }
@@ -248,7 +248,7 @@ impl Scheduler {
         // No request is named in it.
         let _ = dry.on_event(now, order, &mut Vec::new());
         let leaving: Vec<RunId> = dry.yielding.on(card).collect();
-        let given: Bytes = leaving.iter().map(|run| dry.state().held_by(*run, card)).sum();
+        let given: Bytes = leaving.iter().map(|run| dry.state().occupied_by(*run, card)).sum();
         let lacks = dry.ledger().account(card).map_or(Bytes::ZERO, |account| account.overdrawn());
         let named = leaving.iter().filter_map(|run| Some(dry.state().model_of(*run)?.1.name.to_string()));
         WhatIfKeptFree { stops: named.collect(), lacks: lacks.saturating_sub(given) }

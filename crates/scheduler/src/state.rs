@@ -62,9 +62,9 @@ impl<'a> StateRef<'a> {
         Some((id, self.models.get(id)?))
     }
 
-    pub(crate) fn held_by(self, run: RunId, card: &CardId) -> Bytes {
+    pub(crate) fn occupied_by(self, run: RunId, card: &CardId) -> Bytes {
         let account = self.ledger.account(card);
-        account.map_or(Bytes::ZERO, |account| account.held_by(run))
+        account.map_or(Bytes::ZERO, |account| account.occupied_by(run))
     }
 
     /// Runs that could be sent a request and have none.
@@ -75,7 +75,7 @@ impl<'a> StateRef<'a> {
 
     /// Models with an idle run on any of the cards that may be stopped.
     pub(crate) fn idle_on(self, cards: &[CardId]) -> Vec<ModelId> {
-        let on_cards = |run: RunId| cards.iter().any(|card| !self.held_by(run, card).is_zero());
+        let on_cards = |run: RunId| cards.iter().any(|card| !self.occupied_by(run, card).is_zero());
         // Pinned runs and runs with requests never make room here.
         let idle = self.models.running();
         idle.filter(|(_, slot, run)| run.is_idle() && !slot.is_pinned() && on_cards(run.id))

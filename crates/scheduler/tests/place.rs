@@ -72,8 +72,8 @@ fn a_claim_that_does_not_fit_changes_nothing_on_any_card() {
     let mut both = on("a", 6);
     both.shares.extend(on("b", 6).shares);
     let refused = ledger.claim(RunId(1), &holder(), &both).unwrap_err();
-    let (asked, free_there) = (Bytes::gib(6), Bytes::gib(4));
-    assert_eq!(refused, ClaimError::OverCommit { card: id("b"), asked, free: free_there });
+    let (requested, free_there) = (Bytes::gib(6), Bytes::gib(4));
+    assert_eq!(refused, ClaimError::OverCommit { card: id("b"), requested, free: free_there });
     assert_eq!(free(&ledger, "a"), Bytes::gib(10));
     assert_eq!(ledger.claim(RunId(1), &holder(), &on("c", 1)), Err(ClaimError::NoSuchCard { card: id("c") }));
 }
@@ -388,8 +388,8 @@ fn a_limit_of_runs_is_kept_whatever_memory_is_free() {
         panic!("a pinned model is counted on to go");
     };
     assert!(never.crowded_out);
-    let said = never.reason.to_string();
-    assert!(said.contains("at most 2 models are loaded at a time (`models-max`)"), "{said}");
+    let stated = never.reason.to_string();
+    assert!(stated.contains("at most 2 models are loaded at a time (`models-max`)"), "{stated}");
     let hints: Vec<String> = never.hints.iter().map(ToString::to_string).collect();
     assert_eq!(hints, [format!("unpin {}", holder())]);
     // No order takes a pin of the configuration back.

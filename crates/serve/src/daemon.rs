@@ -191,9 +191,9 @@ impl Daemon {
         let launcher = Launcher::start()?;
         let machine = machine.await.ok_or(DaemonError::NoCard)?;
         cards::warn_of_absent(&serve.cards, &machine);
-        variables::tell(&serve, &config.roster);
+        variables::notify(&serve, &config.roster);
         let (mut settings, extensions) = settings(&setup, &config, &serve, machine, keys.clone())?;
-        config.tell_of_variables(settings.cards());
+        config.notify_of_variables(settings.cards());
         config.roster.refuse_absent_cards(settings.cards());
         if config.roster.models.is_empty() && !config.roster.refused.is_empty() {
             config = config.whole().map_err(ConfigureError::Read)?;
@@ -260,7 +260,7 @@ impl Daemon {
         ready();
         let (drained, listening) = oneshot::channel();
         let ending = Rc::clone(&server);
-        let asked = Rc::clone(&runtime);
+        let requested = Rc::clone(&runtime);
         let end = async {
             while signals.next().await == DaemonOrder::Reload {
                 tracing::info!("audit reload: SIGHUP");
@@ -303,14 +303,14 @@ impl Daemon {
                 Err(_) => std::future::pending().await,
             }
         };
-        let (tell_peers, mut ended) = watch::channel(false);
+        let (notify_peers, mut ended) = watch::channel(false);
         let for_peers = member.clone().zip(peers).map(|(fleet, listener)| {
             let ended = async move { drop(ended.wait_for(|ended| *ended).await) };
             plimsoll_route::serve_peers(listener, Rc::clone(&server), fleet, ended)
         });
         let end = async {
             end.await;
-            tell_peers.send_replace(true);
+            notify_peers.send_replace(true);
         };
         let serving = async {
             tokio::join!(plimsoll_route::serve(listeners, server, end), async {
@@ -324,14 +324,14 @@ impl Daemon {
             () = insisted => {}
             () = manager.keep_alive() => {}
         }
-        asked.end_questions();
+        requested.end_questions();
         if let Some(member) = member {
             member.leave().await;
         }
         tracing::info!(
             "end: {}, {} s after the start",
-            asked.counted(),
-            asked.up_since().elapsed().as_secs()
+            requested.counted(),
+            requested.up_since().elapsed().as_secs()
         );
     }
 }
@@ -340,7 +340,7 @@ impl Daemon {
 async fn introduce(runtime: Rc<Runtime>) {
     // After the requests that already wait for the daemon's start.
     yield_now().await;
-    engine_report::tell(runtime.settings.engine.as_deref(), &runtime.settings.scheduler.cards);
+    engine_report::notify(runtime.settings.engine.as_deref(), &runtime.settings.scheduler.cards);
     runtime.introduce().await;
 }
 

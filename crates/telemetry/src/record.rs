@@ -16,7 +16,7 @@ pub use about::{About, CardAbout};
 pub use encode::{Encoder, Look};
 pub use figure::{Figure, Group, Pace, Unit};
 pub use read::{ReadRecordError, Source};
-pub use summary::{Event, Move, Summary, Told, summarise};
+pub use summary::{Event, Move, Reported, Summary, summarise};
 
 #[cfg(test)]
 mod tests;

@@ -358,7 +358,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn guard_options_round_trip_through_their_text() {
         let line = "card=GPU-00112233-4455-6677-8899-aabbccddeeff:8589934592 \
                     cache=GPU-00112233-4455-6677-8899-aabbccddeeff:1:256:2x4/1024 \
                     weights=GPU-00112233-4455-6677-8899-aabbccddeeff:4096 budget=5 contexts=refuse reuse chunk=2097152 reclaim wait=3 \
@@ -400,14 +400,14 @@ mod tests {
 
     #[test]
     fn a_wrong_word_is_named() {
-        let said = |line: &str| GuardOptions::read(line).unwrap_err().to_string();
-        assert_eq!(said("reuse frob=1"), "PLIMSOLL_GUARD contains `frob=1`, which is not an option");
-        assert_eq!(said("spill=1G"), "PLIMSOLL_GUARD: `spill=1G` needs a whole number");
-        assert!(said("cache=7:1").contains("is not the layout of a cache"));
-        assert!(said("weights=7:1").contains("is not the size of a card's weights"));
-        assert!(said("card=7:1").contains("needs a card's UUID"));
-        assert_eq!(said("pool=best"), "PLIMSOLL_GUARD contains `pool=best`, which is not an option");
+        let stated = |line: &str| GuardOptions::read(line).unwrap_err().to_string();
+        assert_eq!(stated("reuse frob=1"), "PLIMSOLL_GUARD contains `frob=1`, which is not an option");
+        assert_eq!(stated("spill=1G"), "PLIMSOLL_GUARD: `spill=1G` needs a whole number");
+        assert!(stated("cache=7:1").contains("is not the layout of a cache"));
+        assert!(stated("weights=7:1").contains("is not the size of a card's weights"));
+        assert!(stated("card=7:1").contains("needs a card's UUID"));
+        assert_eq!(stated("pool=best"), "PLIMSOLL_GUARD contains `pool=best`, which is not an option");
         let many = ["card=GPU-00112233-4455-6677-8899-aabbccddeeff"; CARDS + 1].join(" ");
-        assert!(said(&many).ends_with("exceeds the limit of 16 cards"));
+        assert!(stated(&many).ends_with("exceeds the limit of 16 cards"));
     }
 }

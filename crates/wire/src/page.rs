@@ -71,12 +71,12 @@ pub struct Page {
     pub pools: AtomicU32,
     /// Counts requests for room. The daemon makes room for a new number, and writes it to `plea_answered`
     /// once it has tried.
-    pub plea: AtomicU64,
-    pub plea_bytes: AtomicU64,
-    pub plea_card: AtomicU32,
+    pub room_request: AtomicU64,
+    pub room_request_bytes: AtomicU64,
+    pub room_request_card: AtomicU32,
     /// MiB a second that come from host memory to a card, as measured before the first exchange; 0 before.
     pub bus_rate: AtomicU32,
-    pub plea_answered: AtomicU64,
+    pub room_request_answered: AtomicU64,
     pub cards: [PageCard; CARDS],
     /// Number of refusals; the next one goes to `ooms[oom_count % OOMS]`.
     pub oom_count: AtomicU64,
@@ -188,7 +188,7 @@ pub struct Oom {
     pub sequence: AtomicU64,
     /// `CLOCK_MONOTONIC`, in nanoseconds.
     pub time: AtomicU64,
-    pub asked: AtomicU64,
+    pub requested: AtomicU64,
     /// Bytes of the card that the process's tree held.
     pub allocated: AtomicU64,
     /// The tree's budget at that time.
@@ -214,11 +214,11 @@ impl Page {
             state: AtomicU32::new(PageState::Idle.code()),
             count: AtomicU32::new(0),
             pools: AtomicU32::new(0),
-            plea: AtomicU64::new(0),
-            plea_bytes: AtomicU64::new(0),
-            plea_card: AtomicU32::new(0),
+            room_request: AtomicU64::new(0),
+            room_request_bytes: AtomicU64::new(0),
+            room_request_card: AtomicU32::new(0),
             bus_rate: AtomicU32::new(0),
-            plea_answered: AtomicU64::new(0),
+            room_request_answered: AtomicU64::new(0),
             cards: [const { PageCard::new() }; CARDS],
             // The array of refusals follows its counter; both are read by offset.
             oom_count: AtomicU64::new(0),
@@ -258,7 +258,7 @@ impl Page {
     }
 
     /// Offset at which the daemon writes the number of the request that it has answered.
-    pub const PLEA_ANSWERED_OFFSET: usize = offset_of!(Self, plea_answered);
+    pub const ROOM_REQUEST_ANSWERED_OFFSET: usize = offset_of!(Self, room_request_answered);
 
     /// Offsets at which depths are written, and then the number of their report.
     pub const DEPTHS_OFFSET: usize = offset_of!(Self, depths);
@@ -278,8 +278,8 @@ impl PageCard {
 
     /// Raises the peaks of reserved and spilled bytes to the present figures.
     pub fn raise_peaks(&self) {
-        for (peak, held) in [(&self.reserved_peak, &self.reserved), (&self.spilled_peak, &self.spilled)] {
-            peak.fetch_max(held.load(Relaxed), Relaxed);
+        for (peak, occupied) in [(&self.reserved_peak, &self.reserved), (&self.spilled_peak, &self.spilled)] {
+            peak.fetch_max(occupied.load(Relaxed), Relaxed);
         }
     }
 
@@ -293,7 +293,7 @@ impl PageCard {
 
     /// True while a request for idle memory is open.
     #[inline]
-    pub fn is_asked(&self) -> bool {
+    pub fn is_requested(&self) -> bool {
         // Relaxed: a request that is seen one call later is answered one call later.
         self.ask.load(Relaxed) != self.answered.load(Relaxed)
     }
@@ -304,7 +304,7 @@ impl Oom {
         Self {
             sequence: AtomicU64::new(0),
             time: AtomicU64::new(0),
-            asked: AtomicU64::new(0),
+            requested: AtomicU64::new(0),
             allocated: AtomicU64::new(0),
             budget: AtomicU64::new(0),
             free: AtomicU64::new(0),

@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn trace_records_round_trip_through_bytes() {
         let record = TraceRecord {
             time: 1 << 40,
             id: 7,

@@ -74,7 +74,7 @@ struct ProcessSlot {
 struct CardShare {
     /// Bytes that are held, and bytes that the driver was called for and has not given yet.
     claimed: AtomicU64,
-    held: AtomicU64,
+    occupied: AtomicU64,
 }
 
 /// Maximum bytes counted for one claim: more than any card has, and so little that the sum of a process's
@@ -173,7 +173,7 @@ impl TreeLedger {
 
     /// Counts a claim as held.
     pub fn confirm(&self, slot: usize, place: usize, size: u64) {
-        self.share(slot, place).held.fetch_add(size.min(MOST), Relaxed);
+        self.share(slot, place).occupied.fetch_add(size.min(MOST), Relaxed);
     }
 
     /// Counts `size` bytes as held whether the budget has them or not: they exist already, as a context does.
@@ -186,7 +186,7 @@ impl TreeLedger {
     pub fn give(&self, slot: usize, place: usize, size: u64) {
         let share = self.share(slot, place);
         // Only what was held: a slot that was emptied meanwhile has nothing to return.
-        let given = lower(&share.held, size.min(MOST));
+        let given = lower(&share.occupied, size.min(MOST));
         lower(&share.claimed, given);
     }
 
@@ -196,8 +196,8 @@ impl TreeLedger {
     }
 
     /// Bytes of a card that all processes hold.
-    pub fn held(&self, place: usize) -> u64 {
-        self.sum(place, |share| &share.held)
+    pub fn occupied(&self, place: usize) -> u64 {
+        self.sum(place, |share| &share.occupied)
     }
 
     /// Unclaimed bytes of a card's budget; [`UNLIMITED`] without one.
@@ -222,13 +222,13 @@ impl TreeLedger {
         const SUMS: usize = 4;
         // Orders the caller's own addition before the sums.
         fence(SeqCst);
-        if self.held(place) <= self.peak(place) {
+        if self.occupied(place) <= self.peak(place) {
             return;
         }
         sweep();
-        let mut least = self.held(place);
+        let mut least = self.occupied(place);
         for _ in 0..SUMS {
-            let again = self.held(place);
+            let again = self.occupied(place);
             if again == least {
                 break;
             }

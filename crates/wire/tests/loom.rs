@@ -31,7 +31,7 @@ fn both(tree: &Arc<TreeLedger>, slots: [usize; 2], sizes: [u64; 2]) -> [ClaimRes
 }
 
 #[test]
-fn what_fits_together_is_granted_together() {
+fn claims_that_fit_together_are_both_granted() {
     loom::model(|| {
         let (tree, slots) = two(6);
         assert_eq!(both(&tree, slots, [3, 3]), [ClaimResult::Granted; 2]);
@@ -43,15 +43,15 @@ fn what_fits_together_is_granted_together() {
 fn two_never_pass_the_budget_and_nobody_finds_it_full_but_by_somebody_who_was_granted() {
     loom::model(|| {
         let (tree, slots) = two(5);
-        let told = both(&tree, slots, [3, 4]);
-        let granted = told.iter().filter(|claim| **claim == ClaimResult::Granted).count();
-        assert!(granted < 2, "{told:?}");
-        assert!(granted == 1 || told == [ClaimResult::Crossed; 2], "{told:?}");
+        let reported = both(&tree, slots, [3, 4]);
+        let granted = reported.iter().filter(|claim| **claim == ClaimResult::Granted).count();
+        assert!(granted < 2, "{reported:?}");
+        assert!(granted == 1 || reported == [ClaimResult::Crossed; 2], "{reported:?}");
         let claimed = tree.claimed(CARD);
         assert!([0, 3, 4].contains(&claimed), "{claimed}");
         // Whoever is alone is served.
         let again = tree.claim(slots[0], CARD, 1);
-        assert_eq!(again, ClaimResult::Granted, "{told:?}");
+        assert_eq!(again, ClaimResult::Granted, "{reported:?}");
     });
 }
 
@@ -64,7 +64,7 @@ fn a_claim_that_can_never_be_granted_stands_in_nobodys_way() {
 }
 
 #[test]
-fn what_one_gives_back_another_may_claim_and_the_peak_is_what_was_held_at_a_time() {
+fn released_memory_is_claimable_by_another_slot_and_the_peak_is_concurrent() {
     loom::model(|| {
         let (tree, slots) = two(5);
         tree.charge(slots[0], CARD, 4);
@@ -86,7 +86,7 @@ fn what_one_gives_back_another_may_claim_and_the_peak_is_what_was_held_at_a_time
 }
 
 #[test]
-fn who_comes_into_a_dead_ones_slot_loses_nothing_to_those_who_sweep_it() {
+fn new_owner_of_a_dead_slot_loses_nothing_to_a_concurrent_sweep() {
     loom::model(|| {
         let tree = Arc::new(TreeLedger::default());
         let dead = tree.enter(process(1), 1, |_, _| false).unwrap();
@@ -100,6 +100,6 @@ fn who_comes_into_a_dead_ones_slot_loses_nothing_to_those_who_sweep_it() {
         tree.charge(slot, CARD, 2);
         thread.join().unwrap();
         tree.sweep(process(2), is_gone);
-        assert_eq!((tree.claimed(CARD), tree.held(CARD)), (2, 2));
+        assert_eq!((tree.claimed(CARD), tree.occupied(CARD)), (2, 2));
     });
 }

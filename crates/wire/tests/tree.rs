@@ -70,7 +70,7 @@ impl Model {
     }
 
     fn sum(&self) -> u64 {
-        self.living.values().map(|(_, _, held)| held).sum()
+        self.living.values().map(|(_, _, occupied)| occupied).sum()
     }
 }
 
@@ -108,8 +108,8 @@ proptest! {
                 Step::Give(who, size) => {
                     let (_, slot) = model.slot(&tree, who);
                     tree.give(slot, CARD, size);
-                    let held = &mut model.living.get_mut(&who).unwrap().2;
-                    *held = held.saturating_sub(size);
+                    let occupied = &mut model.living.get_mut(&who).unwrap().2;
+                    *occupied = occupied.saturating_sub(size);
                 }
                 Step::Die(who) => { model.living.remove(&who); }
                 Step::Exec(who) => {
@@ -125,7 +125,7 @@ proptest! {
             tree.sweep(SlotOwner::new(99, 1), |owner, _| model.is_gone(owner));
             tree.raise_peak(CARD, || ());
             model.peak = model.peak.max(model.sum());
-            prop_assert_eq!((tree.claimed(CARD), tree.held(CARD)), (model.sum(), model.sum()));
+            prop_assert_eq!((tree.claimed(CARD), tree.occupied(CARD)), (model.sum(), model.sum()));
             prop_assert_eq!(tree.peak(CARD), model.peak);
             prop_assert_eq!(tree.headroom(CARD), budget.saturating_sub(model.sum()));
             prop_assert_eq!(tree.claimed(CARD - 1), 0, "another card has nothing of it");
@@ -160,7 +160,7 @@ fn many_that_claim_at_once_never_pass_the_budget_and_somebody_is_always_served()
             });
         }
     });
-    assert_eq!((tree.claimed(CARD), tree.held(CARD)), (0, 0));
+    assert_eq!((tree.claimed(CARD), tree.occupied(CARD)), (0, 0));
 }
 
 #[test]
@@ -186,13 +186,13 @@ fn nobody_is_judged_by_a_number_of_another_name_space() {
     let is_gone = |_, space| space == 77;
     tree.enter(me, 77, is_gone).unwrap();
     assert!(!tree.sweep(me, is_gone));
-    assert_eq!(tree.held(CARD), 5);
+    assert_eq!(tree.occupied(CARD), 5);
     let holders: Vec<_> = tree.holders(CARD).collect();
     assert_eq!(holders, [(other, 5), (me, 0)]);
 }
 
 #[test]
-fn who_was_taken_for_dead_gives_back_no_more_than_there_is() {
+fn swept_owner_still_alive_releases_at_most_the_current_total() {
     let tree = TreeLedger::default();
     tree.say_budget(CARD, 100);
     let slot = tree.enter(SlotOwner::new(1, 1), 1, none).unwrap();
@@ -201,7 +201,7 @@ fn who_was_taken_for_dead_gives_back_no_more_than_there_is() {
     assert!(tree.sweep(SlotOwner::new(2, 1), |_, _| true));
     tree.take_back(slot, CARD, 60);
     tree.give(slot, CARD, 30);
-    assert_eq!((tree.claimed(CARD), tree.held(CARD)), (0, 0));
+    assert_eq!((tree.claimed(CARD), tree.occupied(CARD)), (0, 0));
     assert_eq!(tree.claim(slot, CARD, 100), ClaimResult::Granted);
 }
 
@@ -239,7 +239,7 @@ fn an_impossible_claim_takes_nothing_from_the_others() {
     }
     tree.take_back(slot, CARD, u64::MAX);
     tree.take_back(slot, CARD, u64::MAX);
-    assert_eq!((tree.claimed(CARD), tree.held(CARD)), (300, 300));
+    assert_eq!((tree.claimed(CARD), tree.occupied(CARD)), (300, 300));
     tree.say_budget(CARD, 400);
     assert_eq!(tree.claim(slot, CARD, u64::MAX), ClaimResult::Full);
     assert_eq!(tree.claim(slot, CARD, 101), ClaimResult::Full);

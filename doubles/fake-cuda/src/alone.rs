@@ -34,10 +34,10 @@ pub(crate) fn alone<T: FnOnce()>(settings: &str, test: T) -> Vec<String> {
         .env_remove(CUDA_VISIBLE_DEVICES)
         .output()
         .unwrap();
-    let said =
+    let stated =
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    assert!(said.contains("1 passed"), "no test is called {name}: {said}");
+    assert!(output.status.success(), "{stated}");
+    assert!(stated.contains("1 passed"), "no test is called {name}: {stated}");
     read(&log)
 }
 

@@ -79,8 +79,8 @@ fn create(array: Out<Array>, shape: Array3dDescriptor, levels: u32) -> Outcome {
     }
     forbid_in_capture()?;
     let size = pyramid(&shape, levels)?;
-    let made = driver()?.new_array(shape, size)?;
-    array.set(made)
+    let created = driver()?.new_array(shape, size)?;
+    array.set(created)
 }
 
 fn destroy(array: Array) -> Outcome {

@@ -84,8 +84,8 @@ impl Driver {
     /// Free and total bytes of a card.
     pub(crate) fn memory_of(&self, position: usize) -> (u64, u64) {
         let card = &self.cards[position];
-        let held = self.usage.held(card.index) + settings().taken;
-        (card.total.saturating_sub(held), card.total)
+        let occupied = self.usage.occupied(card.index) + settings().taken;
+        (card.total.saturating_sub(occupied), card.total)
     }
 
     fn attribute(&self, attribute: i32, position: usize) -> Result<i32, Code> {

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_found_says_why() {
+    fn missing_symbols_report_their_cause() {
         alone("driver=12000", || {
             assert_eq!(look("cuMemAlloc_v2", 12000, 0), (NOT_FOUND, std::ptr::null(), SYMBOL_NOT_FOUND));
             assert_eq!(look("cuMemCreate", 10000, 0), (NOT_FOUND, std::ptr::null(), VERSION_NOT_SUFFICIENT));

@@ -173,8 +173,8 @@ impl Driver {
 }
 
 fn instantiate(exec: Out<GraphExec>, graph: Graph) -> Outcome {
-    let made = driver()?.instantiate(graph)?;
-    exec.set(made)
+    let created = driver()?.instantiate(graph)?;
+    exec.set(created)
 }
 
 driver! {

@@ -23,7 +23,7 @@ fn create(stream: Out<Stream>, flags: u32, priority: i32) -> Outcome {
 }
 
 /// Answers a question about a stream.
-fn tell<T>(stream: Stream, out: Out<T>, of: impl FnOnce(&StreamState) -> T) -> Outcome {
+fn notify<T>(stream: Stream, out: Out<T>, of: impl FnOnce(&StreamState) -> T) -> Outcome {
     let driver = driver()?;
     let stream = driver.stream(stream)?;
     out.set(of(&driver.work.streams[&stream]))
@@ -74,17 +74,17 @@ driver! {
     }
 
     fn cuStreamGetFlags / cuStreamGetFlags_ptsz = "cuStreamGetFlags" since 5050 (hStream: Stream, flags: Out<u32>) {
-        tell(hStream, flags, |state| u32::from(!state.blocking))
+        notify(hStream, flags, |state| u32::from(!state.blocking))
     }
 
     fn cuStreamGetPriority / cuStreamGetPriority_ptsz = "cuStreamGetPriority" since 5050
         (hStream: Stream, priority: Out<i32>)
     {
-        tell(hStream, priority, |state| state.priority)
+        notify(hStream, priority, |state| state.priority)
     }
 
     fn cuStreamGetCtx / cuStreamGetCtx_ptsz = "cuStreamGetCtx" since 9020 (hStream: Stream, pctx: Out<Context>) {
-        tell(hStream, pctx, |state| state.context)
+        notify(hStream, pctx, |state| state.context)
     }
 
     fn cuStreamGetId / cuStreamGetId_ptsz = "cuStreamGetId" since 12000 (hStream: Stream, streamId: Out<u64>) {

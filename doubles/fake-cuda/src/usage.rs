@@ -22,7 +22,7 @@ const RECORD: usize = 8 * WORDS;
 struct Record {
     pid: u64,
     start: u64,
-    held: [u64; MOST_CARDS],
+    occupied: [u64; MOST_CARDS],
 }
 
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl Usage {
         let own = Record {
             pid: u64::from(std::process::id()),
             start: started(std::process::id().into()).unwrap_or(0),
-            held: [0; MOST_CARDS],
+            occupied: [0; MOST_CARDS],
         };
         let mut usage = Self { file, place: 0, own };
         let _lock = usage.lock()?;
@@ -63,24 +63,24 @@ impl Usage {
     /// Takes `bytes` of a card that has `total`.
     pub(crate) fn charge(&mut self, card: usize, bytes: u64, total: u64) -> Result<(), Code> {
         let _lock = self.lock()?;
-        let held = self.sum(card);
-        if held.checked_add(bytes).is_none_or(|sum| sum > total) {
+        let occupied = self.sum(card);
+        if occupied.checked_add(bytes).is_none_or(|sum| sum > total) {
             return Err(OUT_OF_MEMORY);
         }
-        self.own.held[card] += bytes;
+        self.own.occupied[card] += bytes;
         self.store()
     }
 
     /// Gives `bytes` back.
     pub(crate) fn discharge(&mut self, card: usize, bytes: u64) {
         if let Ok(_lock) = self.lock() {
-            self.own.held[card] = self.own.held[card].saturating_sub(bytes);
+            self.own.occupied[card] = self.own.occupied[card].saturating_sub(bytes);
             let _ = self.store();
         }
     }
 
     /// What all live processes hold of a card.
-    pub(crate) fn held(&self, card: usize) -> u64 {
+    pub(crate) fn occupied(&self, card: usize) -> u64 {
         let _lock = self.lock();
         self.sum(card)
     }
@@ -88,7 +88,7 @@ impl Usage {
     /// For who has the lock: to lock again and let go would let go of both.
     fn sum(&self, card: usize) -> u64 {
         let alive = self.records().into_iter().filter(Record::is_alive);
-        alive.map(|record| record.held[card]).sum()
+        alive.map(|record| record.occupied[card]).sum()
     }
 
     fn records(&self) -> Vec<Record> {
@@ -120,11 +120,11 @@ impl Record {
     fn from_bytes(bytes: &[u8; RECORD]) -> Self {
         let (words, _) = bytes.as_chunks::<8>();
         let word = |index: usize| u64::from_le_bytes(words[index]);
-        Self { pid: word(0), start: word(1), held: std::array::from_fn(|card| word(2 + card)) }
+        Self { pid: word(0), start: word(1), occupied: std::array::from_fn(|card| word(2 + card)) }
     }
 
     fn to_bytes(self) -> Vec<u8> {
-        let words = [self.pid, self.start].into_iter().chain(self.held);
+        let words = [self.pid, self.start].into_iter().chain(self.occupied);
         words.flat_map(u64::to_le_bytes).collect()
     }
 

@@ -44,7 +44,7 @@ pub(crate) enum BookingError {
 #[derive(Debug)]
 pub(crate) struct Booking {
     budget: Budget,
-    held_bytes: Cell<u64>,
+    occupied_bytes: Cell<u64>,
     card: Option<Card>,
 }
 
@@ -52,7 +52,7 @@ impl Booking {
     pub(crate) fn open(budget: &Budget) -> Result<Self, BookingError> {
         let booking = Self {
             budget: budget.clone(),
-            held_bytes: Cell::new(0),
+            occupied_bytes: Cell::new(0),
             card: budget.cuda.then(Card::open).transpose()?,
         };
         booking.hold(budget.base_bytes)?;
@@ -70,7 +70,7 @@ impl Booking {
     pub(crate) fn grow(&self, depth_tokens: u64) -> Result<(), BookingError> {
         let growth = self.budget.bytes_per_token.saturating_mul(depth_tokens);
         let wanted = self.budget.base_bytes.saturating_add(growth);
-        if wanted <= self.held_bytes.get() { Ok(()) } else { self.hold(wanted) }
+        if wanted <= self.occupied_bytes.get() { Ok(()) } else { self.hold(wanted) }
     }
 
     pub(crate) fn leave(&self) {
@@ -81,10 +81,10 @@ impl Booking {
 
     fn hold(&self, bytes: u64) -> Result<(), BookingError> {
         if let Some(card) = &self.card {
-            let wanted_bytes = bytes.saturating_sub(self.held_bytes.get());
+            let wanted_bytes = bytes.saturating_sub(self.occupied_bytes.get());
             let full = |_| BookingError::Full { wanted_bytes, free_bytes: 0 };
             card.take(wanted_bytes).map_err(full)?;
-            self.held_bytes.set(bytes);
+            self.occupied_bytes.set(bytes);
             return Ok(());
         }
         let Some(path) = &self.budget.file else {
@@ -102,7 +102,7 @@ impl Booking {
         let comes_back_ms = milliseconds(self.budget.comes_back);
         ledger.lines.push(Line { pid: me, bytes, comes_back_ms, seen_ms: now_ms() });
         ledger.write().map_err(keep)?;
-        self.held_bytes.set(bytes);
+        self.occupied_bytes.set(bytes);
         Ok(())
     }
 }
@@ -211,7 +211,7 @@ mod tests {
         let booking = Booking::open(&Budget { bytes_per_token: 2, ..budget(file.path()) }).unwrap();
         booking.grow(15).unwrap();
         booking.grow(3).unwrap();
-        assert_eq!(booking.held_bytes.get(), 90);
+        assert_eq!(booking.occupied_bytes.get(), 90);
         assert!(matches!(booking.grow(21), Err(BookingError::Full { wanted_bytes: 102, free_bytes: 100 })));
     }
 

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_computed_before_costs_nothing_also_after_a_restore() {
+    fn cached_prompt_prefix_costs_nothing_also_after_a_restore() {
         let folder = tempfile::tempdir().unwrap();
         let (path, each) = (folder.path().join("a"), Duration::from_millis(1));
         let (first, second) = (Bytes::from(vec![b'a'; 400]), Bytes::from(vec![b'a'; 440]));

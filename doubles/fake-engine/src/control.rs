@@ -32,17 +32,17 @@ pub(crate) fn report_progress(value: f64) {
 
 /// Resolves when the router says exit; end of file on stdin ends the process at once.
 pub(crate) fn exit_command(ignore: bool) -> oneshot::Receiver<()> {
-    let (told, tell) = oneshot::channel();
+    let (reported, notify) = oneshot::channel();
     thread::spawn(move || {
         let lines = io::stdin().lock().lines().map_while(Result::ok);
         let mut commands = lines.filter(|line| !ignore && line.contains(EXIT_COMMAND));
         if commands.next().is_some() {
             log(format_args!("srv    operator(): exit command received, exiting..."));
-            told.send(()).ok();
+            reported.send(()).ok();
         } else if !ignore {
             log(format_args!("srv    operator(): EOF on stdin detected, forcing shutdown..."));
             death::exit(1);
         }
     });
-    tell
+    notify
 }

@@ -55,7 +55,7 @@ fn leave_load() -> ! {
 }
 
 /// The words of `ggml_abort` at a CUDA error; what follows them is the caller's.
-pub(crate) fn tell_oom_at_depth() {
+pub(crate) fn notify_oom_at_depth() {
     log(format_args!("CUDA error: out of memory"));
     log(format_args!(
         "  current device: 0, in function alloc at /llama.cpp/ggml/src/ggml-cuda/ggml-cuda.cu:567"

@@ -111,7 +111,7 @@ pub(crate) async fn live(args: Args) -> ExitCode {
     // The load runs once, so the cell was empty.
     engine.booking.set(booking).ok();
     log(format_args!("srv          main: listening on http://{}:{}", engine.args.host, engine.port));
-    asked_to_stop(&engine).await;
+    requested_to_stop(&engine).await;
     accepting.abort();
     engine.drain().await;
     ExitCode::SUCCESS
@@ -135,7 +135,7 @@ fn ignore_signals() {
 }
 
 /// Resolves on SIGTERM, SIGINT or the router's exit line; never when the script ignores them.
-async fn asked_to_stop(engine: &Engine) {
+async fn requested_to_stop(engine: &Engine) {
     let script = &engine.args.script;
     if let Some(after) = script.die_after {
         tokio::task::spawn_local(async move {
@@ -147,12 +147,12 @@ async fn asked_to_stop(engine: &Engine) {
         if !engine.args.has_router {
             return std::future::pending().await;
         }
-        let told = control::exit_command(script.ignore_term);
+        let reported = control::exit_command(script.ignore_term);
         match script.early_channel {
             true => control::report_early_ready(),
             false => control::report("ready", &answers::model_entry(&engine.args)),
         }
-        told.await.ok();
+        reported.await.ok();
     };
     if script.early_channel && engine.args.has_router {
         // Its main thread joins the one that reads stdin (`server.cpp: main @ b8799`): a signal alone ends nothing.

@@ -34,14 +34,14 @@ const HELP: &str = "--host HOST             ip address to listen, or bind to an 
                     \x20                       with .sock (default: 127.0.0.1)";
 
 fn main() -> ExitCode {
-    let asked = match std::env::args().nth(1).as_deref() {
+    let requested = match std::env::args().nth(1).as_deref() {
         // It is no build of llama.cpp, so nobody shall take it for one.
         Some("--version") => concat!("fake-engine ", env!("CARGO_PKG_VERSION")),
         Some("--help") => HELP,
         _ => "",
     };
-    if !asked.is_empty() {
-        return match writeln!(io::stdout(), "{asked}") {
+    if !requested.is_empty() {
+        return match writeln!(io::stdout(), "{requested}") {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => refuse(&error),
         };

@@ -284,7 +284,7 @@ async fn fail(connection: &mut Connection, drops: bool) -> io::Result<()> {
 
 /// Aborts as ggml does, and ends or hangs as the script says.
 async fn abort(engine: &Engine, connection: &mut Connection) -> io::Result<()> {
-    death::tell_oom_at_depth();
+    death::notify_oom_at_depth();
     match engine.args.script.abort {
         Abort::Ends => std::process::abort(),
         // The one thread waits, so that nothing answers any more.

@@ -148,7 +148,7 @@ impl FakeHub {
     }
 
     /// Bytes of the ranges that were asked for, and their number.
-    pub fn asked(&self) -> (u64, usize) {
+    pub fn requested(&self) -> (u64, usize) {
         let requests = self.requests();
         let ranges = requests.iter().filter(|request| request.elsewhere).filter_map(|request| request.range);
         ranges.fold((0, 0), |(bytes, count), (from, to)| (bytes + to + 1 - from, count + 1))

@@ -113,14 +113,14 @@ fn runs(pid: u32) -> bool {
 impl From<Described> for Card {
     fn from(mut described: Described) -> Self {
         let holders = described.usage.as_deref().map(holders).unwrap_or_default();
-        let held: u64 = holders.iter().filter_map(|holder| holder.used).sum();
+        let occupied: u64 = holders.iter().filter_map(|holder| holder.used).sum();
         if let Some(processes) = &mut described.processes {
             processes.extend(holders);
         }
         Self {
             memory: described
                 .total
-                .map(|total| (total, described.free.unwrap_or(total).saturating_sub(held))),
+                .map(|total| (total, described.free.unwrap_or(total).saturating_sub(occupied))),
             uuid: described.uuid,
             name: described.name,
             compute_capability: described.cc,

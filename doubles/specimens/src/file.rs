@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn experts_are_as_many_as_asked_for_but_never_fewer_than_are_used() {
         let folder = tempfile::tempdir().unwrap();
-        let made = |shape: &str, experts: u32| {
+        let created = |shape: &str, experts: u32| {
             let path = folder.path().join(experts.to_string());
             let changes = Changes {
                 layers: Some(2),
@@ -224,9 +224,9 @@ mod tests {
             let gate = model.tensors.iter().find(|tensor| tensor.name == "blk.1.ffn_gate_exps.weight");
             gate.map(|tensor| tensor.shape[2])
         };
-        assert_eq!(made("kimi-k2", 32), Some(32));
-        assert_eq!(made("kimi-k2", 2), Some(8));
-        assert_eq!(made("m8", 64), None);
+        assert_eq!(created("kimi-k2", 32), Some(32));
+        assert_eq!(created("kimi-k2", 2), Some(8));
+        assert_eq!(created("m8", 64), None);
     }
 
     #[test]

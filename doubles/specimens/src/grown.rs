@@ -377,15 +377,16 @@ mod tests {
             &huge,
         ] {
             let mut model = GrownModel::new("a");
-            let mut said = Growth::Grown;
+            let mut stated = Growth::Grown;
             for _ in 0..3 {
-                said = model.hear(log);
+                stated = model.hear(log);
             }
-            assert!(matches!(&said, Growth::Stuck(words) if words.len() <= 640), "{log:.80}");
+            assert!(matches!(&stated, Growth::Stuck(words) if words.len() <= 640), "{log:.80}");
         }
         let mut model = GrownModel::new("a");
-        let asked = (0..2 * MOST_TENSORS).map(|n| format!("E error loading model: missing tensor 't{n}'"));
-        assert!(asked.map(|log| model.hear(&log)).any(|said| matches!(said, Growth::Stuck(_))));
+        let requested =
+            (0..2 * MOST_TENSORS).map(|n| format!("E error loading model: missing tensor 't{n}'"));
+        assert!(requested.map(|log| model.hear(&log)).any(|stated| matches!(stated, Growth::Stuck(_))));
         assert!(model.header().tensors.len() <= MOST_TENSORS + 1);
     }
 }

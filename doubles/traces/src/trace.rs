@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_have_happened_is_refused() {
+    fn impossible_allocations_and_frees_are_rejected() {
         let mut builder = TraceBuilder::default();
         builder.allocate(1, 16, STREAM).unwrap();
         assert_eq!(builder.free(2, None, STREAM), Err(Fault::NotLive));

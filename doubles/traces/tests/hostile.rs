@@ -89,7 +89,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_the_bytes_they_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
+    fn arbitrary_trace_bytes_are_parsed_or_rejected(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
         let _ = Trace::from_csv(&bytes);
         let _ = Trace::from_record(&bytes, None);
         let headed = [b"Thread,Time,Action,Pointer,Size,Stream\n", &bytes[..]].concat();

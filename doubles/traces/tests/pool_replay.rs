@@ -84,25 +84,25 @@ fn json_has_what_plimsoll_replay_1_promises() {
 }
 
 #[test]
-fn what_does_not_complete_at_the_budget_exits_1_and_says_where() {
+fn pool_replay_over_budget_exits_1_with_the_failing_request() {
     let folder = tempfile::tempdir().unwrap();
     let trace = recorded(folder.path());
     let policies = ["--policy", "plimsoll,ggml-legacy", "--budget", "1GiB"];
     let output = pool_replay(&[&[trace.to_str().unwrap()][..], &policies].concat());
     assert_eq!(output.status.code(), Some(1));
-    let said = text(&output.stdout);
+    let stated = text(&output.stdout);
     assert!(
-        said.contains("18702 blocks, 37404 requests, peak of live memory 240 MiB (251658240 B)"),
-        "{said}"
+        stated.contains("18702 blocks, 37404 requests, peak of live memory 240 MiB (251658240 B)"),
+        "{stated}"
     );
-    assert!(said.contains("budget 1024 MiB; at least 240 MiB are needed"), "{said}");
+    assert!(stated.contains("budget 1024 MiB; at least 240 MiB are needed"), "{stated}");
     assert!(
-        said.contains(
+        stated.contains(
             "ggml-legacy stops at request 12068: 40 MiB were requested, 42 MiB of them from the driver"
         ),
-        "{said}"
+        "{stated}"
     );
-    let ours = said.lines().find(|line| line.starts_with("plimsoll")).unwrap();
+    let ours = stated.lines().find(|line| line.starts_with("plimsoll")).unwrap();
     assert!(ours.contains(" yes ") && ours.contains(" MiB"), "{ours}");
 }
 
@@ -112,7 +112,7 @@ fn bad_input_exits_2_and_names_the_line_or_the_remedy() {
     let broken = folder.path().join("broken.csv");
     fs::write(&broken, "Thread,Time,Action,Pointer,Size,Stream\n1,0,allocate,0x1,many,0x0\n").unwrap();
     let broken = broken.to_str().unwrap();
-    for (arguments, said) in [
+    for (arguments, stated) in [
         (vec!["/nowhere/trace.csv"], "/nowhere/trace.csv"),
         (vec![broken], "line 2: `many` is not a size; write a number of bytes"),
         (vec![broken, "--policy", "buddy"], "the policies are plimsoll,"),
@@ -121,7 +121,7 @@ fn bad_input_exits_2_and_names_the_line_or_the_remedy() {
         let output = pool_replay(&arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         let stderr = text(&output.stderr);
-        assert!(stderr.contains(said) && output.stdout.is_empty(), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(stated) && output.stdout.is_empty(), "{arguments:?}: {stderr}");
     }
 }
 

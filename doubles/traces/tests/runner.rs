@@ -4,8 +4,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+mod created;
 mod hostile;
-mod made;
 mod replay;
 #[path = "../../../crates/pool/tests/simulated/card.rs"]
 pub(crate) mod simulated;

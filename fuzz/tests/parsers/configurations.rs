@@ -65,7 +65,7 @@ fn million_command_lines() {
     mutants(&seeds, &tokens, |mutant| {
         let argv: Vec<String> = text(mutant).split(' ').map(str::to_owned).collect();
         if let Ok(options) = Options::from_argv(&argv) {
-            let _ = options.wish(ProgramKind::LlamaServer);
+            let _ = options.params(ProgramKind::LlamaServer);
             let _ = options.to_argv();
         }
     });

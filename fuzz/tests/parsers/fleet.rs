@@ -2,7 +2,7 @@
 
 use plimsoll_base::Bytes;
 use plimsoll_fleet::{
-    FleetKey, FleetView, HostRecord, KeySpace, NewsLine, Record, Seat, SeatCause, SeatPurpose, SeatWish,
+    FleetKey, FleetView, HostRecord, KeySpace, NewsLine, Record, Seat, SeatCause, SeatDemand, SeatPurpose,
     StoreChange, place, source,
 };
 use plimsoll_fuzz::mutants;
@@ -57,10 +57,16 @@ fn million_records_of_a_fleet() {
         &[b"\"schema\":", b"\"need\":", b"\"incarnation\":"],
         |mutant| {
             let view = view(mutant);
-            let (only, held) = (None, Bytes::ZERO);
-            let wish =
-                SeatWish { model: "m", only, purpose: SeatPurpose::Wanted, held, random: 3, near: None };
-            let _ = place(&view, &wish);
+            let (only, occupied) = (None, Bytes::ZERO);
+            let demand = SeatDemand {
+                model: "m",
+                only,
+                purpose: SeatPurpose::Wanted,
+                occupied,
+                random: 3,
+                near: None,
+            };
+            let _ = place(&view, &demand);
             let _ = source(&view, "b", 1, 0, 7);
             // What cannot be read is told on as such.
             let again = FleetView::at(5, view.records());
@@ -80,9 +86,9 @@ fn million_lines_of_news() {
     let lines: Vec<&[u8]> = all.split_inclusive(|byte| *byte == b'\n').chain([&*beat]).collect();
     mutants(&lines, &[b"\"changes\":", b"\"begin\":", b"\"beat\":", b"/plimsoll/lab/1/seats/"], |mutant| {
         match NewsLine::read(mutant.trim_ascii_end()) {
-            Some(NewsLine::Changes(told)) => {
+            Some(NewsLine::Changes(reported)) => {
                 let changes: Vec<StoreChange> =
-                    told.into_iter().filter_map(|told| told.change(&keys)).collect();
+                    reported.into_iter().filter_map(|reported| reported.change(&keys)).collect();
                 let mut view = FleetView::default();
                 changes.iter().for_each(|change| view.apply(change));
                 assert!(view.records().count() <= changes.len());

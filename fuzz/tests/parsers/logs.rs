@@ -65,7 +65,7 @@ fn million_last_lines_of_a_dead_engine_name_no_shortfall() {
         let verdict = judge(&EngineDeath {
             model: "fuzz",
             exit: Exit::Code(1),
-            asked: false,
+            requested: false,
             stuck: false,
             stage: Stage::Loading,
             kernel_oom_kill: false,

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::DriftError;
 use super::engines::Engine;
-use super::models::AskedModel;
+use super::models::RequestedModel;
 use crate::guard;
 
 /// More than any model takes, so that size refuses nothing.
@@ -47,7 +47,7 @@ pub(super) struct Asker {
     models: PathBuf,
     cache: PathBuf,
     /// Models that engines were asked to load.
-    asked: AtomicU64,
+    requested: AtomicU64,
 }
 
 impl Asker {
@@ -63,7 +63,7 @@ impl Asker {
             stand_ins: place.join("stand-ins"),
             models: place.join("models"),
             cache: place.join("cache"),
-            asked: AtomicU64::new(0),
+            requested: AtomicU64::new(0),
         };
         for folder in [&asker.models, &asker.cache, &asker.stand_ins] {
             fs::create_dir_all(folder).map_err(|error| DriftError::File { path: folder.clone(), error })?;
@@ -81,10 +81,14 @@ impl Asker {
     }
 
     pub(super) fn version(&self, engine: &Engine) -> Result<String, DriftError> {
-        let said = self.heard(engine, &["--version"])?;
-        let line = said.lines().find_map(|line| line.trim().strip_prefix("version: "));
+        let stated = self.heard(engine, &["--version"])?;
+        let line = stated.lines().find_map(|line| line.trim().strip_prefix("version: "));
         let program = engine.program.display().to_string();
-        line.map(str::to_owned).ok_or_else(|| DriftError::Run { program, said: tail(&said), hint: ENGINE })
+        line.map(str::to_owned).ok_or_else(|| DriftError::Run {
+            program,
+            stated: tail(&stated),
+            hint: ENGINE,
+        })
     }
 
     pub(super) fn help(&self, engine: &Engine) -> Result<String, DriftError> {
@@ -94,7 +98,7 @@ impl Asker {
     /// What an engine prints of a file, up to the first context.
     pub(super) fn load(&self, engine: &Engine, path: &Path) -> Result<String, DriftError> {
         // Several engines run at a time.
-        let number = self.asked.fetch_add(1, Ordering::Relaxed);
+        let number = self.requested.fetch_add(1, Ordering::Relaxed);
         let (path, socket) = (path.to_string_lossy(), self.cache.join(format!("{number}.sock")));
         let words =
             ["-m", &path, "-c", "512", "-ngl", "0", "-dev", "none", "--no-warmup", "--no-repack", "-lv", "5"];
@@ -117,9 +121,9 @@ impl Asker {
                 _ => drop(command.env(name, value)),
             }
         }
-        let (log, said) = std::io::pipe().map_err(start)?;
+        let (log, stated) = std::io::pipe().map_err(start)?;
         command.args(words).env("LD_PRELOAD", &self.phantom).env("LD_LIBRARY_PATH", searched);
-        command.stdin(Stdio::null()).stdout(said.try_clone().map_err(start)?).stderr(said);
+        command.stdin(Stdio::null()).stdout(stated.try_clone().map_err(start)?).stderr(stated);
         let child = Arc::new(Mutex::new(command.spawn().map_err(start)?));
         // The command holds the write end of the pipe.
         drop(command);
@@ -151,7 +155,11 @@ impl Asker {
     }
 
     /// The largest difference for each set of flags, or the reason why there is none.
-    pub(super) fn differences(&self, engine: &Engine, model: &AskedModel) -> Vec<Result<Difference, String>> {
+    pub(super) fn differences(
+        &self,
+        engine: &Engine,
+        model: &RequestedModel,
+    ) -> Vec<Result<Difference, String>> {
         // A header that was grown is asked about without the cache types.
         let flags = FLAGS.iter().filter(|flags| !model.is_grown || !flags.contains("-ctk"));
         flags.map(|flags| self.difference(engine, model, flags)).collect()
@@ -160,14 +168,14 @@ impl Asker {
     fn difference(
         &self,
         engine: &Engine,
-        model: &AskedModel,
+        model: &RequestedModel,
         flags: &'static str,
     ) -> Result<Difference, String> {
         let exact = self.plan(engine, model, flags, &format!("--exact={}", engine.program.display()))?;
         let build = exact["engine"]["build"].as_u64().map(|build| format!("@{build}")).unwrap_or_default();
         let forms = self.plan(engine, model, flags, &format!("--engine=llama.cpp{build}"))?;
-        let said = exact["reasons"].to_string();
-        let Some((_, interface)) = said.split_once(" backend for ") else {
+        let stated = exact["reasons"].to_string();
+        let Some((_, interface)) = stated.split_once(" backend for ") else {
             return Err(format!("the engine was not asked: {}", exact["warnings"][0]["text"]));
         };
         let interface = interface.split([' ', ',', ')']).next().unwrap_or_default().to_owned();
@@ -179,7 +187,7 @@ impl Asker {
         Ok(Difference { model: model.name.clone(), flags, term, mib, interface })
     }
 
-    fn plan(&self, engine: &Engine, model: &AskedModel, flags: &str, how: &str) -> Result<Value, String> {
+    fn plan(&self, engine: &Engine, model: &RequestedModel, flags: &str, how: &str) -> Result<Value, String> {
         let mut command = Command::new(&self.plimsoll);
         command.args(["plan", "--json", "--card", CARD, how, "--", "-m"]).arg(&model.path);
         command.args(flags.split_whitespace()).args(["-fit", "off"]);
@@ -187,8 +195,8 @@ impl Asker {
         command.envs(engine.environment.iter().map(|(name, value)| (name, value)));
         let output = command.output().map_err(|error| error.to_string())?;
         serde_json::from_slice(&output.stdout).map_err(|_| {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let first = said.lines().find_map(|line| line.strip_prefix("plimsoll: "));
+            let stated = String::from_utf8_lossy(&output.stderr);
+            let first = stated.lines().find_map(|line| line.strip_prefix("plimsoll: "));
             first.unwrap_or("plimsoll said nothing").chars().take(160).collect()
         })
     }
@@ -212,12 +220,12 @@ fn build(root: &Path) -> Result<PathBuf, DriftError> {
     let program = || "cargo build".to_owned();
     match built {
         Ok(status) if status.success() => Ok(guard::target(root).join("debug")),
-        Ok(status) => Err(DriftError::Run { program: program(), said: status.to_string(), hint: BUILD }),
+        Ok(status) => Err(DriftError::Run { program: program(), stated: status.to_string(), hint: BUILD }),
         Err(error) => Err(DriftError::Start { program: program(), error, hint: BUILD }),
     }
 }
 
-fn tail(said: &str) -> String {
-    let last: Vec<&str> = said.lines().rev().take(2).collect();
+fn tail(stated: &str) -> String {
+    let last: Vec<&str> = stated.lines().rev().take(2).collect();
     if last.is_empty() { "nothing was printed".to_owned() } else { last.join("; ") }
 }

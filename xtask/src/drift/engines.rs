@@ -73,7 +73,7 @@ fn offered(name: &str, version: Option<&str>, place: &Path) -> Result<Engine, Dr
     let (registry, backend) = name.split_once('-').unwrap_or((name, ""));
     let version = match (version, registry) {
         (Some(version), _) => version.to_owned(),
-        (None, "npm") => said("npm", &["view", "--silent", &format!("{NPM}{backend}"), "version"], place)?,
+        (None, "npm") => stated("npm", &["view", "--silent", &format!("{NPM}{backend}"), "version"], place)?,
         (None, _) => "newest".to_owned(),
     };
     let home = place.join(format!("{name}-{version}"));
@@ -109,11 +109,15 @@ fn offered(name: &str, version: Option<&str>, place: &Path) -> Result<Engine, Dr
 }
 
 fn npm(backend: &str, version: &str, place: &Path) -> Result<(), DriftError> {
-    let pack = said("npm", &["pack", "--silent", &format!("{NPM}{backend}@{version}")], place)?;
-    said("tar", &["-xzf", pack.lines().last().unwrap_or_default()], place)?;
-    said("rm", &["-f", pack.lines().last().unwrap_or_default()], place)?;
+    let pack = stated("npm", &["pack", "--silent", &format!("{NPM}{backend}@{version}")], place)?;
+    stated("tar", &["-xzf", pack.lines().last().unwrap_or_default()], place)?;
+    stated("rm", &["-f", pack.lines().last().unwrap_or_default()], place)?;
     let server = format!("xllamacpp=={SERVER}");
-    said("python3", &["-m", "pip", "install", "--quiet", "--no-deps", "--target", "python", &server], place)?;
+    stated(
+        "python3",
+        &["-m", "pip", "install", "--quiet", "--no-deps", "--target", "python", &server],
+        place,
+    )?;
     make(&place.join("lib"))?;
     // Else two copies of ggml would be loaded: the server's own, and the one that the backend names.
     let own = place.join("lib/libggml-base.so");
@@ -140,15 +144,15 @@ fn debian(backend: &str, version: &str, place: &Path) -> Result<(), DriftError> 
              APT::Architecture \"amd64\";\nAPT::Sandbox::User \"root\";\nAcquire::Languages \"none\";\n"
         ),
     )?;
-    said("apt-get", &["update", "-qq"], &state)?;
+    stated("apt-get", &["update", "-qq"], &state)?;
     let tools = match version {
         "newest" => "llama.cpp-tools".to_owned(),
         version => format!("llama.cpp-tools={version}"),
     };
     let backend_package = format!("libggml0-backend-{backend}");
     let packages = [&[tools.as_str(), backend_package.as_str()], &DEBIAN_PACKAGES[..]].concat();
-    said("apt-get", &[&["download", "-qq"], &packages[..]].concat(), &state)?;
-    said("sh", &["-c", "for p in *.deb; do dpkg-deb -x $p .. || exit 1; done; rm *.deb"], &state)?;
+    stated("apt-get", &[&["download", "-qq"], &packages[..]].concat(), &state)?;
+    stated("sh", &["-c", "for p in *.deb; do dpkg-deb -x $p .. || exit 1; done; rm *.deb"], &state)?;
     started_by_own_loader(backend, place)
 }
 
@@ -186,7 +190,7 @@ fn make(folder: &Path) -> Result<(), DriftError> {
 }
 
 /// The output of a registry's client.
-fn said(program: &str, words: &[&str], folder: &Path) -> Result<String, DriftError> {
+fn stated(program: &str, words: &[&str], folder: &Path) -> Result<String, DriftError> {
     make(folder)?;
     let ran = Command::new(program)
         .args(words)
@@ -198,10 +202,10 @@ fn said(program: &str, words: &[&str], folder: &Path) -> Result<String, DriftErr
     if ran.status.success() {
         return Ok(String::from_utf8_lossy(&ran.stdout).trim().to_owned());
     }
-    let said = String::from_utf8_lossy(&ran.stderr);
-    let said: Vec<&str> = said.lines().rev().take(3).collect();
+    let stated = String::from_utf8_lossy(&ran.stderr);
+    let stated: Vec<&str> = stated.lines().rev().take(3).collect();
     let program = format!("{program} {}", words.first().unwrap_or(&""));
-    Err(DriftError::Run { program, said: said.join("; "), hint: REGISTRY })
+    Err(DriftError::Run { program, stated: stated.join("; "), hint: REGISTRY })
 }
 
 #[cfg(test)]
@@ -226,9 +230,9 @@ mod tests {
     #[test]
     fn a_client_that_fails_is_quoted_and_one_that_is_not_there_named() {
         let place = tempfile::tempdir().unwrap();
-        let failed = said("sh", &["-c", "echo E404 >&2; exit 1"], place.path()).unwrap_err().to_string();
+        let failed = stated("sh", &["-c", "echo E404 >&2; exit 1"], place.path()).unwrap_err().to_string();
         assert!(failed.contains("E404") && failed.contains("hint: check the package"), "{failed}");
-        let absent = said("no-such-client", &[], place.path()).unwrap_err().to_string();
+        let absent = stated("no-such-client", &[], place.path()).unwrap_err().to_string();
         assert!(absent.contains("no-such-client"), "{absent}");
     }
 }

@@ -13,11 +13,11 @@ use super::ask::Asker;
 use super::engines::Engine;
 
 /// Messages after which a header that still grows is given up.
-const MOST_ASKED: u32 = 400;
+const MOST_REQUESTED: u32 = 400;
 
 /// A model file.
 #[derive(Clone, Debug)]
-pub(super) struct AskedModel {
+pub(super) struct RequestedModel {
     pub(super) name: String,
     pub(super) path: PathBuf,
     pub(super) is_grown: bool,
@@ -45,7 +45,7 @@ pub(super) fn of(
     engine: &Engine,
     name: &str,
     only: &[String],
-) -> Result<Vec<AskedModel>, Ungrown> {
+) -> Result<Vec<RequestedModel>, Ungrown> {
     let chosen: Vec<&str> = only
         .iter()
         .map(String::as_str)
@@ -54,7 +54,7 @@ pub(super) fn of(
     let of_name = KNOWN.iter().filter(|(_, architecture)| chosen.is_empty() && architecture == name);
     let models = of_name.map(|(model, _)| *model).chain(chosen.iter().copied());
     let models = models.filter_map(|model| Some((model, header(model)?)));
-    let models: Vec<AskedModel> =
+    let models: Vec<RequestedModel> =
         models.map(|(model, header)| written(asker, model, &header)).collect::<Result<_, _>>()?;
     match models.is_empty() {
         true => grown(asker, engine, name).map(|model| vec![model]),
@@ -63,22 +63,22 @@ pub(super) fn of(
 }
 
 /// A file that an engine takes, from an earlier engine if it has the same header.
-fn grown(asker: &Asker, engine: &Engine, name: &str) -> Result<AskedModel, Ungrown> {
+fn grown(asker: &Asker, engine: &Engine, name: &str) -> Result<RequestedModel, Ungrown> {
     let (shared, own) = (format!("grown-{name}"), format!("grown-{name}-{}", engine.name));
     for file in [&own, &shared] {
         let path = asker.models().join(format!("{file}.gguf"));
         if path.exists() && asker.load(engine, &path)?.contains("constructing llama_context") {
-            return Ok(AskedModel { name: "grown".to_owned(), path, is_grown: true });
+            return Ok(RequestedModel { name: "grown".to_owned(), path, is_grown: true });
         }
     }
     let taken = asker.models().join(format!("{shared}.gguf")).exists();
     let file = if taken { own } else { shared };
     let mut model = GrownModel::new(name);
-    for _ in 0..MOST_ASKED {
-        let AskedModel { path, .. } = written(asker, &file, model.header())?;
+    for _ in 0..MOST_REQUESTED {
+        let RequestedModel { path, .. } = written(asker, &file, model.header())?;
         let log = asker.load(engine, &path)?;
         match model.hear(&log) {
-            Growth::Whole => return Ok(AskedModel { name: "grown".to_owned(), path, is_grown: true }),
+            Growth::Whole => return Ok(RequestedModel { name: "grown".to_owned(), path, is_grown: true }),
             Growth::Grown => {}
             Growth::Stuck(words) => {
                 // No later engine is to begin with half a header.
@@ -88,17 +88,17 @@ fn grown(asker: &Asker, engine: &Engine, name: &str) -> Result<AskedModel, Ungro
             }
         }
     }
-    Err(Ungrown::Stuck(format!("still incomplete after {MOST_ASKED} messages")))
+    Err(Ungrown::Stuck(format!("still incomplete after {MOST_REQUESTED} messages")))
 }
 
-fn written(asker: &Asker, name: &str, header: &DraftHeader) -> Result<AskedModel, DriftError> {
+fn written(asker: &Asker, name: &str, header: &DraftHeader) -> Result<RequestedModel, DriftError> {
     let path = asker.models().join(format!("{name}.gguf"));
     let wrong = |error: plimsoll_specimens::WriteError| DriftError::File {
         path: path.clone(),
         error: std::io::Error::other(error),
     };
     write_header(&path, header).map_err(wrong)?;
-    Ok(AskedModel { name: name.to_owned(), path, is_grown: false })
+    Ok(RequestedModel { name: name.to_owned(), path, is_grown: false })
 }
 
 /// Every specimen that is a language model, with its architecture.

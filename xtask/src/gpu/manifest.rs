@@ -99,8 +99,8 @@ fn plain(path: &Path) -> Option<String> {
 fn digest(path: &Path) -> Result<String, ManifestError> {
     let digest = |error| ManifestError::Digest { path: path.to_owned(), error };
     let output = Command::new("sha256sum").arg(path).output().map_err(digest)?;
-    let said = String::from_utf8_lossy(&output.stdout);
-    let word = said.split_whitespace().next().unwrap_or_default();
+    let stated = String::from_utf8_lossy(&output.stdout);
+    let word = stated.split_whitespace().next().unwrap_or_default();
     match word.len() == 64 && output.status.success() {
         true => Ok(word.to_owned()),
         false => Err(digest(io::ErrorKind::InvalidData.into())),

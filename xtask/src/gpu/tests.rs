@@ -37,15 +37,15 @@ fn a_bundle_arrives_whole_and_its_scripts_see_what_is_not_as_it_was_packed() {
     let script = "cat \"$1\"/plimsoll-gpu.tar* | tar -C \"$2\" -xf -";
     call(Command::new("sh").args(["-c", script, "sh"]).arg(&out).arg(&there)).unwrap();
     let verify = "import sys; sys.path.insert(0, sys.argv[1] + '/bench/gpu'); import session; print('; '.join(session.verify(sys.argv[1])))";
-    let said = || {
+    let stated = || {
         let output = Command::new("python3").args(["-c", verify]).arg(&there).output().unwrap();
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     };
-    assert_eq!(said(), "");
+    assert_eq!(stated(), "");
     fs::write(there.join("bin/plimsoll"), "another").unwrap();
     fs::remove_file(there.join("engines/b8799.small.tar.xz")).unwrap();
     assert_eq!(
-        said(),
+        stated(),
         "bin/plimsoll is not what was packed; engines/b8799.small.tar.xz: No such file or directory"
     );
 }

@@ -34,7 +34,7 @@ fn deb() -> Vec<u8> {
 }
 
 /// The output of a program on a file with these bytes.
-fn told(program: &str, words: &[&str], bytes: &[u8]) -> String {
+fn reported(program: &str, words: &[&str], bytes: &[u8]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("package");
     fs::write(&path, bytes).unwrap();
@@ -46,11 +46,11 @@ fn told(program: &str, words: &[&str], bytes: &[u8]) -> String {
 #[test]
 fn the_deb_is_one_for_dpkg_and_holds_what_a_service_needs() {
     let deb = deb();
-    let control = told("dpkg-deb", &["--field"], &deb);
+    let control = reported("dpkg-deb", &["--field"], &deb);
     for line in ["Package: plimsoll", "Architecture: amd64", "Depends: libc6 (>= 2.34), libgcc-s1"] {
-        assert!(control.lines().any(|told| told == line), "{line}\n{control}");
+        assert!(control.lines().any(|reported| reported == line), "{line}\n{control}");
     }
-    let list = told("dpkg-deb", &["--contents"], &deb);
+    let list = reported("dpkg-deb", &["--contents"], &deb);
     for (mode, path) in [
         ("-rwxr-xr-x", "usr/bin/plimsoll"),
         ("-rw-r--r--", "usr/lib/plimsoll/libplimsoll_guard.so"),
@@ -100,7 +100,7 @@ fn the_same_files_give_the_same_bytes_whatever_their_order_and_date() {
     other.file("b/c", 0o644, "1");
     assert!(one.compressed(DATE).unwrap() == other.compressed(DATE).unwrap());
     assert!(one.compressed(DATE).unwrap() != one.compressed(DATE + 1).unwrap());
-    let list = told("tar", &["--list", "--file"], &one.tar(DATE).unwrap());
+    let list = reported("tar", &["--list", "--file"], &one.tar(DATE).unwrap());
     assert_eq!(list, "a\nb/\nb/c\n");
 }
 
@@ -190,9 +190,9 @@ fn systemd_understands_the_units_and_finds_the_service_of_the_machine_confined()
         let mut verify = Command::new("systemd-analyze");
         verify.args(if of_user { ["verify", "--user"].as_slice() } else { &["verify"] });
         let output = verify.arg(&unit).env("XDG_RUNTIME_DIR", folder.path()).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        let ours: Vec<&str> = said.lines().filter(|line| line.contains("plimsoll.service")).collect();
-        assert_eq!(ours, Vec::<&str>::new(), "{said}");
+        let stated = String::from_utf8_lossy(&output.stderr).into_owned();
+        let ours: Vec<&str> = stated.lines().filter(|line| line.contains("plimsoll.service")).collect();
+        assert_eq!(ours, Vec::<&str>::new(), "{stated}");
     }
     let text = fs::read_to_string(root().join("crates/cli/units/system.service")).unwrap();
     fs::write(&unit, text).unwrap();
@@ -202,12 +202,12 @@ fn systemd_understands_the_units_and_finds_the_service_of_the_machine_confined()
         .env("LC_ALL", "C.UTF-8")
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let overall = said.lines().find(|line| line.contains("Overall exposure level")).unwrap_or_default();
+    let stated = String::from_utf8_lossy(&output.stdout).into_owned();
+    let overall = stated.lines().find(|line| line.contains("Overall exposure level")).unwrap_or_default();
     let figure = overall.split(": ").nth(1).and_then(|rest| rest.split(' ').next()?.parse::<f64>().ok());
     assert!(
         figure.is_some_and(|figure| figure <= EXPOSURE),
-        "{said}{}",
+        "{stated}{}",
         String::from_utf8_lossy(&output.stderr)
     );
 }

@@ -35,8 +35,10 @@ impl NvmlSource {
     pub(super) fn open() -> Self {
         let library = match std::env::var_os(names::NVML) {
             Some(path) if path.is_empty() => Err(format!("{} is empty", names::NVML)),
-            Some(path) => Nvml::builder().lib_path(OsStr::new(&path)).init().map_err(|cause| told(&cause)),
-            None => Nvml::init().map_err(|cause| told(&cause)),
+            Some(path) => {
+                Nvml::builder().lib_path(OsStr::new(&path)).init().map_err(|cause| reported(&cause))
+            }
+            None => Nvml::init().map_err(|cause| reported(&cause)),
         };
         Self { library }
     }
@@ -67,7 +69,7 @@ impl CardSource for NvmlSource {
 }
 
 /// The cause without the name of the crate that found it.
-fn told(cause: &NvmlError) -> String {
+fn reported(cause: &NvmlError) -> String {
     match cause {
         NvmlError::LibloadingError(cause) => cause.to_string(),
         cause => cause.to_string(),

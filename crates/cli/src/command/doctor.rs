@@ -127,11 +127,11 @@ fn in_words(diagnosis: &Diagnosis, seen: &[Reason], failed: bool, is_alive: bool
     let mut words: String = seen.iter().map(|part| format!("{part}\n")).collect();
     // The lines of a log are older than the process that writes it is alive.
     if is_alive {
-        let told = match diagnosis.confidence > 0.0 && !is_of_an_end(diagnosis) {
+        let reported = match diagnosis.confidence > 0.0 && !is_of_an_end(diagnosis) {
             true => format!("the log shows an earlier failure:\n{}", diagnosis.reason),
             false => "no failure of this process is known".to_owned(),
         };
-        return words + "the process is running; " + &told + "\n";
+        return words + "the process is running; " + &reported + "\n";
     }
     // A healthy machine, or a program that succeeded, needs no verdict.
     if diagnosis.confidence > 0.0 || seen.is_empty() || failed {

@@ -107,23 +107,23 @@ fn confine(arguments: &Arguments, command: &mut Command) -> std::io::Result<()> 
         let words = arguments.command.iter().cloned();
         let named: Vec<OsString> = words.chain(std::env::vars_os().map(|(_, value)| value)).collect();
         let entered = enter_private_tmp(folder, named.iter().map(OsString::as_os_str));
-        tell("a private /tmp", entered.as_ref().err());
+        notify("a private /tmp", entered.as_ref().err());
         match entered {
             Ok(true) => command.env_remove("TMPDIR"),
             Ok(false) | Err(_) => command.env("TMPDIR", folder.join("tmp")),
         };
     }
-    tell("no core dumps", forbid_core_dumps().as_ref().err());
+    notify("no core dumps", forbid_core_dumps().as_ref().err());
     if let Some(user) = &arguments.user {
         become_user(user)?;
     }
     if arguments.no_new_privileges {
-        tell("no new privileges", forbid_new_privileges().as_ref().err());
+        notify("no new privileges", forbid_new_privileges().as_ref().err());
     }
     Ok(())
 }
 
-fn tell(what: &str, error: Option<&std::io::Error>) {
+fn notify(what: &str, error: Option<&std::io::Error>) {
     if let Some(error) = error {
         let _ = writeln!(unchanged_stderr(), "{NOT_PERMITTED}{what} ({error})");
     }

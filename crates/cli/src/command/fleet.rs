@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 use plimsoll_base::{Bytes, one_line};
 use plimsoll_etcd::{Etcd, StoreAccess, StoreAddress, StoreAddressError};
 use plimsoll_fleet::{
-    Claim, Drain, FleetKey, FleetView, KeySpace, Record, RunningCopy, SeatPurpose, SeatWish, Transaction,
+    Claim, Drain, FleetKey, FleetView, KeySpace, Record, RunningCopy, SeatDemand, SeatPurpose, Transaction,
     TransactionOutcome, Write, place,
 };
 use serde_json::{Value, json};
@@ -249,11 +249,12 @@ async fn move_seat(store: &Etcd, model: &str, host: &str) -> Result<(), ErrorRep
             return print(format!("{model} is seated on {host}\n"));
         }
         let purpose = SeatPurpose::Moved;
-        let wish = SeatWish { model, only: Some(host), near: None, purpose, held: Bytes::ZERO, random: 0 };
+        let demand =
+            SeatDemand { model, only: Some(host), near: None, purpose, occupied: Bytes::ZERO, random: 0 };
         if view.host(host).is_none() {
             return Err(ErrorReport::input(not_registered(&view, host)));
         }
-        let plan = place(&view, &wish).map_err(|reason| ErrorReport::new(reason.to_string()))?;
+        let plan = place(&view, &demand).map_err(|reason| ErrorReport::new(reason.to_string()))?;
         let nonce = format!("move-{}-{attempt}", std::process::id());
         let claim = Claim::new(&view, model, plan, nonce);
         let claim = claim.ok_or_else(|| ErrorReport::new("a later version wrote the model's seat"))?;

@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     }
     let mut stderr = terminal::stderr();
     // A closed stderr must not fail an import that is written.
-    let _ = stderr.write_all(told(&arguments.source, &imported).as_bytes());
+    let _ = stderr.write_all(reported(&arguments.source, &imported).as_bytes());
     // A script would go on with a file that serves nothing.
     Ok(status(imported.models > 0))
 }
@@ -77,7 +77,7 @@ fn write(path: &Path, arguments: &Arguments, imported: &ImportedConfiguration) -
 }
 
 /// The account for people: how many models, and both lists.
-fn told(source: &Path, imported: &ImportedConfiguration) -> String {
+fn reported(source: &Path, imported: &ImportedConfiguration) -> String {
     let list = |heading: &str, warnings: &[Warning]| {
         let lines: String = warnings.iter().map(|warning| format!("  {warning}\n")).collect();
         if lines.is_empty() { format!("\n{heading}: none\n") } else { format!("\n{heading}:\n{lines}") }

@@ -3,7 +3,6 @@
 //! Exits 0 if the model fits, 1 if it does not, 2 for bad input. The plan is on stdout, everything else on
 //! stderr.
 
-mod asked;
 pub(crate) mod check;
 mod exact;
 pub(crate) mod fit;
@@ -11,6 +10,7 @@ mod models;
 mod paste;
 mod quants;
 mod remote;
+mod requested;
 mod spelling;
 
 use std::path::PathBuf;
@@ -23,9 +23,9 @@ use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_planner::{EngineBuild, EngineKind, Plan};
 use plimsoll_probe::bus;
 
-use self::asked::{HostSize, Room};
 use self::exact::Estimated;
 use self::remote::RemoteFiles;
+use self::requested::{HostSize, Room};
 pub(crate) use self::spelling::{meant, spelled};
 use crate::report::{ErrorReport, NO_VERDICT, print_as, status, write_file};
 use crate::screen;
@@ -127,10 +127,10 @@ pub(crate) struct Arguments {
 
 /// Plans. Every failure is a fault of the input, since a plan depends on nothing else.
 pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, ErrorReport> {
-    if let Some(why) = asked::other_program(&arguments.flags) {
+    if let Some(why) = requested::other_program(&arguments.flags) {
         return Err(ErrorReport::input(ErrorReport::new(why)));
     }
-    let (flags, program) = asked::flags(&arguments.sources(), &arguments.flags);
+    let (flags, program) = requested::flags(&arguments.sources(), &arguments.flags);
     (arguments.flags, arguments.program) = (flags, arguments.program.or(program));
     planned(&arguments).map_err(|report| match report.status() {
         // An engine runs, and nothing of it was measured.
@@ -145,7 +145,7 @@ fn planned(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     }
     let mut room = Room::find(arguments)?;
     // Before `--fit` and the plan, so that both search within the budget.
-    room.cards = arguments.held(room.cards);
+    room.cards = arguments.occupied(room.cards);
     let given = Options::from_argv(&arguments.flags)?;
     if arguments.quants {
         return quants::run(arguments, &given, &room.cards);
@@ -173,7 +173,7 @@ fn planned(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     }
     // On stderr before the plan, because a closed stdout must not hide how often the engine ran.
     estimated.print_runs()?;
-    remote.tell()?;
+    remote.notify()?;
     print_as(arguments.json.as_deref(), &remote.with(&plan)?, || {
         screen::plan(&plan, screen::Paper::of_stdout())
     })?;
@@ -209,7 +209,7 @@ impl Arguments {
     }
 
     /// The cards as seen by a program that is held to a budget.
-    fn held(&self, cards: Vec<Card>) -> Vec<Card> {
+    fn occupied(&self, cards: Vec<Card>) -> Vec<Card> {
         match self.budget {
             Some(budget) => cards.into_iter().map(|card| card.guarded(budget)).collect(),
             None => cards,
@@ -218,7 +218,7 @@ impl Arguments {
 
     /// The described cards, else the ones that `others` returns.
     fn described_or(&self, others: impl FnOnce() -> Vec<Card>) -> Result<Vec<Card>, ErrorReport> {
-        let cards = if self.cards.is_empty() { others() } else { asked::described(&self.cards) };
+        let cards = if self.cards.is_empty() { others() } else { requested::described(&self.cards) };
         match cards.is_empty() {
             true => Err(no_card()),
             false => Ok(cards),
@@ -243,7 +243,7 @@ pub(super) fn by_formulas(
     program: ProgramKind,
     cards: &[Card],
 ) -> Result<Plan, ErrorReport> {
-    Ok(models::estimate(&options.wish(program)?, engine, program)?.plan(options, cards)?)
+    Ok(models::estimate(&options.params(program)?, engine, program)?.plan(options, cards)?)
 }
 
 fn no_card() -> ErrorReport {

@@ -123,8 +123,8 @@ async fn conduct(
 ) -> Result<ExitCode, ErrorReport> {
     let (handle, address) = (daemon.handle(), daemon.address);
     let mut serving = tokio::task::spawn_local(daemon.run());
-    let told = tokio::select! {
-        told = tour::tell(&handle, address, folder) => told,
+    let reported = tokio::select! {
+        reported = tour::notify(&handle, address, folder) => reported,
         // The daemon handles SIGINT and SIGTERM itself; that it has ended means that the user stopped the
         // tour.
         _ = &mut serving => {
@@ -133,9 +133,9 @@ async fn conduct(
         }
     };
     // A failed tour stops the daemon too, so that the engines end in order before the error is printed.
-    if once || told.is_err() {
+    if once || reported.is_err() {
         handle.shut_down().await;
-        return told.map(|()| ExitCode::SUCCESS);
+        return reported.map(|()| ExitCode::SUCCESS);
     }
     tour::hand_over(address, folder, budget);
     // The tour reported the daemon's actions itself. From here on the log does, as that of `serve`.

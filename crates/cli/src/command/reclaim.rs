@@ -81,19 +81,21 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
         return card::run(arguments, card);
     }
     let tree = Sysroot::of(arguments.sysroot.as_deref()).map_err(ErrorReport::input)?;
-    let wish = arguments.wish().map_err(ErrorReport::input)?;
-    let outcome = reclaim(&tree, &wish).map_err(ErrorReport::input)?;
-    print_as(arguments.json.as_deref(), &json::answer(&wish, &outcome), || text::told(&wish, &outcome))?;
-    Ok(status(is_met(&wish, &outcome)))
+    let request = arguments.request().map_err(ErrorReport::input)?;
+    let outcome = reclaim(&tree, &request).map_err(ErrorReport::input)?;
+    print_as(arguments.json.as_deref(), &json::answer(&request, &outcome), || {
+        text::reported(&request, &outcome)
+    })?;
+    Ok(status(is_met(&request, &outcome)))
 }
 
 /// Returns true if the goal is met, or with `--dry-run` would be.
-fn is_met(wish: &ReclaimRequest, outcome: &ReclaimOutcome) -> bool {
-    outcome.is_enough() || wish.dry_run && outcome.last.verdict == StepVerdict::Reachable
+fn is_met(request: &ReclaimRequest, outcome: &ReclaimOutcome) -> bool {
+    outcome.is_enough() || request.dry_run && outcome.last.verdict == StepVerdict::Reachable
 }
 
 impl Arguments {
-    fn wish(&self) -> Result<ReclaimRequest, ErrorReport> {
+    fn request(&self) -> Result<ReclaimRequest, ErrorReport> {
         let mut files: Vec<PathBuf> = self.files.iter().flat_map(|path| files_of(path)).collect();
         if let Some(config) = &self.config {
             files.extend(models_of(config)?);
@@ -152,9 +154,9 @@ fn models_of(config: &Path) -> Result<Vec<PathBuf>, ErrorReport> {
             // Another engine's command line may be unknown; then its files must be named with `--file`.
             Launch::Command { options, .. } => options,
         };
-        let wish = options.map(|options| options.wish(ProgramKind::LlamaServer)).transpose();
-        let wish = wish.map_err(|error| ErrorReport::new(format!("{}: {error}", entry.name)))?;
-        let model = wish.and_then(|wish| wish.model).map(PathBuf::from);
+        let params = options.map(|options| options.params(ProgramKind::LlamaServer)).transpose();
+        let params = params.map_err(|error| ErrorReport::new(format!("{}: {error}", entry.name)))?;
+        let model = params.and_then(|params| params.model).map(PathBuf::from);
         files.extend(
             model
                 .into_iter()

@@ -117,7 +117,7 @@ async fn guarded(arguments: &Arguments) -> Result<(RunSummary<'_>, ChildEnd), Er
     let library = library::GUARD.find()?;
     let (program, rest) = program(&arguments.command)?;
     let folder = OwnedFolder::create(PAGES).map_err(ErrorReport::of(NO_FOLDER))?;
-    let plans = arguments.rungs.wish().is_to_be_planned();
+    let plans = arguments.rungs.params().is_to_be_planned();
     // NVML is asked while the program starts. Only named cards, or a plan, have to wait for its answer.
     let sampler = Sampler::start()?;
     let machine = match arguments.cards.is_empty() && !plans {
@@ -247,14 +247,14 @@ fn needs(
 }
 
 fn options(arguments: &Arguments, chosen: &[Chosen], needs: &[Need]) -> GuardOptions {
-    let wish = GuardSettings {
+    let params = GuardSettings {
         budget: arguments.budget,
         contexts: match (arguments.strict_cards, arguments.report_cards) {
             (true, _) => Some(Contexts::Refuse),
             (_, true) => Some(Contexts::Report),
             _ => None,
         },
-        ..arguments.rungs.wish()
+        ..arguments.rungs.params()
     };
     let named = |uuid: &str, budget: Option<Bytes>| {
         let need = needs.iter().find(|(other, _)| other == uuid).map(|(_, need)| need);
@@ -271,7 +271,7 @@ fn options(arguments: &Arguments, chosen: &[Chosen], needs: &[Need]) -> GuardOpt
         true => needs.iter().filter_map(|(uuid, _)| named(uuid, None)).collect(),
         false => chosen.iter().filter_map(|card| named(&card.uuid, card.budget)).collect(),
     };
-    wish.options(&cards)
+    params.options(&cards)
 }
 
 fn show_cards(environment: &mut Environment, arguments: &Arguments, chosen: &[Chosen]) {

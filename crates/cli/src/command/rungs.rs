@@ -55,20 +55,20 @@ pub(crate) fn words<T: DeserializeOwned + Clone + Send + Sync + 'static>(
 }
 
 impl OomLadder {
-    pub(crate) fn wish(&self) -> GuardSettings {
+    pub(crate) fn params(&self) -> GuardSettings {
         // An absent flag must be `None`, not `Some(false)`, which would override the configuration file.
-        let said = |flag: bool| flag.then_some(true);
+        let stated = |flag: bool| flag.then_some(true);
         GuardSettings {
-            reuse: said(self.reuse),
+            reuse: stated(self.reuse),
             chunk: self.chunk,
-            reclaim: said(self.reclaim),
+            reclaim: stated(self.reclaim),
             wait: self.wait,
             spill: self.spill,
             need: self.need,
             keep: self.keep,
             pool: self.pool,
             on_oom: self.on_oom,
-            hide_vmm: said(self.hide_vmm),
+            hide_vmm: stated(self.hide_vmm),
             // Budget, mode and contexts come from other options, which `run` and `serve` define differently.
             ..GuardSettings::default()
         }

@@ -11,7 +11,7 @@ use plimsoll_base::{Bytes, CardSpec};
 use plimsoll_config::{
     GuardMode, GuardSettings, LogFormat, LogLevel, ReclaimBeforeLoad, ServeSettings, reserve_size, web_origin,
 };
-use plimsoll_log::{LogOutput, LogWish};
+use plimsoll_log::{LogOptions, LogOutput};
 use plimsoll_nostd::heap;
 use plimsoll_serve::{ConfigCheck, Daemon, DaemonError, Listen, Setup};
 
@@ -117,13 +117,13 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    pub(super) fn log(&self) -> LogWish {
+    pub(super) fn log(&self) -> LogOptions {
         let level = self.log_level.or(self.verbose.then_some(LogLevel::Debug));
-        LogWish { level, format: self.log_format, is_server: !self.check, ..LogWish::default() }
+        LogOptions { level, format: self.log_format, is_server: !self.check, ..LogOptions::default() }
     }
 
     fn settings(self) -> ServeSettings {
-        let LogWish { level, format, .. } = self.log();
+        let LogOptions { level, format, .. } = self.log();
         for doubt in self.cards.iter().flat_map(|spec| &spec.doubts) {
             tracing::warn!("{doubt}");
         }
@@ -138,7 +138,7 @@ impl Arguments {
             log_file: self.log_file,
             log_level: level,
             log_format: format,
-            guard: GuardSettings { mode: self.guard, ..self.rungs.wish() },
+            guard: GuardSettings { mode: self.guard, ..self.rungs.params() },
             ask: self.ask.map(Duration::from_millis),
             reclaim_before_load: self.reclaim_before_load,
             allow_origins: self.origins,
@@ -312,14 +312,14 @@ mod tests {
 
     #[test]
     fn a_value_that_means_nothing_is_refused_on_the_command_line_too() {
-        for (option, told) in [
+        for (option, reported) in [
             ("--reserve=512", "did you mean 512MiB?"),
             ("--reserve=", "is not a size"),
             ("--allow-origin=a.example", "is not the origin of a web page"),
             ("--allow-origin=", "is not the origin of a web page"),
         ] {
             let error = options().try_get_matches_from(["serve", "plimsoll.toml", option]).unwrap_err();
-            assert!(error.to_string().contains(told), "{error}");
+            assert!(error.to_string().contains(reported), "{error}");
         }
     }
 }

@@ -167,11 +167,12 @@ pub(crate) fn unpin(arguments: &Unpin) -> Result<ExitCode, ServerVerbError> {
 pub(crate) fn unload(arguments: &Unload) -> Result<ExitCode, ServerVerbError> {
     match &arguments.model {
         Some(model) => {
-            let asked = arguments.server.ask_json(Method::POST, "/models/unload", &json!({ "model": model }));
-            if asked.as_ref().is_err_and(|error| error.has_code("model_not_running")) {
+            let requested =
+                arguments.server.ask_json(Method::POST, "/models/unload", &json!({ "model": model }));
+            if requested.as_ref().is_err_and(|error| error.has_code("model_not_running")) {
                 return done(format_args!("{model} is not loaded"));
             }
-            let note = asked?["note"].as_str().map_or_else(String::new, |note| format!("; {note}"));
+            let note = requested?["note"].as_str().map_or_else(String::new, |note| format!("; {note}"));
             done(format_args!("{model} will be unloaded once its current answers are finished{note}"))
         }
         None => {

@@ -81,7 +81,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     let runtime = super::runtime()?;
-    let mut results = LocalSet::new().block_on(&runtime, held(arguments))?;
+    let mut results = LocalSet::new().block_on(&runtime, occupied(arguments))?;
     results.fresh = arguments.fresh;
     let report = SoakReport::new(&results, f64::from(arguments.least));
     // Files before stdout: a closed stdout must not cost the result of hours.
@@ -97,11 +97,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     })
 }
 
-async fn held(arguments: &Arguments) -> Result<SoakResults, ErrorReport> {
+async fn occupied(arguments: &Arguments) -> Result<SoakResults, ErrorReport> {
     let (server, figures) = meet(arguments).await?;
     let settings = settings(arguments);
     let mut progress = Progress::new(settings.limit);
-    let results = soak(&server, &settings, figures, &mut |results| progress.tell(results)).await?;
+    let results = soak(&server, &settings, figures, &mut |results| progress.notify(results)).await?;
     progress.end();
     Ok(results)
 }
@@ -147,29 +147,29 @@ fn settings(arguments: &Arguments) -> SoakSettings {
 #[derive(Debug)]
 struct Progress {
     limit: SoakLimit,
-    told: Option<Instant>,
+    reported: Option<Instant>,
     on_terminal: bool,
 }
 
 impl Progress {
     fn new(limit: SoakLimit) -> Self {
-        Self { limit, told: None, on_terminal: terminal::stderr_is_terminal() }
+        Self { limit, reported: None, on_terminal: terminal::stderr_is_terminal() }
     }
 
-    fn tell(&mut self, results: &SoakResults) {
+    fn notify(&mut self, results: &SoakResults) {
         let every = match self.on_terminal {
             true => EVERY_ON_TERMINAL,
             false => EVERY_IN_LOG,
         };
-        if self.told.is_some_and(|told| told.elapsed() < every) {
+        if self.reported.is_some_and(|reported| reported.elapsed() < every) {
             return;
         }
-        self.told = Some(Instant::now());
-        let held = results.figures.iter().filter_map(|figure| {
+        self.reported = Some(Instant::now());
+        let occupied = results.figures.iter().filter_map(|figure| {
             let last = figure.series.points().last()?;
-            Some(format!(", {} {}", figure.name, last.held))
+            Some(format!(", {} {}", figure.name, last.occupied))
         });
-        let held: String = held.collect();
+        let occupied: String = occupied.collect();
         let of = |limit: Option<String>| limit.map_or_else(String::new, |limit| format!(" of {limit}"));
         let time =
             of(self.limit.time.map(|time| lasted(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))));
@@ -177,9 +177,9 @@ impl Progress {
             Some(most) => format!("{} of {}", results.requests, counted(most, "request")),
             None => counted(results.requests, "request"),
         };
-        let (lasted, failed) = (lasted(results.held_ms), results.failed());
+        let (lasted, failed) = (lasted(results.occupied_ms), results.failed());
         // A closed stderr is no failure.
-        let line = format!("soak: {lasted}{time}, {requests}, {failed} failed{held}");
+        let line = format!("soak: {lasted}{time}, {requests}, {failed} failed{occupied}");
         let _ = match self.on_terminal {
             true => terminal::progress(&line),
             false => writeln!(terminal::stderr(), "{line}"),

@@ -92,7 +92,7 @@ async fn swept(arguments: &Arguments) -> Result<(LoadTarget, Sweep, Result<Sweep
         )),
     };
     let known = plan.as_ref().ok().copied();
-    let tell = |text: &str| {
+    let notify = |text: &str| {
         // A failed write of the table is reported with the summary.
         let _ = match arguments.json.as_deref() == Some(Path::new("-")) {
             // With `--json` stdout holds one document, so the rows go to stderr as progress.
@@ -100,14 +100,14 @@ async fn swept(arguments: &Arguments) -> Result<(LoadTarget, Sweep, Result<Sweep
             false => terminal::stdout().write_all(text.as_bytes()),
         };
     };
-    tell(&sweep_head());
-    let mut told = |depth: &SweepDepth| tell(&sweep_row(depth, known));
+    notify(&sweep_head());
+    let mut reported = |depth: &SweepDepth| notify(&sweep_row(depth, known));
     let limits = (arguments.answer, arguments.patience);
     let depths = match arguments.depths.is_empty() {
         true => usual_depths(server.context().await, arguments.answer),
         false => arguments.depths.clone(),
     };
-    let sweep = sweep(&server, &warm, &depths, limits, &mut figures, &mut told).await;
+    let sweep = sweep(&server, &warm, &depths, limits, &mut figures, &mut reported).await;
     // A process that was stopped before its flags were read has left its place to another one.
     let plan = plan.or_else(|why| planned(&figures, warm.build).map_err(|_| why));
     Ok((server, sweep, plan))

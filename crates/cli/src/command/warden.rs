@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_is_what_was_registered_and_not_struck_off() {
+    fn remaining_groups_are_the_registered_less_the_removed() {
         let left = follow("+12\n+34\n-12\n+56\n".as_bytes());
         assert_eq!(left, [34, 56].map(|group| Pid::from_raw(group).unwrap()));
     }

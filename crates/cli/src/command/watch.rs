@@ -150,13 +150,13 @@ async fn started(arguments: &Arguments, output: &Path) -> Result<ExitCode, Error
         .map_err(ErrorReport::of("cannot make a folder for guard's shared-memory files"))?;
     let (environment, notes) = guarded(&folder);
     // The collector needs the process id, and `follow` returns only at the end of the program.
-    let (tell, told) = oneshot::channel();
+    let (notify, reported) = oneshot::channel();
     let follow = child::follow(&path, (&arguments.command[0], rest), &environment, folder.path(), |pid| {
-        let _ = tell.send(pid);
+        let _ = notify.send(pid);
     });
     let watch = async {
         // The sender is dropped if the program never started; `follow` reports why.
-        let Ok(pid) = told.await else {
+        let Ok(pid) = reported.await else {
             return std::future::pending().await;
         };
         let subject = WatchTarget { root: Some(pid), pages: Some(folder.path().to_owned()) };

@@ -15,14 +15,14 @@ pub(super) fn amounts(of: &Terms) -> [Bytes; 5] {
 }
 
 /// Returns the memory of a card that other processes hold.
-pub(super) fn held(card: &CardPlan) -> Bytes {
+pub(super) fn occupied(card: &CardPlan) -> Bytes {
     card.total.saturating_sub(card.free)
 }
 
 /// Returns the bar of a card; its whole width stands for `least`, or for more where the plan needs more.
 pub(super) fn bar(card: &CardPlan, least: Bytes) -> Bar {
     // Other processes come first: they hold their memory already, so ours is stacked on top of it.
-    let sizes = std::iter::once(held(card)).chain(amounts(&card.terms));
+    let sizes = std::iter::once(occupied(card)).chain(amounts(&card.terms));
     let segments: Vec<Segment> =
         TERMS.into_iter().zip(sizes).map(|(style, bytes)| Segment { style, bytes }).collect();
     let end: Bytes = segments.iter().map(|segment| segment.bytes).sum();

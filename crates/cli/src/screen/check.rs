@@ -23,12 +23,12 @@ fn write(checked: &Checked, out: &mut String) -> fmt::Result {
     for row in &checked.cards {
         write_row(row, out)?;
     }
-    for said in &checked.said {
-        let verdict = if said.planned == said.engine { "as planned" } else { "not as planned" };
+    for stated in &checked.stated {
+        let verdict = if stated.planned == stated.engine { "as planned" } else { "not as planned" };
         writeln!(
             out,
             "  {}: planned {}, the engine reports {} ({verdict})",
-            said.name, said.planned, said.engine
+            stated.name, stated.planned, stated.engine
         )?;
     }
     Ok(())

@@ -13,7 +13,7 @@ use plimsoll_report::{
 };
 use serde_json::json;
 
-use super::bar::{amounts, bar, held};
+use super::bar::{amounts, bar, occupied};
 
 const SCRIPT: &str = include_str!("script.js");
 
@@ -93,7 +93,7 @@ fn full(points: &[ContextPoint], index: usize, card: &CardPlan) -> Bytes {
     let planned = points.iter().filter_map(|point| point.cards.get(index)).map(peak);
     let most = planned.max().unwrap_or_default().max(card.peak);
     // One scale for all positions of the slider, so that a longer bar always means more memory.
-    (most + held(card)).max(card.total)
+    (most + occupied(card)).max(card.total)
 }
 
 /// Charts the terms as stacked areas over context, under the load line.
@@ -102,7 +102,7 @@ fn chart(plan: &Plan, points: &[ContextPoint], index: usize, card: &CardPlan) ->
     let top = |terms: usize| {
         let at = |point: &ContextPoint| {
             let own = point.cards.get(index).map(amounts).unwrap_or_default();
-            let sum = held(card) + own.into_iter().take(terms).sum();
+            let sum = occupied(card) + own.into_iter().take(terms).sum();
             (point.context, sum.get())
         };
         points.iter().map(at).collect::<Vec<_>>()
@@ -180,7 +180,7 @@ fn table(plan: &Plan, points: &[ContextPoint]) -> String {
 fn data(plan: &Plan, points: &[ContextPoint]) -> String {
     let cards = plan.cards.iter().enumerate().map(|(index, card)| {
         json!({
-            "held": held(card),
+            "held": occupied(card),
             "free": card.free,
             "full": full(points, index, card),
             "width": BAR_WIDTH,
@@ -193,12 +193,12 @@ fn data(plan: &Plan, points: &[ContextPoint]) -> String {
         let cards: Vec<_> = point.cards.iter().map(amounts).collect();
         json!({ "context": point.context, "cards": cards })
     });
-    let asked = points.iter().position(|point| point.context == plan.context);
+    let requested = points.iter().position(|point| point.context == plan.context);
     json!({
         "cards": cards.collect::<Vec<_>>(),
         "points": planned.collect::<Vec<_>>(),
         "most": largest(points),
-        "asked": asked.unwrap_or_default(),
+        "asked": requested.unwrap_or_default(),
     })
     .to_string()
     .replace('<', "\\u003c")

@@ -6,7 +6,7 @@ use plimsoll_base::{Hint, Reason, one_line};
 use plimsoll_planner::{CardPlan, Plan};
 use plimsoll_report::{TERMS, written};
 
-use super::bar::{bar, held, terms, verdict};
+use super::bar::{bar, occupied, terms, verdict};
 use super::paper::{Paper, bad, good};
 
 /// Cells of a bar, where the paper is wide enough.
@@ -37,8 +37,8 @@ fn write(plan: &Plan, paper: Paper, out: &mut String) -> fmt::Result {
     paper.line(&growth(plan), 2, out)?;
     paper.line(&largest(plan), 2, out)?;
     // The verdicts on the cards stand above them.
-    let is_said = |reason: &&Reason| !matches!(reason.code, "fits" | "does_not_fit");
-    for note in plan.reasons.iter().filter(is_said) {
+    let is_stated = |reason: &&Reason| !matches!(reason.code, "fits" | "does_not_fit");
+    for note in plan.reasons.iter().filter(is_stated) {
         paper.line(&format!("note: {}", note.text), 6, out)?;
     }
     for line in hints(&plan.hints) {
@@ -54,7 +54,7 @@ fn write_card(card: &CardPlan, paper: Paper, out: &mut String) -> fmt::Result {
     let cells = WIDTH.min(paper.width().saturating_sub(4));
     let cells = u64::try_from(cells).unwrap_or_default();
     writeln!(out, "  {}", bar(card, card.total).text(cells))?;
-    let others = (Some(held(card)), "held by the system and other processes".to_owned());
+    let others = (Some(occupied(card)), "held by the system and other processes".to_owned());
     let own = terms(&card.terms).map(|term| (term.bytes, term.source.to_string()));
     for (style, (bytes, source)) in TERMS.iter().zip(std::iter::once(others).chain(own)) {
         // An unknown term is shown; a term of zero bytes would only be noise.

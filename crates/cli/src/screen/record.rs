@@ -3,7 +3,7 @@
 use std::fmt::{self, Write as _};
 
 use plimsoll_base::{Order, counted, masked, one_line as shown};
-use plimsoll_telemetry::record::{Group, Source, Summary, Told, Unit};
+use plimsoll_telemetry::record::{Group, Reported, Source, Summary, Unit};
 
 use super::soak::lasted;
 use plimsoll_report::{Chart, MOST_LINES, Mark, ReportPage, RoundSteps, written};
@@ -13,7 +13,7 @@ const MOST_ROWS: usize = 10;
 /// Characters of a command line that are shown.
 const MOST_COMMAND: usize = 160;
 /// Messages that are shown in the text.
-const MOST_SAID: usize = 40;
+const MOST_STATED: usize = 40;
 /// Phrases of kernel messages about exhausted memory (`mm/oom_kill.c`).
 const OOM: [&str; 4] = ["out of memory", "oom-kill", "oom_reaper", "killed process"];
 
@@ -57,11 +57,11 @@ impl<'a> RecordReport<'a> {
                 writeln!(out, "  {}", shown(&row.join(", ")))?;
             }
         }
-        let said = &self.summary.events;
-        if !said.is_empty() {
+        let stated = &self.summary.events;
+        if !stated.is_empty() {
             writeln!(out, "what was said")?;
         }
-        for event in said.iter().take(MOST_SAID) {
+        for event in stated.iter().take(MOST_STATED) {
             let mark = if is_oom(event.source, &event.text) { "OOM " } else { "" };
             writeln!(
                 out,
@@ -72,7 +72,7 @@ impl<'a> RecordReport<'a> {
             )?;
         }
         // The summary keeps a limited number of messages and this text fewer, so the two omissions are added.
-        let more = said.len().saturating_sub(MOST_SAID);
+        let more = stated.len().saturating_sub(MOST_STATED);
         let left_out = self.summary.events_left_out + u64::try_from(more).unwrap_or_default();
         match left_out {
             0 => Ok(()),
@@ -110,36 +110,42 @@ impl<'a> RecordReport<'a> {
     /// Tables of peaks, of growth, and of sudden changes.
     fn tables(&self) -> Vec<(&'static str, Vec<Vec<String>>)> {
         let figures = &self.summary.figures;
-        let of = |group: Group| figures.iter().filter(move |told| told.figure.group == group);
-        let peaks = of(Group::Card).chain(of(Group::Guard)).map(|told| self.row(told));
+        let of = |group: Group| figures.iter().filter(move |reported| reported.figure.group == group);
+        let peaks = of(Group::Card).chain(of(Group::Guard)).map(|reported| self.row(reported));
         let machine = of(Group::Machine)
             // Of dozens of lines in meminfo, these three decide whether an allocation succeeds.
-            .filter(|told| matches!(told.figure.what.as_str(), "MemFree" | "MemAvailable" | "CmaFree"));
-        let machine = machine.map(|told| {
+            .filter(|reported| {
+                matches!(reported.figure.what.as_str(), "MemFree" | "MemAvailable" | "CmaFree")
+            });
+        let machine = machine.map(|reported| {
             vec![
-                told.figure.what.clone(),
-                format!("{} at least", self.value(told, told.lowest)),
-                format!("{} at the end", self.value(told, told.last)),
+                reported.figure.what.clone(),
+                format!("{} at least", self.value(reported, reported.lowest)),
+                format!("{} at the end", self.value(reported, reported.last)),
             ]
         });
-        let mut grown: Vec<&Told> = figures
+        let mut grown: Vec<&Reported> = figures
             .iter()
-            .filter(|told| {
-                matches!(told.figure.group, Group::Process | Group::Guard | Group::Card)
-                    && told.figure.unit.bytes(1).is_some()
+            .filter(|reported| {
+                matches!(reported.figure.group, Group::Process | Group::Guard | Group::Card)
+                    && reported.figure.unit.bytes(1).is_some()
             })
-            .filter(|told| told.grown() > 0)
+            .filter(|reported| reported.grown() > 0)
             .collect();
         // In bytes, because the figures have different units.
-        grown.order_by_key(|told| std::cmp::Reverse(told.figure.unit.bytes(told.grown())));
-        let grew = grown.into_iter().map(|told| {
-            let by = self.value(told, told.grown());
-            let course = format!("{} to {}", self.value(told, told.first), self.value(told, told.last));
+        grown.order_by_key(|reported| std::cmp::Reverse(reported.figure.unit.bytes(reported.grown())));
+        let grew = grown.into_iter().map(|reported| {
+            let by = self.value(reported, reported.grown());
+            let course = format!(
+                "{} to {}",
+                self.value(reported, reported.first),
+                self.value(reported, reported.last)
+            );
             vec![
-                self.name(told),
+                self.name(reported),
                 format!("+{by}"),
                 course,
-                format!("peak {} at {}", self.value(told, told.peak), clock(told.peak_ms)),
+                format!("peak {} at {}", self.value(reported, reported.peak), clock(reported.peak_ms)),
             ]
         });
         vec![
@@ -150,23 +156,23 @@ impl<'a> RecordReport<'a> {
         ]
     }
 
-    fn row(&self, told: &Told) -> Vec<String> {
+    fn row(&self, reported: &Reported) -> Vec<String> {
         vec![
-            self.name(told),
-            format!("{} at first", self.value(told, told.first)),
-            format!("peak {} at {}", self.value(told, told.peak), clock(told.peak_ms)),
-            format!("{} at the end", self.value(told, told.last)),
+            self.name(reported),
+            format!("{} at first", self.value(reported, reported.first)),
+            format!("peak {} at {}", self.value(reported, reported.peak), clock(reported.peak_ms)),
+            format!("{} at the end", self.value(reported, reported.last)),
         ]
     }
 
     fn moves(&self) -> Vec<Vec<String>> {
         let moves = self.summary.moves.iter().filter_map(|over| {
-            let told = self.summary.figures.get(over.figure)?;
+            let reported = self.summary.figures.get(over.figure)?;
             let way = if over.to > over.from { "+" } else { "-" };
             let time = format!("{} to {}", clock(over.from_ms), clock(over.until_ms));
             Some(vec![
                 time,
-                self.name(told),
+                self.name(reported),
                 format!("{way}{}", over.size()),
                 format!("{} to {}", over.from, over.to),
             ])
@@ -174,19 +180,19 @@ impl<'a> RecordReport<'a> {
         moves.collect()
     }
 
-    fn value(&self, told: &Told, value: u64) -> String {
-        told.figure.unit.text(value)
+    fn value(&self, reported: &Reported, value: u64) -> String {
+        reported.figure.unit.text(value)
     }
 
     /// Name of a figure, with the name of its card if it has one.
-    fn name(&self, told: &Told) -> String {
+    fn name(&self, reported: &Reported) -> String {
         let cards = &self.summary.about.cards;
         let card = cards
             .iter()
-            .position(|card| told.figure.group == Group::Card && card.uuid == told.figure.subject);
+            .position(|card| reported.figure.group == Group::Card && card.uuid == reported.figure.subject);
         match card {
-            Some(number) => format!("card {number} {}, {}", cards[number].name, told.figure.what),
-            None => told.figure.to_string(),
+            Some(number) => format!("card {number} {}, {}", cards[number].name, reported.figure.what),
+            None => reported.figure.to_string(),
         }
     }
 
@@ -214,11 +220,11 @@ impl<'a> RecordReport<'a> {
                 page.table(&[], &rows);
             }
         }
-        self.write_said(&mut page);
+        self.write_stated(&mut page);
         page.finish()
     }
 
-    fn write_said(&self, page: &mut ReportPage) {
+    fn write_stated(&self, page: &mut ReportPage) {
         if self.summary.events.is_empty() {
             return;
         }
@@ -231,17 +237,19 @@ impl<'a> RecordReport<'a> {
     }
 
     /// Plots of the page: title, figures and unit.
-    fn plots(&self) -> Vec<(&'static str, Vec<&Told>, Unit)> {
+    fn plots(&self) -> Vec<(&'static str, Vec<&Reported>, Unit)> {
         let figures = &self.summary.figures;
         let pick = |group: Group, unit: Unit, what: &dyn Fn(&str) -> bool| {
-            let mut picked: Vec<&Told> = figures
+            let mut picked: Vec<&Reported> = figures
                 .iter()
-                .filter(|told| {
-                    told.figure.group == group && told.figure.unit == unit && what(&told.figure.what)
+                .filter(|reported| {
+                    reported.figure.group == group
+                        && reported.figure.unit == unit
+                        && what(&reported.figure.what)
                 })
                 .collect();
             // More lines than colours cannot be distinguished, so only the largest are drawn.
-            picked.order_by_key(|told| std::cmp::Reverse(told.peak));
+            picked.order_by_key(|reported| std::cmp::Reverse(reported.peak));
             picked.truncate(MOST_LINES);
             picked
         };
@@ -256,21 +264,26 @@ impl<'a> RecordReport<'a> {
     }
 
     /// The four highest orders of the zone that has the most blocks of the highest.
-    fn large_blocks(&self) -> Vec<&'a Told> {
-        let blocks = || self.summary.figures.iter().filter(|told| told.figure.group == Group::Blocks);
-        let order =
-            |told: &Told| told.figure.what.strip_prefix("order ").and_then(|order| order.parse::<u32>().ok());
+    fn large_blocks(&self) -> Vec<&'a Reported> {
+        let blocks = || self.summary.figures.iter().filter(|reported| reported.figure.group == Group::Blocks);
+        let order = |reported: &Reported| {
+            reported.figure.what.strip_prefix("order ").and_then(|order| order.parse::<u32>().ok())
+        };
         // The highest order depends on the kernel: 10 with 4 KiB pages, 13 with 64 KiB pages on arm64.
         let highest = blocks().filter_map(order).max().unwrap_or_default();
-        let most = blocks().filter(|told| order(told) == Some(highest)).max_by_key(|told| told.peak);
-        let zone = most.map(|told| told.figure.subject.as_str());
+        let most =
+            blocks().filter(|reported| order(reported) == Some(highest)).max_by_key(|reported| reported.peak);
+        let zone = most.map(|reported| reported.figure.subject.as_str());
         blocks()
-            .filter(|told| Some(told.figure.subject.as_str()) == zone && order(told) > highest.checked_sub(4))
+            .filter(|reported| {
+                Some(reported.figure.subject.as_str()) == zone && order(reported) > highest.checked_sub(4)
+            })
             .collect()
     }
 
-    fn chart(&self, title: &str, lines: Vec<&Told>, unit: Unit) -> String {
-        let lines: Vec<_> = lines.into_iter().map(|told| (self.short(told), &told.course)).collect();
+    fn chart(&self, title: &str, lines: Vec<&Reported>, unit: Unit) -> String {
+        let lines: Vec<_> =
+            lines.into_iter().map(|reported| (self.short(reported), &reported.course)).collect();
         let end = clock(self.summary.duration_ms);
         let text = |value| unit.text(value);
         let steps = if unit.bytes(1).is_some() { RoundSteps::Binary } else { RoundSteps::Decimal };
@@ -294,12 +307,12 @@ impl<'a> RecordReport<'a> {
     }
 
     /// Short label of a line within its chart.
-    fn short(&self, told: &Told) -> String {
-        match told.figure.group {
-            Group::Machine | Group::Blocks => told.figure.what.clone(),
-            Group::Card => self.name(told).replace(&format!(", {}", told.figure.what), ""),
-            Group::Process => told.figure.subject.clone(),
-            Group::Guard => format!("{} {}", told.figure.subject, told.figure.what),
+    fn short(&self, reported: &Reported) -> String {
+        match reported.figure.group {
+            Group::Machine | Group::Blocks => reported.figure.what.clone(),
+            Group::Card => self.name(reported).replace(&format!(", {}", reported.figure.what), ""),
+            Group::Process => reported.figure.subject.clone(),
+            Group::Guard => format!("{} {}", reported.figure.subject, reported.figure.what),
         }
     }
 }

@@ -42,7 +42,7 @@ impl<'a> SoakReport<'a> {
             results.target,
             counted(results.requests, "request"),
             counted(results.rounds, "round"),
-            lasted(results.held_ms),
+            lasted(results.occupied_ms),
             results.failed()
         )?;
         writeln!(out, "{}", self.headline())?;
@@ -116,7 +116,7 @@ impl<'a> SoakReport<'a> {
             "server_gone": results.broke_off,
             "requests": results.requests,
             "rounds": results.rounds,
-            "seconds": thousands(results.held_ms),
+            "seconds": thousands(results.occupied_ms),
             "prompt_tokens": results.prompt_tokens,
             "answer_tokens": results.answer_tokens,
             "failed": results.failed(),

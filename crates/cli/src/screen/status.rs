@@ -272,9 +272,10 @@ pub(super) fn requests(model: &Value) -> String {
         (sent - running, "waiting in the engine"),
         (number("queued").unwrap_or_default(), "waiting"),
     ];
-    let told = parts.iter().filter(|(count, _)| *count > 0).map(|(count, words)| format!("{count} {words}"));
-    let told: Vec<String> = told.collect();
-    if told.is_empty() { "-".to_owned() } else { told.join(", ") }
+    let reported =
+        parts.iter().filter(|(count, _)| *count > 0).map(|(count, words)| format!("{count} {words}"));
+    let reported: Vec<String> = reported.collect();
+    if reported.is_empty() { "-".to_owned() } else { reported.join(", ") }
 }
 
 pub(super) fn ago(seconds: f64) -> String {
@@ -357,7 +358,7 @@ fleet: host box-1 of 2 hosts; the store answers; 7 requests passed on to other h
 
     #[test]
     fn requests_beyond_the_slots_of_an_engine_wait_in_it() {
-        for (sent, slots, queued, told) in [
+        for (sent, slots, queued, reported) in [
             (0, Some(2), 0, "-"),
             (2, Some(2), 0, "2 running"),
             (3, Some(2), 0, "2 running, 1 waiting in the engine"),
@@ -367,7 +368,7 @@ fleet: host box-1 of 2 hosts; the store answers; 7 requests passed on to other h
             (1, Some(0), 0, "1 running"),
         ] {
             let model = json!({ "in_flight": sent, "slots": slots, "queued": queued });
-            assert_eq!(super::requests(&model), told);
+            assert_eq!(super::requests(&model), reported);
         }
     }
 
@@ -412,7 +413,7 @@ requests: 15 answered, 2 failed, 1 abandoned; 2 in progress, 4 waiting
     }
 
     #[test]
-    fn what_is_kept_free_is_a_line_below_the_cards() {
+    fn kept_free_memory_is_a_line_below_the_cards() {
         let gib = 1_u64 << 30;
         let kept = json!({ "bytes": 8 * gib, "lacks": gib, "until": 3600.0 });
         let status = json!({ "now": 0.0, "cards": [{ "name": "RTX3090", "yield": kept }] });

@@ -57,7 +57,8 @@ pub(crate) fn sweep_head() -> String {
 
 pub(crate) fn sweep_row(depth: &SweepDepth, planned: Option<SweepPlan>) -> String {
     let speed = |speed: Option<f64>| speed.map_or_else(|| "-".to_owned(), |speed| format!("{speed:.1}"));
-    let held: Vec<String> = depth.held.iter().map(|(name, held)| format!("{name} {held}")).collect();
+    let occupied: Vec<String> =
+        depth.occupied.iter().map(|(name, occupied)| format!("{name} {occupied}")).collect();
     match &depth.outcome {
         Ok(speeds) => format!(
             "{:>9} {:>12} {:>12} {:>9.1} ms {:>10}  {}{}\n",
@@ -66,11 +67,11 @@ pub(crate) fn sweep_row(depth: &SweepDepth, planned: Option<SweepPlan>) -> Strin
             speed(speeds.answer),
             speeds.first_token.as_secs_f64() * 1000.0,
             planned.map_or_else(|| "-".to_owned(), |planned| planned.at(depth.tokens).to_string()),
-            held.join(", "),
+            occupied.join(", "),
             if depth.disturbed { "  disturbed" } else { "" }
         ),
         // `asked`, because the number of tokens is only known from an answer.
-        Err(failure) => format!("{:>9} failed: {failure}\n", depth.asked),
+        Err(failure) => format!("{:>9} failed: {failure}\n", depth.requested),
     }
 }
 
@@ -135,14 +136,14 @@ impl SweepReport<'_> {
             planned.cache_per_token.get(),
             planned.pool_per_token.get(),
         )?;
-        let Some((tokens, held)) = self.deepest_on_cards() else {
+        let Some((tokens, occupied)) = self.deepest_on_cards() else {
             return Ok(());
         };
         // Signed and wide: the server can have less than planned, and both are unsigned sizes.
-        let off = i128::from(held.get()) - i128::from(planned.at(tokens).get());
+        let off = i128::from(occupied.get()) - i128::from(planned.at(tokens).get());
         writeln!(
             out,
-            "at {tokens} tokens the server holds {held} on the cards, which is {} MiB {} than planned",
+            "at {tokens} tokens the server holds {occupied} on the cards, which is {} MiB {} than planned",
             off.unsigned_abs() >> 20,
             if off < 0 { "less" } else { "more" }
         )
@@ -153,8 +154,8 @@ impl SweepReport<'_> {
         let mut answered = self.sweep.depths.iter().filter(|depth| depth.outcome.is_ok() && !depth.disturbed);
         let deepest = answered.next_back()?;
         // Other figures count the same bytes again, for the card as a whole.
-        let own = deepest.held.iter().filter(|(name, _)| is_own(name));
-        let sum: Bytes = own.map(|(_, held)| *held).sum();
+        let own = deepest.occupied.iter().filter(|(name, _)| is_own(name));
+        let sum: Bytes = own.map(|(_, occupied)| *occupied).sum();
         (!sum.is_zero()).then_some((deepest.tokens, sum))
     }
 
@@ -163,14 +164,14 @@ impl SweepReport<'_> {
         let depths = self.sweep.depths.iter().map(|depth| {
             let speeds = depth.outcome.as_ref().ok();
             json!({
-                "asked": depth.asked,
+                "asked": depth.requested,
                 "tokens": depth.tokens,
                 "failure": depth.outcome.as_ref().err().map(ToString::to_string),
                 "prompt_per_second": speeds.and_then(|speeds| speeds.prompt),
                 "answer_per_second": speeds.and_then(|speeds| speeds.answer),
                 "first_token_ms": speeds.map(|speeds| speeds.first_token.as_secs_f64() * 1000.0),
                 "planned": self.planned.map(|planned| planned.at(depth.tokens)),
-                "held": held(&depth.held),
+                "held": occupied(&depth.occupied),
                 "disturbed": depth.disturbed,
             })
         });
@@ -183,7 +184,7 @@ impl SweepReport<'_> {
             "schema": "plimsoll.sweep/1",
             "target": self.target,
             "model": self.model,
-            "before": held(&self.sweep.before),
+            "before": occupied(&self.sweep.before),
             "depths": depths.collect::<Vec<_>>(),
             "growth": growth.collect::<Vec<_>>(),
             "learned_bytes_per_token": self.sweep.learned,
@@ -199,6 +200,6 @@ impl SweepReport<'_> {
     }
 }
 
-fn held(held: &[(String, Bytes)]) -> Value {
-    held.iter().map(|(name, held)| json!({ "figure": name, "bytes": held })).collect()
+fn occupied(occupied: &[(String, Bytes)]) -> Value {
+    occupied.iter().map(|(name, occupied)| json!({ "figure": name, "bytes": occupied })).collect()
 }

@@ -52,7 +52,7 @@ impl ReadDocument {
         let mut read = Self { document: ConfigDocument::default(), mistakes: Vec::new(), is_torn: true };
         let mut left = most;
         for error in &errors {
-            read.tell(lines, error, None);
+            read.notify(lines, error, None);
             left -= 1;
             // A line with a torn header, or an open bracket, changes the meaning of all that follow.
             if left == 0 || !is_of_one_line(lines, error) {
@@ -70,7 +70,7 @@ impl ReadDocument {
                 Some([table, name, ..]) if table == "models" => Some(name.clone()),
                 _ => None,
             };
-            read.tell(lines, &error, model);
+            read.notify(lines, &error, model);
             left = left.saturating_sub(1);
             if left == 0 || !path.is_some_and(|path| leave_out(&mut table, &path)) {
                 return read;
@@ -79,7 +79,7 @@ impl ReadDocument {
     }
 
     /// Adds a mistake, but for a second one of the same line.
-    fn tell(&mut self, lines: &LineIndex<'_>, error: &Error, model: Option<String>) {
+    fn notify(&mut self, lines: &LineIndex<'_>, error: &Error, model: Option<String>) {
         let mistake = SettingMistake { error: lines.explain(error), at: start(error), model };
         if !self.mistakes.iter().any(|other| other.error.origin == mistake.error.origin) {
             self.mistakes.push(mistake);

@@ -156,10 +156,10 @@ pub(super) fn apply(
             }
         }
         "guard" => {
-            let wish =
+            let params =
                 GuardSettings::read(&line.value).ok_or_else(|| bad(file, line, GuardSettings::EXPECTED))?;
             // Line by line, so that `[*]` gives defaults.
-            entry.guard = wish.or(&entry.guard);
+            entry.guard = params.or(&entry.guard);
         }
         "too-large" => entry.too_large = read(file, line, TooLarge::EXPECTED)?,
         "depth-admission" => entry.depth_admission = switch(file, line)?,

@@ -108,17 +108,19 @@ impl Facts {
         let refusing = self.refusing_card();
         let elsewhere = |card: u64| refusing.is_some_and(|refusing| refusing != card);
         let holders = self.holders.iter().filter(|holder| !holder.card.is_some_and(elsewhere));
-        let held: Bytes = holders.map(|holder| holder.used).sum();
+        let occupied: Bytes = holders.map(|holder| holder.used).sum();
         // The table may have been printed while the load held memory.
-        let by_table = (!held.is_zero()).then(|| card.saturating_sub(held) + self.placed_by_load());
+        let by_table = (!occupied.is_zero()).then(|| card.saturating_sub(occupied) + self.placed_by_load());
         let free = self.card_free.or(by_table)?;
         let taken = card.saturating_sub(free).saturating_sub(self.placed_earlier());
         // An arena asks for nearly the whole card, more than any neighbour holds.
-        let arena = |asked| is_arena(asked, card) && free.scaled(4, 1) <= card;
+        let arena = |requested| is_arena(requested, card) && free.scaled(4, 1) <= card;
         // The size that fits an empty card, with nine tenths for it and everything that the load has placed.
-        let fits_alone = |asked: Bytes| (asked + self.placed_by_load()).scaled(10, 9) <= card;
-        let enough =
-            self.refusal()?.asked.is_some_and(|asked| asked <= taken || arena(asked) || fits_alone(asked));
+        let fits_alone = |requested: Bytes| (requested + self.placed_by_load()).scaled(10, 9) <= card;
+        let enough = self
+            .refusal()?
+            .requested
+            .is_some_and(|requested| requested <= taken || arena(requested) || fits_alone(requested));
         (!self.is_unified() && self.guard.is_none() && taken.scaled(4, 1) >= card && enough).then_some(taken)
     }
 
@@ -132,8 +134,9 @@ impl Facts {
     /// Memory that the failed load had placed on the cards, without the refused buffer, whose size some programs print first.
     pub(crate) fn placed_by_load(&self) -> Bytes {
         let Some(refusal) = self.refusal() else { return Bytes::ZERO };
-        let is_refused =
-            |buffer: &PlacedBuffer| Some(buffer.size) == refusal.asked && buffer.purpose == refusal.purpose;
+        let is_refused = |buffer: &PlacedBuffer| {
+            Some(buffer.size) == refusal.requested && buffer.purpose == refusal.purpose
+        };
         self.load_buffers().filter(|buffer| !is_refused(buffer)).map(|buffer| buffer.size).sum()
     }
 
@@ -187,14 +190,14 @@ impl Facts {
     /// Memory was refused, and no line names a size or a buffer, as of NCCL.
     pub(crate) fn is_bare_refusal(&self) -> bool {
         let is_bare =
-            |refusal: &FailedAllocation| refusal.asked.is_none() && refusal.purpose == Purpose::Unknown;
+            |refusal: &FailedAllocation| refusal.requested.is_none() && refusal.purpose == Purpose::Unknown;
         let refused = self.says(Pattern::BareRefused) || !self.refusals.is_empty();
         refused && self.torch.is_none() && self.refusals.iter().all(is_bare)
     }
 
     /// The log gives the size of a refused request.
     pub(crate) fn is_sized(&self) -> bool {
-        self.torch.is_some() || self.refusals.iter().any(|refusal| refusal.asked.is_some())
+        self.torch.is_some() || self.refusals.iter().any(|refusal| refusal.requested.is_some())
     }
 
     /// An allocation was refused, in a form that only programs print; people write `out of memory` too.
@@ -215,6 +218,6 @@ impl Facts {
 }
 
 /// True for a request of nearly the whole card: some frameworks take a card as one arena, whatever the model.
-fn is_arena(asked: Bytes, card: Bytes) -> bool {
-    asked.scaled(5, 4) >= card && asked <= card
+fn is_arena(requested: Bytes, card: Bytes) -> bool {
+    requested.scaled(5, 4) >= card && requested <= card
 }

@@ -22,9 +22,9 @@ impl TorchRefusal {
     pub(crate) fn has_room(&self) -> bool {
         let some = |free: Bytes| match self.total {
             Some(total) => free.scaled(20, 1) >= total,
-            None => free >= self.asked.scaled(4, 1),
+            None => free >= self.requested.scaled(4, 1),
         };
-        !self.asked.is_zero() && self.free.is_some_and(|free| free >= self.asked && some(free))
+        !self.requested.is_zero() && self.free.is_some_and(|free| free >= self.requested && some(free))
     }
 }
 
@@ -41,14 +41,14 @@ impl Facts {
     /// The refused request, where it and all that its load had placed would have fitted into what was free before.
     pub(crate) fn request_fit(&self) -> Option<RequestFit> {
         /// More than a context and the rounding of a log's figures.
-        const BESIDE: Bytes = Bytes::gib(1);
+        const ALONGSIDE: Bytes = Bytes::gib(1);
         let on_card =
             |refusal: &&FailedAllocation| refusal.place == MemoryPlace::Card && !refusal.at_run_time;
         let refusal = self.refusal().filter(on_card)?;
         let estimate = self.estimate.as_ref();
         // An estimate leaves room for the context.
         let whole = estimate.filter(|estimate| estimate.least == estimate.available);
-        let asked = refusal.asked.or_else(|| Some(whole?.full))?;
+        let requested = refusal.requested.or_else(|| Some(whole?.full))?;
         let least = || estimate.filter(|_| self.cards_free.len() <= 1).map(|estimate| estimate.least);
         let free = self.free_before().or_else(least)?;
         let is_first = matches!(refusal.purpose, Purpose::Weights | Purpose::Unknown)
@@ -62,8 +62,8 @@ impl Facts {
             }
             _ => Bytes::ZERO,
         };
-        let needed = (asked + self.placed_by_load()).max(unlisted);
-        let is_easy = needed + BESIDE <= free && whole.is_none_or(|estimate| estimate.full <= free);
+        let needed = (requested + self.placed_by_load()).max(unlisted);
+        let is_easy = needed + ALONGSIDE <= free && whole.is_none_or(|estimate| estimate.full <= free);
         (needed <= free && !self.is_unified() && self.guard.is_none()).then_some(RequestFit {
             needed,
             free,
@@ -79,9 +79,9 @@ impl Facts {
     /// The memory that the run time of a card gives it, and the kernel's size, where that is another card's.
     pub(crate) fn misreported(&self) -> Option<(Bytes, Bytes)> {
         let (card, kernel) = (self.card()?, self.kernel_vram?);
-        let torch = self.torch.as_ref().map(|torch| torch.asked);
-        let asked = torch.or_else(|| self.refusal()?.asked)?;
-        (card * 2 <= kernel && asked <= kernel).then_some((card, kernel))
+        let torch = self.torch.as_ref().map(|torch| torch.requested);
+        let requested = torch.or_else(|| self.refusal()?.requested)?;
+        (card * 2 <= kernel && requested <= kernel).then_some((card, kernel))
     }
 
     /// True for a cause that the figures of the log exclude.
@@ -92,8 +92,8 @@ impl Facts {
         let torch = self.torch.as_ref();
         match cause {
             Cause::FragmentationCachingAllocator => torch.is_some_and(|torch| {
-                let held = |idle: Bytes| idle + torch.free.unwrap_or(Bytes::ZERO);
-                torch.idle.is_some_and(|idle| held(idle) < torch.asked)
+                let occupied = |idle: Bytes| idle + torch.free.unwrap_or(Bytes::ZERO);
+                torch.idle.is_some_and(|idle| occupied(idle) < torch.requested)
             }),
             // Metal has no pool of its own.
             Cause::PoolGrowth if self.says(Pattern::OfApple) => true,

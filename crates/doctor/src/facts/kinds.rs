@@ -122,7 +122,7 @@ pub(crate) struct FailedAllocation {
     pub(crate) purpose: Purpose,
     pub(crate) place: MemoryPlace,
     pub(crate) device: Option<u64>,
-    pub(crate) asked: Option<Bytes>,
+    pub(crate) requested: Option<Bytes>,
     pub(crate) stage: LoadStage,
     pub(crate) attempt: u32,
     /// A call of the GPU run time failed, not the allocation of a named buffer.
@@ -160,7 +160,7 @@ pub(crate) struct TracebackFrame {
 /// Figures of PyTorch's out-of-memory error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TorchRefusal {
-    pub(crate) asked: Bytes,
+    pub(crate) requested: Bytes,
     /// The card that refused, numbered among the visible ones.
     pub(crate) device: Option<u64>,
     /// The last frame before the error, or the first one after it.
@@ -182,8 +182,8 @@ pub(crate) struct TorchRefusal {
 
 impl TorchRefusal {
     /// A refusal with only the requested size.
-    pub(crate) fn of(asked: Bytes, quote: &Quote) -> Self {
-        Self { asked, quote: quote.clone(), ..Self::default() }
+    pub(crate) fn of(requested: Bytes, quote: &Quote) -> Self {
+        Self { requested, quote: quote.clone(), ..Self::default() }
     }
 }
 

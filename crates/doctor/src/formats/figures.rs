@@ -15,7 +15,7 @@ const LONGEST: usize = 600;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum FigureKind {
-    Asked,
+    Requested,
     Total,
     Free,
     Allocated,
@@ -28,7 +28,7 @@ enum FigureKind {
 /// The first match counts, so that `unallocated` is not `allocated`.
 const LABELS: [(FigureKind, &str); 6] = [
     (FigureKind::Idle, "reserved but unallocated|reserved-but-unallocated|unallocated|inactive|fragment"),
-    (FigureKind::Asked, "tried to allocate|tried|trying to allocate|requested|asked|oom for"),
+    (FigureKind::Requested, "tried to allocate|tried|trying to allocate|requested|asked|oom for"),
     (FigureKind::Allocated, "allocated|live"),
     (FigureKind::Reserved, "reserved|cached"),
     (FigureKind::Total, "capacity|total"),
@@ -104,10 +104,11 @@ fn add(facts: &mut Facts, figures: &BTreeMap<FigureKind, Bytes>, quote: &Quote) 
         }
         Some(_) => {}
         torch @ None if alone => {
-            let Some(asked) = figure(FigureKind::Asked).filter(|_| idle.is_some()) else { return };
+            let Some(requested) = figure(FigureKind::Requested).filter(|_| idle.is_some()) else { return };
             // A report that gives the idle memory without the free memory means that nothing was free.
             let free = free.or(Some(Bytes::ZERO));
-            *torch = Some(TorchRefusal { total, free, allocated, idle, ..TorchRefusal::of(asked, quote) });
+            *torch =
+                Some(TorchRefusal { total, free, allocated, idle, ..TorchRefusal::of(requested, quote) });
         }
         None => {}
     }
@@ -125,11 +126,11 @@ mod tests {
 
     #[test]
     fn retold_figures_are_of_the_nearest_word() {
-        let told = torch("allocated 18.1GB, reserved 23.2GB, free 200MB, tried 1.0GB").unwrap();
-        assert_eq!((told.asked, told.free), (Bytes::gib(1), Some(Bytes::mib(200))));
-        assert_eq!(told.idle.map(Bytes::whole_mib), Some(5222));
-        let told = torch("Tried to allocate 384 MiB.\nGPU has 19 GiB total, 329 MiB free.\nReserved but unallocated: 402 MiB").unwrap();
-        assert_eq!((told.total, told.idle), (Some(Bytes::gib(19)), Some(Bytes::mib(402))));
+        let reported = torch("allocated 18.1GB, reserved 23.2GB, free 200MB, tried 1.0GB").unwrap();
+        assert_eq!((reported.requested, reported.free), (Bytes::gib(1), Some(Bytes::mib(200))));
+        assert_eq!(reported.idle.map(Bytes::whole_mib), Some(5222));
+        let reported = torch("Tried to allocate 384 MiB.\nGPU has 19 GiB total, 329 MiB free.\nReserved but unallocated: 402 MiB").unwrap();
+        assert_eq!((reported.total, reported.idle), (Some(Bytes::gib(19)), Some(Bytes::mib(402))));
     }
 
     #[test]

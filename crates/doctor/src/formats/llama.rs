@@ -82,8 +82,8 @@ fn device_refused(facts: &mut Facts, pattern: Pattern, text: &str, quote: &Quote
         }
         _ => (MemoryPlace::Card, false),
     };
-    let asked = size_asked(text).filter(|_| !at_run_time);
-    open(facts, place, asked, text, quote, at_run_time);
+    let requested = size_requested(text).filter(|_| !at_run_time);
+    open(facts, place, requested, text, quote, at_run_time);
 }
 
 /// `alloc_tensor_range` places weights, and the cache once the context is being made
@@ -94,7 +94,7 @@ fn of_tensors(stage: LoadStage, text: &str) -> Purpose {
     if of_cache { Purpose::Cache } else { Purpose::Weights }
 }
 
-fn size_asked(text: &str) -> Option<Bytes> {
+fn size_requested(text: &str) -> Option<Bytes> {
     let behind = |marker: &str, phrase| text.contains(marker).then(|| after(text, phrase)).flatten();
     after(text, "allocating ")
         .or_else(|| after(text, "buffer of size "))
@@ -112,7 +112,7 @@ fn size_asked(text: &str) -> Option<Bytes> {
 fn open(
     facts: &mut Facts,
     place: MemoryPlace,
-    asked: Option<Bytes>,
+    requested: Option<Bytes>,
     text: &str,
     quote: &Quote,
     at_run_time: bool,
@@ -124,13 +124,13 @@ fn open(
     if let Some(last) = facts.recent_refusal(quote, CLOSE)
         && last.place == place
         && last.at_run_time == at_run_time
-        && (asked.is_none() || last.asked.is_none() || last.quote.line == quote.line)
+        && (requested.is_none() || last.requested.is_none() || last.quote.line == quote.line)
     {
-        last.asked = last.asked.or(asked);
+        last.requested = last.requested.or(requested);
         return;
     }
     let device = count_after(text, "on device ");
-    let refusal = refused(facts, Purpose::Unknown, place, asked, quote);
+    let refusal = refused(facts, Purpose::Unknown, place, requested, quote);
     facts.add_refusal(FailedAllocation { device, at_run_time, ..refusal });
 }
 
@@ -138,7 +138,7 @@ fn refused(
     facts: &Facts,
     purpose: Purpose,
     place: MemoryPlace,
-    asked: Option<Bytes>,
+    requested: Option<Bytes>,
     quote: &Quote,
 ) -> FailedAllocation {
     let progress = &facts.progress;
@@ -146,7 +146,7 @@ fn refused(
         purpose,
         place,
         device: None,
-        asked,
+        requested,
         stage: progress.stage,
         attempt: progress.attempt,
         at_run_time: false,
@@ -165,7 +165,7 @@ fn name_purpose(facts: &mut Facts, purpose: Purpose, text: &str, quote: &Quote) 
     if is_retold(facts, quote) {
         return;
     }
-    let asked = size_asked(text);
+    let requested = size_requested(text);
     // `failed to allocate Vulkan1 buffer of size`; a build for one card prints no number.
     let device = card_in(text).filter(|card| text.contains(&format!("{card} buffer")));
     // A cache is made of tensors too, so a later and more precise purpose replaces `weights`.
@@ -173,13 +173,13 @@ fn name_purpose(facts: &mut Facts, purpose: Purpose, text: &str, quote: &Quote) 
         && (matches!(last.purpose, Purpose::Unknown | Purpose::Weights) || last.purpose == purpose)
     {
         last.purpose = purpose;
-        last.asked = last.asked.or(asked);
+        last.requested = last.requested.or(requested);
         last.device = last.device.or(device);
         return;
     }
     let is_host = text.contains("CPU") || text.contains("_Host");
     let place = if is_host { MemoryPlace::Host } else { MemoryPlace::Card };
-    let refusal = refused(facts, purpose, place, asked, quote);
+    let refusal = refused(facts, purpose, place, requested, quote);
     facts.add_refusal(FailedAllocation { device, ..refusal });
 }
 

@@ -24,8 +24,8 @@ pub(super) fn read(facts: &mut Facts, pattern: Pattern, text: &str, quote: &Quot
         Pattern::TorchLimit => block(facts, quote, |torch| &mut torch.total, after(text, "limit")),
         Pattern::TorchFree => block(facts, quote, |torch| &mut torch.free, after(text, "cuda)")),
         Pattern::TorchRequested => {
-            if let (Some(torch), Some(asked)) = (&mut facts.torch, after(text, "requested")) {
-                torch.asked = asked;
+            if let (Some(torch), Some(requested)) = (&mut facts.torch, after(text, "requested")) {
+                torch.requested = requested;
             }
         }
         Pattern::CardSize if behind(text, "total capac").is_some() => parts(facts, text),
@@ -38,12 +38,12 @@ pub(super) fn read(facts: &mut Facts, pattern: Pattern, text: &str, quote: &Quot
 }
 
 fn refused(facts: &mut Facts, text: &str, quote: &Quote) {
-    let Some(asked) = after(text, "tried to allocate ") else {
+    let Some(requested) = after(text, "tried to allocate ") else {
         return;
     };
     let frame = facts.frame.take().filter(|frame| is_near(&frame.quote, quote));
     let device = count_after(text, "(gpu ").or_else(|| count_after(text, " gpu "));
-    facts.torch = Some(TorchRefusal { frame, device, ..TorchRefusal::of(asked, quote) });
+    facts.torch = Some(TorchRefusal { frame, device, ..TorchRefusal::of(requested, quote) });
     parts(facts, text);
 }
 

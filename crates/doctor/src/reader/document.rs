@@ -27,7 +27,7 @@ struct MarkdownOutline {
     /// The first line is a version alone.
     is_of_version: bool,
     /// A sentence is in the first person.
-    is_told: bool,
+    is_reported: bool,
 }
 
 impl MarkdownOutline {
@@ -63,7 +63,7 @@ impl MarkdownOutline {
                 found.is_of_version |=
                     found.prose == 1 && found.headings.is_empty() && fits("version", &line.to_lowercase());
                 let words = line.split(|c: char| !c.is_alphabetic());
-                found.is_told |= words
+                found.is_reported |= words
                     .into_iter()
                     .any(|word| matches!(word, "I" | "my" | "My" | "we" | "We" | "our" | "me"));
                 found.bullets += usize::from(line.trim_start().starts_with(['-', '*']));
@@ -92,16 +92,16 @@ impl MarkdownOutline {
             heading.contains("unreleased") || heading.split(' ').any(|word| fits("version", word))
         };
         let first = self.headings.first();
-        let told = self.headings.iter().take(2).any(|heading| has_any("changes", heading));
+        let reported = self.headings.iter().take(2).any(|heading| has_any("changes", heading));
         let versioned = self.is_of_version
             || first.filter(is_version).is_some()
             || self.headings.iter().filter(is_version).count() > 1;
-        self.bullets >= 2 && (told || versioned) && 3 * self.bullets >= self.prose
+        self.bullets >= 2 && (reported || versioned) && 3 * self.bullets >= self.prose
     }
 
     fn is_document(&self) -> bool {
         // A table below a title is a note, unless it is told by the one who measured.
-        let has_parts = self.chapters > 0 || self.has_table && !self.is_told;
+        let has_parts = self.chapters > 0 || self.has_table && !self.is_reported;
         let is_titled = self.has_title && self.titles == 1 && has_parts;
         (is_titled || self.titles == 0 && self.chapters > 1) && !self.is_report()
     }

@@ -20,7 +20,7 @@ pub(super) fn figure(name: &str, facts: &Facts) -> Option<String> {
     let estimate = facts.estimate.as_ref();
     let text = |size: Option<Bytes>| size.filter(|size| !size.is_zero()).map(|size| size.to_string());
     match name {
-        "asked" => text(torch.map(|torch| torch.asked).or_else(|| facts.refusal()?.asked)),
+        "asked" => text(torch.map(|torch| torch.requested).or_else(|| facts.refusal()?.requested)),
         "free" => torch.and_then(|torch| torch.free).map(|free| free.to_string()),
         // A card that is nearly full has no share left to give.
         "spare" => {
@@ -122,7 +122,7 @@ fn placed_on(facts: &Facts, card: u64, purpose: Purpose) -> Bytes {
 /// Memory for `purpose`: the refused request, or what was placed on its card.
 fn needed(facts: &Facts, purpose: Purpose) -> Option<Bytes> {
     let placed = match facts.refusal() {
-        Some(refusal) if refusal.purpose == purpose => return refusal.asked,
+        Some(refusal) if refusal.purpose == purpose => return refusal.requested,
         Some(FailedAllocation { device: Some(card), .. }) => placed_on(facts, *card, purpose),
         _ => facts.placed(purpose),
     };
@@ -140,7 +140,7 @@ fn room(facts: &Facts) -> Option<Bytes> {
         purposes.filter(|purpose| encoder || *purpose != refusal.purpose && *purpose != Purpose::Compute);
     let room = free.checked_sub(earlier.map(|purpose| placed_on(facts, card, purpose)).sum())?;
     // A fitting request was not refused for its size: something outside of the log holds memory.
-    refusal.asked.is_none_or(|asked| asked > room).then_some(room)
+    refusal.requested.is_none_or(|requested| requested > room).then_some(room)
 }
 
 /// A division of the model by the free memory of the cards, where the other cards have the room that one
@@ -158,7 +158,7 @@ fn split_by_free(facts: &Facts) -> Option<String> {
 }
 
 fn missing(facts: &Facts) -> Option<Bytes> {
-    facts.refusal()?.asked?.checked_sub(room(facts)?)
+    facts.refusal()?.requested?.checked_sub(room(facts)?)
 }
 
 /// Memory to leave for the compute buffer, which follows the cache: the log's own, else computed from its figures, else
@@ -251,7 +251,7 @@ fn tokens_in(facts: &Facts, room: Bytes, cache: Bytes) -> Option<u64> {
 fn layers_that_fit(facts: &Facts) -> Option<u64> {
     let of_one = facts.cards_free.len() <= 1 && !facts.refuses_encoder();
     let refusal = facts.refusal().filter(|refusal| refusal.purpose == Purpose::Weights && of_one)?;
-    let (asked, layers) = (refusal.asked?, facts.options.layers?);
-    let fit = u128::from(layers) * u128::from(room(facts)?.get()) / u128::from(asked.get().max(1));
+    let (requested, layers) = (refusal.requested?, facts.options.layers?);
+    let fit = u128::from(layers) * u128::from(room(facts)?.get()) / u128::from(requested.get().max(1));
     u64::try_from(fit).ok().filter(|fit| (1..layers).contains(fit))
 }

@@ -52,11 +52,11 @@ fn program_fault(facts: &Facts) -> Option<RuleFinding> {
 
 /// A torn or overflowed argument, as where a library of another version is called.
 fn no_size_at_all(facts: &Facts) -> Option<RuleFinding> {
-    let torch = facts.torch.as_ref().map(|torch| (torch.asked, &torch.quote));
-    let refused = || facts.refusal().and_then(|refusal| Some((refusal.asked?, &refusal.quote)));
-    let (asked, quote) = torch.or_else(refused)?;
-    let text = format!("{asked} is not a plausible size: it is an address or an integer overflow");
-    (asked >= NO_SIZE).then(|| RuleFinding::new(Cause::NotOom, Decisive, text, [quote.clone()]))
+    let torch = facts.torch.as_ref().map(|torch| (torch.requested, &torch.quote));
+    let refused = || facts.refusal().and_then(|refusal| Some((refusal.requested?, &refusal.quote)));
+    let (requested, quote) = torch.or_else(refused)?;
+    let text = format!("{requested} is not a plausible size: it is an address or an integer overflow");
+    (requested >= NO_SIZE).then(|| RuleFinding::new(Cause::NotOom, Decisive, text, [quote.clone()]))
 }
 
 /// An assertion or exception that does not mention memory, in a log without a refusal.

@@ -30,8 +30,8 @@ pub(super) fn cause_of(purpose: Purpose) -> Option<Cause> {
 }
 
 pub(super) fn requested(refusal: &FailedAllocation) -> String {
-    match refusal.asked {
-        Some(asked) => format!("{asked} were refused"),
+    match refusal.requested {
+        Some(requested) => format!("{requested} were refused"),
         None => "memory was refused".to_owned(),
     }
 }
@@ -72,12 +72,12 @@ fn refused_buffer(facts: &Facts) -> Option<RuleFinding> {
     let quotes = refusal.quotes().chain(copies);
     // By the log's figures there was just enough, so something outside of the log took the rest. A small
     // buffer does not fill an unknown card.
-    let is_small = facts.card().is_none() && refusal.asked.is_some_and(|asked| asked < SMALL);
+    let is_small = facts.card().is_none() && refusal.requested.is_some_and(|requested| requested < SMALL);
     // Weights that an empty card would hold were refused because of other memory on it, which the log may not
     // show.
-    let fits = |(card, asked): (Bytes, Bytes)| (asked + facts.placed_by_load()).scaled(5, 4) <= card;
+    let fits = |(card, requested): (Bytes, Bytes)| (requested + facts.placed_by_load()).scaled(5, 4) <= card;
     let is_weights = cause == Cause::ModelTooLarge && facts.free_before().is_none();
-    let fits_empty = is_weights && facts.card().zip(refusal.asked).is_some_and(fits);
+    let fits_empty = is_weights && facts.card().zip(refusal.requested).is_some_and(fits);
     let is_open = is_small || fits_empty || cause == Cause::PoolGrowth && facts.grows();
     let is_shown = !is_open && facts.request_fit().is_none();
     Some(RuleFinding::new(cause, weight, text, quotes).by(sub_cause).proven_if(is_shown))
@@ -92,12 +92,12 @@ pub(super) fn has_grown(facts: &Facts) -> bool {
 
 /// The largest memory term, if the refused request is small compared with it: its size, its cause, the card.
 fn straw(facts: &Facts) -> Option<(Bytes, Cause, Bytes)> {
-    let (asked, card) = (facts.refusal()?.asked?, facts.card()?);
+    let (requested, card) = (facts.refusal()?.requested?, facts.card()?);
     let purposes = [Purpose::Weights, Purpose::Cache, Purpose::Compute];
     let largest = purposes.into_iter().max_by_key(|purpose| facts.placed(*purpose))?;
     let placed = facts.placed(largest);
     // A fortieth and seven tenths leave no room for another reading: the large term filled the card.
-    let is_straw = asked.scaled(40, 1) <= card && placed.scaled(10, 7) >= card;
+    let is_straw = requested.scaled(40, 1) <= card && placed.scaled(10, 7) >= card;
     is_straw.then_some((placed, cause_of(largest)?, card))
 }
 
@@ -112,14 +112,14 @@ fn last_straw(facts: &Facts) -> Option<RuleFinding> {
 fn beyond_any_card(facts: &Facts) -> Option<RuleFinding> {
     let refusal = facts.refusal()?;
     // Without a printed size the largest common card bounds it.
-    let (asked, card) = (refusal.asked?, facts.card().unwrap_or(Bytes::gib(80)));
+    let (requested, card) = (refusal.requested?, facts.card().unwrap_or(Bytes::gib(80)));
     let unnamed = matches!(refusal.purpose, Purpose::Unknown | Purpose::Compute);
     let text = format!(
-        "{asked} were requested at once on a card with at most {card}: this is rather a compute graph with its \
+        "{requested} were requested at once on a card with at most {card}: this is rather a compute graph with its \
             copies than weights"
     );
     let copies = facts.says(Pattern::PipelineCopies).then_some(SubCause::PipelineCopies);
-    (unnamed && asked >= card * 2).then(|| {
+    (unnamed && requested >= card * 2).then(|| {
         RuleFinding::new(Cause::ComputeBufferTooLarge, Strong, text, [refusal.quote.clone()])
             .by(copies)
             .proven_if(false)

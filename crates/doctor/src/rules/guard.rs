@@ -25,16 +25,16 @@ fn quote(refused: &RefusedAllocation) -> [Quote; 1] {
 /// Without the neighbours the request would have fitted.
 fn guard_neighbours(facts: &Facts) -> Option<RuleFinding> {
     let refused = facts.guard.as_ref()?;
-    let held: Bytes = refused.neighbours.iter().map(|(_, held)| *held).sum();
+    let occupied: Bytes = refused.neighbours.iter().map(|(_, occupied)| *occupied).sum();
     // A refusal by the budget or by spilling is Plimsoll's own, whatever the neighbours hold.
-    let enough = refused.asked <= refused.free + held && refused.why == Refusal::Driver;
+    let enough = refused.requested <= refused.free + occupied && refused.why == Refusal::Driver;
     let text = format!(
-        "other programs hold {held} of card {}; the program requested {} while {} were free",
-        refused.card, refused.asked, refused.free
+        "other programs hold {occupied} of card {}; the program requested {} while {} were free",
+        refused.card, refused.requested, refused.free
     );
     // Beyond doubt where the others hold more than this program held and requested together.
-    let weight = if held >= refused.allocated + refused.asked { Decisive } else { Strong };
-    (enough && held >= refused.allocated.scaled(1, 4) && !held.is_zero())
+    let weight = if occupied >= refused.allocated + refused.requested { Decisive } else { Strong };
+    (enough && occupied >= refused.allocated.scaled(1, 4) && !occupied.is_zero())
         .then(|| RuleFinding::new(Cause::ForeignProcess, weight, text, quote(refused)))
 }
 
@@ -49,7 +49,8 @@ fn guard_context(facts: &Facts) -> Option<RuleFinding> {
 fn guard_room(facts: &Facts) -> Option<RuleFinding> {
     let refused = facts.guard.as_ref()?;
     // Twice the request leaves no room for rounding or a race with another process.
-    let plenty = refused.why == Refusal::Driver && refused.free >= refused.asked * 2 && facts.is_unified();
-    let text = format!("a request for {} was refused while {} were free", refused.asked, refused.free);
+    let plenty =
+        refused.why == Refusal::Driver && refused.free >= refused.requested * 2 && facts.is_unified();
+    let text = format!("a request for {} was refused while {} were free", refused.requested, refused.free);
     plenty.then(|| RuleFinding::new(Cause::UnifiedMemoryRefused, Strong, text, quote(refused)))
 }

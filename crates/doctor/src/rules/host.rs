@@ -27,13 +27,13 @@ fn host_killed(facts: &Facts) -> Option<RuleFinding> {
     }
     // A status of 137 or -9 says SIGKILL, and not who sent it.
     let lower = line.text.to_ascii_lowercase();
-    let is_told = ["oom", "out of memory", "killed process"].iter().any(|words| lower.contains(words));
+    let is_reported = ["oom", "out of memory", "killed process"].iter().any(|words| lower.contains(words));
     let is_of_oomd = lower.contains("due to memory ");
     // The line that names the process says more than the one that names who asked for memory.
     let named = facts.seen(Pattern::ProcessKilled).map(|seen| seen.last.clone());
     // In capitals: `task_memcg` stands in the line of any kill.
     let of_group = |line: &Quote| line.text.contains("emory cgroup") || line.text.contains("MEMCG");
-    let (text, sub_cause) = match is_told || is_of_oomd {
+    let (text, sub_cause) = match is_reported || is_of_oomd {
         true if of_group(&line) || named.as_ref().is_some_and(of_group) => {
             let text = "its control group (a container or a service) had reached its limit";
             (killed_by_kernel(facts, text), SubCause::GroupLimit)
@@ -110,7 +110,7 @@ fn host_refused(facts: &Facts) -> Option<RuleFinding> {
         false => ("a buffer in host memory was refused; the card is not involved", SubCause::HostMemory),
     };
     // Without a size, the request may have been an overflow.
-    let is_shown = refusal.asked.is_some() || sub_cause == SubCause::CommitLimit;
+    let is_shown = refusal.requested.is_some() || sub_cause == SubCause::CommitLimit;
     let weight = if is_shown { Strong } else { Fair };
     Some(RuleFinding::new(Cause::Other, weight, text, [refusal.quote.clone()]).by(sub_cause))
 }
@@ -118,7 +118,8 @@ fn host_refused(facts: &Facts) -> Option<RuleFinding> {
 fn allocation_limit(facts: &Facts) -> Option<RuleFinding> {
     // Vulkan prints the same limit for pinned memory, which is optional.
     let line = facts.quote(Pattern::AllocationLimit).filter(|line| !line.text.contains("pinned memory"))?;
-    let is_size = facts.refusal().and_then(|refusal| refusal.asked).is_none_or(|asked| asked < NO_SIZE);
+    let is_size =
+        facts.refusal().and_then(|refusal| refusal.requested).is_none_or(|requested| requested < NO_SIZE);
     let text = "one allocation is larger than the driver allows, no matter how much is free";
     is_size.then(|| RuleFinding::new(Cause::Other, Decisive, text, [line]).by(SubCause::AllocationLimit))
 }

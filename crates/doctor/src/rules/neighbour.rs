@@ -22,7 +22,7 @@ rules! {
         full card without having grown";
 }
 
-fn held(facts: &Facts) -> Bytes {
+fn occupied(facts: &Facts) -> Bytes {
     facts.holders.iter().map(|holder| holder.used).sum()
 }
 
@@ -31,7 +31,7 @@ fn listed_processes(facts: &Facts) -> Option<RuleFinding> {
     let ran_out = facts.ran_out();
     let card = facts.card().or(facts.model.named_cards.filter(|_| !ran_out))?;
     let largest = facts.holders.iter().max_by_key(|holder| holder.used)?;
-    let counted = if ran_out { held(facts) } else { largest.used };
+    let counted = if ran_out { occupied(facts) } else { largest.used };
     let weight = if counted.scaled(3, 1) >= card { Fair } else { Weak };
     let is_large = weight == Fair || !ran_out && counted.scaled(4, 1) >= card;
     let text = format!("process {} holds {} of the card's {card}", largest.name, largest.used);
@@ -43,14 +43,14 @@ fn listed_processes(facts: &Facts) -> Option<RuleFinding> {
 /// exited process.
 fn used_by_nobody(facts: &Facts) -> Option<RuleFinding> {
     let usage = facts.usage.as_ref()?;
-    let held = held(facts);
+    let occupied = occupied(facts);
     // With buffers in the log the program itself may be the holder.
     let alone = facts.torch.is_none() && facts.buffers.is_empty() && facts.xids.is_empty();
     // Only the whole output of nvidia-smi lists processes; people quote its figures alone.
     let alone = alone && (usage.quote.text.starts_with('|') || !facts.holders.is_empty());
-    let nobody = usage.used.scaled(2, 1) >= usage.total && held.scaled(2, 1) < usage.used && alone;
+    let nobody = usage.used.scaled(2, 1) >= usage.total && occupied.scaled(2, 1) < usage.used && alone;
     let text = format!(
-        "{} of {} are in use on the card, but the listed processes hold only {held}",
+        "{} of {} are in use on the card, but the listed processes hold only {occupied}",
         usage.used, usage.total
     );
     nobody.then(|| RuleFinding::new(Cause::ForeignProcess, Fair, text, [usage.quote.clone()]))
@@ -85,7 +85,7 @@ fn no_room_for_context(facts: &Facts) -> Option<RuleFinding> {
     let call = facts.quote(Pattern::ContextCall)?;
     let holds_some = facts.torch.is_some() || !facts.buffers.is_empty();
     // A refused size means that the context had already been made.
-    let unsized_only = facts.refusals.iter().all(|refusal| refusal.asked.is_none());
+    let unsized_only = facts.refusals.iter().all(|refusal| refusal.requested.is_none());
     let alone = unsized_only && !holds_some && !facts.is_unified();
     let text = "the program could allocate nothing, because the card had no room for a CUDA context";
     (alone && facts.ran_out()).then(|| RuleFinding::new(Cause::ForeignProcess, Fair, text, [call]))
@@ -122,7 +122,7 @@ pub(super) fn of_neighbour(
 /// The user says so, and nothing else explains the refusal: no buffer is named, and the pool had not grown.
 fn desktop_on_card(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::Desktop)?;
-    let refusal = facts.refusal().filter(|refusal| refusal.at_run_time && refusal.asked.is_none())?;
+    let refusal = facts.refusal().filter(|refusal| refusal.at_run_time && refusal.requested.is_none())?;
     let unexplained = matches!(refusal.purpose, Purpose::Unknown | Purpose::Pool) && !has_grown(facts);
     let early = refusal.stage != LoadStage::Serving && facts.torch.is_none() && !facts.is_unified();
     let text = "the card also drives a desktop, which holds some of its memory";

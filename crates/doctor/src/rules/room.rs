@@ -11,7 +11,7 @@ use crate::facts::{Facts, MemoryPlace, Purpose};
 use crate::pattern::Pattern;
 
 rules! {
-    refused_beside_free: "llama.cpp and ollama print the free memory of the cards before a load";
+    refused_alongside_free: "llama.cpp and ollama print the free memory of the cards before a load";
     capacity_misreported: "amdgpu_ttm.c prints the memory that the kernel has for a card";
     beyond_working_set: "ggml-metal-device.m prints the allocated size and recommendedMaxWorkingSetSize";
 }
@@ -20,7 +20,7 @@ rules! {
 const LARGEST_ALLOCATION: Bytes = Bytes::gib(4);
 
 /// The request would have fitted into what was free before the load.
-fn refused_beside_free(facts: &Facts) -> Option<RuleFinding> {
+fn refused_alongside_free(facts: &Facts) -> Option<RuleFinding> {
     let fit = facts.request_fit().filter(|fit| fit.is_easy && !facts.says(Pattern::AllocationLimit))?;
     let estimate = facts.estimate.as_ref().map(|estimate| estimate.quote.clone());
     let refusal = facts.refusal()?;
@@ -30,8 +30,8 @@ fn refused_beside_free(facts: &Facts) -> Option<RuleFinding> {
     let (refused, free) = (requested(refusal), fit.free);
     let most = facts.estimate.as_ref().map_or(fit.needed, |estimate| estimate.full.max(fit.needed));
     let commit = facts.host.commit.filter(|commit| facts.says(Pattern::Windows) && *commit < most);
-    let is_limited =
-        facts.says_any(&[Pattern::OnVulkan, Pattern::OnSycl]) && refusal.asked >= Some(LARGEST_ALLOCATION);
+    let is_limited = facts.says_any(&[Pattern::OnVulkan, Pattern::OnSycl])
+        && refusal.requested >= Some(LARGEST_ALLOCATION);
     let (text, sub_cause) = match commit {
         Some(commit) => (
             format!(
@@ -48,7 +48,7 @@ fn refused_beside_free(facts: &Facts) -> Option<RuleFinding> {
                 "{refused}, although {free} were free before the load: another process may have taken memory \
                     since, the figure may have been late, or the driver has a limit of its own"
             ),
-            SubCause::BesideFree,
+            SubCause::AlongsideFree,
         ),
     };
     Some(RuleFinding::new(Cause::Other, Strong, text, quotes).by(sub_cause).proven_if(false))
@@ -75,18 +75,18 @@ fn beyond_working_set(facts: &Facts) -> Option<RuleFinding> {
     let placed: Bytes = purposes.into_iter().map(|purpose| facts.placed(purpose)).sum();
     let counted = facts.working_set.filter(|_| facts.is_beyond_working_set());
     let limit = facts.card().filter(|_| facts.says(Pattern::WorkingSet));
-    let (held, limit) = counted.or(limit.map(|limit| (placed, limit))).filter(|_| failed)?;
+    let (occupied, limit) = counted.or(limit.map(|limit| (placed, limit))).filter(|_| failed)?;
     let largest = purposes.into_iter().max_by_key(|purpose| facts.placed(*purpose))?;
     // The list may lack the largest buffer, which is mostly that of the weights.
-    let is_listed = facts.placed(largest).scaled(2, 1) >= held;
+    let is_listed = facts.placed(largest).scaled(2, 1) >= occupied;
     let largest = if is_listed { largest } else { Purpose::Weights };
-    let weight = match held {
-        held if held > limit => Strong,
+    let weight = match occupied {
+        occupied if occupied > limit => Strong,
         // The rest is for the system.
-        held if held.scaled(10, 8) >= limit => Fair,
+        occupied if occupied.scaled(10, 8) >= limit => Fair,
         _ => return None,
     };
-    let text = format!("{held} were allocated for the GPU, for which Metal recommends at most {limit}");
+    let text = format!("{occupied} were allocated for the GPU, for which Metal recommends at most {limit}");
     let quotes =
         refusal.map(|refusal| refusal.quote.clone()).into_iter().chain(facts.quote(Pattern::WorkingSet));
     Some(RuleFinding::new(cause_of(largest)?, weight, text, quotes).proven_if(is_listed))
@@ -98,8 +98,8 @@ pub(super) fn unexplained(facts: &Facts) -> Option<RuleFinding> {
     let of_torch = || facts.torch.as_ref().map(|torch| torch.quote.clone());
     let bare = || facts.quote(Pattern::BareRefused).or_else(of_torch);
     let line = refusal.map(|refusal| refusal.quote.clone()).or_else(bare)?;
-    let asked = refusal.filter(|refusal| refusal.asked.is_some()).map(requested);
-    let refused = asked.unwrap_or_else(|| "the driver refused memory".to_owned());
+    let requested = refusal.filter(|refusal| refusal.requested.is_some()).map(requested);
+    let refused = requested.unwrap_or_else(|| "the driver refused memory".to_owned());
     let text =
         format!("{refused}, and no line shows the request's size and purpose, or the holder of the memory");
     Some(RuleFinding::new(Cause::Other, Weak, text, [line]).by(SubCause::Unexplained))

@@ -16,7 +16,7 @@ use crate::sizes::in_float;
 pub(super) const SENTENCE: &str = "PyTorch's CUDACachingAllocator.cpp prints these sizes";
 
 rules! {
-    held_by_others: SENTENCE;
+    occupied_by_others: SENTENCE;
     not_the_card: "judged from the sizes: the request is smaller than the free memory";
     live_tensors: SENTENCE;
     frame_alone: "the last frame of the traceback requested the refused memory";
@@ -45,15 +45,15 @@ pub(super) fn is_full_of_tensors(torch: &TorchRefusal) -> bool {
 }
 
 /// Memory that the sentence does not give to this process belongs to other processes or to contexts.
-fn held_by_others(facts: &Facts) -> Option<RuleFinding> {
+fn occupied_by_others(facts: &Facts) -> Option<RuleFinding> {
     let torch = facts.torch.as_ref()?;
     let (total, free) = (torch.total?, torch.free?);
     let others = others(torch)?;
     // Alone on the card the request would have fitted.
-    let alone = ours(torch).is_some_and(|ours| ours + torch.asked + CONTEXT <= total);
+    let alone = ours(torch).is_some_and(|ours| ours + torch.requested + CONTEXT <= total);
     let much = others.scaled(5, 1) >= total;
     let many = (much || alone) && others >= Bytes::gib(1);
-    let enough = !torch.has_room() && torch.asked <= free + others;
+    let enough = !torch.has_room() && torch.requested <= free + others;
     // Memory without a named process may be this process's own: another library, or a second framework.
     let is_shown = torch.ours.is_some() || torch.named > 1 || is_other(torch);
     let weight = match torch.others.is_some() {
@@ -64,7 +64,7 @@ fn held_by_others(facts: &Facts) -> Option<RuleFinding> {
     };
     let text = format!(
         "other processes hold {others} of the card's {total}; {free} are free, but the program requested {}",
-        torch.asked
+        torch.requested
     );
     (many && enough).then(|| of_neighbour(facts, weight, text, [torch.quote.clone()]))
 }
@@ -111,14 +111,17 @@ fn unaccounted(torch: &TorchRefusal) -> Option<Bytes> {
 fn not_the_card(facts: &Facts) -> Option<RuleFinding> {
     let torch = facts.torch.as_ref()?;
     let free = torch.free.filter(|_| torch.has_room())?;
-    let text = format!("{} were requested and {free} are free, so the card has enough memory", torch.asked);
+    let text =
+        format!("{} were requested and {free} are free, so the card has enough memory", torch.requested);
     let quotes = [torch.quote.clone()];
     Some(match () {
         () if facts.says(Pattern::PinCall) => RuleFinding::new(Cause::HostPinnedLimit, Fair, text, quotes),
         () if facts.is_unified() => RuleFinding::new(Cause::UnifiedMemoryRefused, Strong, text, quotes),
         () if facts.misreported().is_some() => return None,
         // The driver, a limit of the host or a lack of its memory may be the reason: the log does not show which.
-        () => RuleFinding::new(Cause::Other, Strong, text, quotes).by(SubCause::BesideFree).proven_if(false),
+        () => {
+            RuleFinding::new(Cause::Other, Strong, text, quotes).by(SubCause::AlongsideFree).proven_if(false)
+        }
     })
 }
 
@@ -130,14 +133,14 @@ fn live_tensors(facts: &Facts) -> Option<RuleFinding> {
     let free = torch.free.unwrap_or(Bytes::ZERO);
     let in_pieces = torch.idle.is_some_and(|idle| {
         let idles = idle >= ROUNDING && idle * 50 >= total && !(is_loading(torch) && idle * 10 < total);
-        idles && free < torch.asked && idle + free >= torch.asked
+        idles && free < torch.requested && idle + free >= torch.requested
     });
     let of_batch = fills_by_batch(facts, torch);
     // After a small request a larger one would have failed, whatever lies idle.
-    let little = torch.asked.scaled(64, 1) <= total && torch.idle.is_some_and(|idle| idle * 10 < total);
+    let little = torch.requested.scaled(64, 1) <= total && torch.idle.is_some_and(|idle| idle * 10 < total);
     let foreign = others(torch).is_some_and(|others| others.scaled(5, 1) >= total && others >= Bytes::gib(1));
-    if torch.asked.is_zero()
-        || torch.asked >= NO_SIZE
+    if torch.requested.is_zero()
+        || torch.requested >= NO_SIZE
         || (in_pieces && !of_batch && !is_full_of_tensors(torch) && !little)
         || torch.has_room()
         || foreign
@@ -153,7 +156,7 @@ fn live_tensors(facts: &Facts) -> Option<RuleFinding> {
     };
     let text = format!(
         "live tensors hold {allocated} of the card's {total}, and the program requested {} more",
-        torch.asked
+        torch.requested
     );
     let frame = torch.frame.as_ref().map(|frame| frame.quote.clone());
     // More than the card in tensors: the driver of Windows had already moved some to the host.
@@ -171,8 +174,8 @@ fn what_lives(
     total: Bytes,
     allocated: Bytes,
 ) -> (Cause, EvidenceWeight) {
-    let large = torch.asked.scaled(8, 1) >= total;
-    let small = torch.asked.scaled(64, 1) <= total;
+    let large = torch.requested.scaled(8, 1) >= total;
+    let small = torch.requested.scaled(64, 1) <= total;
     let full = is_full_of_tensors(torch);
     if captures_graphs(torch) {
         return (Cause::ComputeBufferTooLarge, Strong);
@@ -186,7 +189,7 @@ fn what_lives(
         None => {}
     }
     match () {
-        () if torch.asked > total => (Cause::ComputeBufferTooLarge, Strong),
+        () if torch.requested > total => (Cause::ComputeBufferTooLarge, Strong),
         () if fills_by_batch(facts, torch) => (Cause::ComputeBufferTooLarge, if small { Weak } else { Fair }),
         // vLLM keeps weights, activations and cache within its share, so tensors beyond it were loaded before
         // the cache.
@@ -220,7 +223,7 @@ pub(super) fn fills_by_batch(facts: &Facts, torch: &TorchRefusal) -> bool {
     let serves = facts.says_any(&[Pattern::OfVllm, Pattern::OfSglang, Pattern::OfComfyUi]);
     // A batch does not explain why more lies idle than was requested, and much of the card.
     let idle = torch.idle.unwrap_or(Bytes::ZERO);
-    let idles_much = idle >= torch.asked && torch.total.is_some_and(|total| idle.scaled(8, 1) >= total);
+    let idles_much = idle >= torch.requested && torch.total.is_some_and(|total| idle.scaled(8, 1) >= total);
     facts.model.trains && !serves && torch.allocated >= torch.idle && torch.allocated.is_some() && !idles_much
 }
 
@@ -232,7 +235,8 @@ fn is_beyond_share(facts: &Facts, total: Bytes, allocated: Bytes) -> bool {
 fn frame_alone(facts: &Facts) -> Option<RuleFinding> {
     let torch = facts.torch.as_ref();
     let frame = torch.and_then(|torch| torch.frame.as_ref()).or(facts.frame.as_ref())?;
-    let named = |refusal: &FailedAllocation| refusal.asked.is_some() || refusal.purpose != Purpose::Unknown;
+    let named =
+        |refusal: &FailedAllocation| refusal.requested.is_some() || refusal.purpose != Purpose::Unknown;
     let weighed = |torch: &TorchRefusal| torch.total.is_some() && torch.allocated.or(torch.ours).is_some();
     let sized = torch.is_some_and(weighed) || facts.refusals.iter().any(named);
     // A call that pins host memory is no load, wherever it stands.

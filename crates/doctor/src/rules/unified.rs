@@ -39,8 +39,8 @@ fn nvmap_refused(facts: &Facts) -> Option<RuleFinding> {
     };
     let mut text =
         "the kernel refused a request of NvMap (error 12 is ENOMEM; the long number is the ioctl, not a size)".to_owned();
-    if let Some(asked) = requested(facts) {
-        text += &format!("; {asked} were requested");
+    if let Some(requested) = requested(facts) {
+        text += &format!("; {requested} were requested");
     }
     let refusal = facts.refusal().map(|refusal| refusal.quote.clone());
     let others = facts.quotes(&[Pattern::Release, Pattern::Meminfo, Pattern::DropCaches]);
@@ -52,19 +52,19 @@ fn nvmap_refused(facts: &Facts) -> Option<RuleFinding> {
 }
 
 fn requested(facts: &Facts) -> Option<Bytes> {
-    let torch = facts.torch.as_ref().map(|torch| torch.asked);
-    facts.last_refusals().find_map(|refusal| refusal.asked).or(torch)
+    let torch = facts.torch.as_ref().map(|torch| torch.requested);
+    facts.last_refusals().find_map(|refusal| refusal.requested).or(torch)
 }
 
 /// The mechanism of the refusal, by numbers where there are numbers.
 fn mechanism(facts: &Facts) -> Option<SubCause> {
     let host = &facts.host;
-    let asked = requested(facts);
+    let requested = requested(facts);
     // NvMap's own limit leaves out the free part of CMA (nvmap_dev.c: system_heap_free_mem).
     let cma_free = host.cma_free.unwrap_or(Bytes::ZERO);
     let available = host.available.map(|size| size.saturating_sub(cma_free));
-    if let (Some(asked), Some(available)) = (asked, available)
-        && asked > available
+    if let (Some(requested), Some(available)) = (requested, available)
+        && requested > available
     {
         return Some(SubCause::TrueShortage);
     }
@@ -74,9 +74,11 @@ fn mechanism(facts: &Facts) -> Option<SubCause> {
     if facts.says(Pattern::Container) {
         return Some(SubCause::ContainerLimit);
     }
-    match (asked, host.free) {
-        (Some(asked), Some(free)) if asked > free => return Some(SubCause::PageCache),
-        (Some(asked), Some(_)) if is_in_small_blocks(facts, asked) => return Some(SubCause::Fragmentation),
+    match (requested, host.free) {
+        (Some(requested), Some(free)) if requested > free => return Some(SubCause::PageCache),
+        (Some(requested), Some(_)) if is_in_small_blocks(facts, requested) => {
+            return Some(SubCause::Fragmentation);
+        }
         _ => {}
     }
     facts.says(Pattern::DropCaches).then_some(SubCause::PageCache)
@@ -88,10 +90,10 @@ fn is_capped(facts: &Facts) -> bool {
 
 /// Enough is free, but hardly any of it in blocks of 64 KiB or more: by all orders of buddyinfo, not by
 /// `lfb`.
-fn is_in_small_blocks(facts: &Facts, asked: Bytes) -> bool {
+fn is_in_small_blocks(facts: &Facts, requested: Bytes) -> bool {
     const PAGE: Bytes = Bytes::kib(4);
     let free = facts.blocks.free(PAGE);
-    free >= asked && facts.blocks.free_from(BIG, PAGE).scaled(20, 1) < free
+    free >= requested && facts.blocks.free_from(BIG, PAGE).scaled(20, 1) < free
 }
 
 /// No NvMap line, but the machine had the requested size.
@@ -108,14 +110,15 @@ fn refused_with_room(facts: &Facts) -> Option<RuleFinding> {
         _ if is_capped(facts) => {
             (Decisive, "memory was refused on an L4T release that limits NvMap allocations".to_owned())
         }
-        (Some(asked), Some(available)) if asked <= available => {
-            (Strong, format!("a request for {asked} was refused while {available} were available"))
+        (Some(requested), Some(available)) if requested <= available => {
+            (Strong, format!("a request for {requested} was refused while {available} were available"))
         }
         (Some(_), Some(_)) if facts.host.available.is_some() => return None,
         // A program's free size may leave out the page cache, so the machine's size is the better bound.
-        (Some(asked), _) if facts.machine().is_some_and(|total| asked.scaled(4, 3) <= total) => {
-            (Strong, format!("a request for {asked} was refused on a machine that has more memory than that"))
-        }
+        (Some(requested), _) if facts.machine().is_some_and(|total| requested.scaled(4, 3) <= total) => (
+            Strong,
+            format!("a request for {requested} was refused on a machine that has more memory than that"),
+        ),
         (Some(_), Some(_)) => return None,
         _ if !facts.was_refused() => return None,
         // Without a size there is no arithmetic: a refusal of addresses reads the same.
@@ -159,11 +162,11 @@ fn larger_than_machine(facts: &Facts) -> Option<RuleFinding> {
     if !facts.is_unified() {
         return None;
     }
-    let (asked, Some(total)) = (requested(facts), facts.host.total) else {
+    let (requested, Some(total)) = (requested(facts), facts.host.total) else {
         return model_larger_than_machine(facts);
     };
-    let asked = asked.filter(|asked| *asked > total)?;
-    let text = format!("{asked} were requested on a machine with {total}");
+    let requested = requested.filter(|requested| *requested > total)?;
+    let text = format!("{requested} were requested on a machine with {total}");
     let quotes = facts.refusal().map(|refusal| refusal.quote.clone());
     Some(RuleFinding::new(Cause::ModelTooLarge, Decisive, text, quotes))
 }
@@ -173,7 +176,7 @@ fn model_larger_than_machine(facts: &Facts) -> Option<RuleFinding> {
     const DEATHS: [Pattern; 3] = [Pattern::Killed, Pattern::KernelKill, Pattern::OutOfMemory];
     let (weights, total) = (facts.weights()?, facts.host.of_board?);
     // A requested size says more than a name.
-    if requested(facts).is_some_and(|asked| asked <= total) {
+    if requested(facts).is_some_and(|requested| requested <= total) {
         return None;
     }
     let died = facts.ran_out() || facts.says_any(&DEATHS);

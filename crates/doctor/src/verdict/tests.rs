@@ -13,7 +13,7 @@ fn verdict(exit: Exit, kernel_oom_kill: bool, lines: &[&str]) -> EngineVerdict {
     judge(&EngineDeath {
         model: "alpha",
         exit,
-        asked: false,
+        requested: false,
         stuck: false,
         stage: Stage::Serving,
         kernel_oom_kill,
@@ -27,7 +27,7 @@ fn refused(why: Refusal, ago: u64) -> RefusedAllocation {
         why,
         card: "H200".to_owned(),
         id: None,
-        asked: Bytes::mib(512),
+        requested: Bytes::mib(512),
         allocated: Bytes::mib(7900),
         budget: Some(Bytes::gib(8)),
         free: Bytes::mib(300),
@@ -42,7 +42,7 @@ fn refused_verdict(lines: &[String], refused: &RefusedAllocation) -> End {
     let death = EngineDeath {
         model: "alpha",
         exit: Exit::Signal(6),
-        asked: false,
+        requested: false,
         stuck: false,
         stage: Stage::Serving,
         kernel_oom_kill: false,
@@ -65,12 +65,12 @@ fn a_refusal_of_guard_gives_the_words_their_numbers_and_a_wordless_end_its_cause
             panic!("not seen as out of memory");
         };
         assert_eq!(shortfall.map(|short| short.bytes), Some(Bytes::mib(short)));
-        let told = reason.because.iter().find(|cause| cause.code == "guard_refused").unwrap();
-        assert_eq!(told.because[0].text, "3072 MiB on H200 are held by beta");
+        let reported = reason.because.iter().find(|cause| cause.code == "guard_refused").unwrap();
+        assert_eq!(reported.because[0].text, "3072 MiB on H200 are held by beta");
     }
-    let told = refused(Refusal::Budget, 0).reason();
+    let reported = refused(Refusal::Budget, 0).reason();
     assert_eq!(
-        told.text,
+        reported.text,
         "a request for 512 MiB more on H200 was refused: the process held 7900 MiB of a budget of 8192 MiB, and 300 MiB \
             were free"
     );
@@ -106,9 +106,9 @@ fn the_reason_of_a_death_names_its_cause_and_remedy_as_doctor_does() {
     let End::OutOfMemory { reason, .. } = verdict.end else {
         panic!("not seen as out of memory");
     };
-    let told = reason.because.iter().find(|cause| cause.code == "diagnosis").unwrap();
-    assert_eq!(told.facts["cause"], "model_too_large".into());
-    assert!(told.because.iter().any(|cause| cause.code == "hint"));
+    let reported = reason.because.iter().find(|cause| cause.code == "diagnosis").unwrap();
+    assert_eq!(reported.facts["cause"], "model_too_large".into());
+    assert!(reported.because.iter().any(|cause| cause.code == "hint"));
     assert_eq!(verdict.diagnosis.unwrap().cause.code(), "model_too_large");
 }
 
@@ -133,7 +133,7 @@ fn a_death_is_explained_by_lines_of_a_level_that_fits_its_kind() {
         "GGML_ASSERT(n > 0) failed",
     ];
     let warning = lines[2];
-    for (exit, told) in [
+    for (exit, reported) in [
         (Exit::Signal(9), "was killed by signal 9 (SIGKILL)\n  0.00.04 E no room\n  GGML_ASSERT(n > 0) failed".to_owned()),
         (
             Exit::Signal(11),
@@ -150,7 +150,7 @@ fn a_death_is_explained_by_lines_of_a_level_that_fits_its_kind() {
         let End::Crashed { reason } = verdict(exit, false, &lines).end else {
             panic!("not seen as a crash");
         };
-        assert_eq!(reason.to_string(), format!("alpha {told}"));
+        assert_eq!(reason.to_string(), format!("alpha {reported}"));
     }
     let End::Crashed { reason } = verdict(Exit::Signal(9), false, &[warning]).end else {
         panic!("not seen as a crash");
@@ -167,7 +167,7 @@ fn the_kernel_is_named_only_where_its_counter_moved_and_the_signal_was_its() {
 }
 
 #[test]
-fn who_is_struck_down_did_not_die_of_an_old_complaint() {
+fn death_by_signal_is_not_explained_by_an_earlier_complaint() {
     let complaint = ["torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"];
     for signal in [9, 15] {
         let verdict = verdict(Exit::Signal(signal), false, &complaint);
@@ -193,7 +193,7 @@ fn leaving_with_success_or_on_request_is_expected() {
 
 /// Log of an H200 with 8 GiB free, 6 GiB of them PyTorch's: without the others the model would have fitted.
 #[test]
-fn who_holds_more_than_a_load_wants_is_its_cause_and_growth_is_not_spoken_of() {
+fn foreign_processes_larger_than_the_load_are_its_cause_and_growth_is_omitted() {
     let lines = [
         "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 1006.58 MiB on device 0: cudaMalloc failed: out of memory",
         "alloc_tensor_range: failed to allocate CUDA0 buffer of size 1055473664",
@@ -201,7 +201,7 @@ fn who_holds_more_than_a_load_wants_is_its_cause_and_growth_is_not_spoken_of() {
     ]
     .map(str::to_owned);
     let refused = RefusedAllocation {
-        asked: Bytes::mib(1007),
+        requested: Bytes::mib(1007),
         allocated: Bytes::ZERO,
         budget: None,
         free: Bytes::mib(914),
@@ -212,10 +212,10 @@ fn who_holds_more_than_a_load_wants_is_its_cause_and_growth_is_not_spoken_of() {
     let End::OutOfMemory { reason, .. } = refused_verdict(&lines, &refused) else {
         panic!("not seen as out of memory");
     };
-    let told = reason.to_string();
-    assert!(told.contains("foreign_process: other processes hold the memory"), "{told}");
-    assert!(told.contains("142339 MiB on H200 are held by other programs"), "{told}");
-    assert!(!told.contains("each token of context"), "{told}");
+    let reported = reason.to_string();
+    assert!(reported.contains("foreign_process: other processes hold the memory"), "{reported}");
+    assert!(reported.contains("142339 MiB on H200 are held by other programs"), "{reported}");
+    assert!(!reported.contains("each token of context"), "{reported}");
 }
 
 #[test]

@@ -26,15 +26,15 @@ fn hints(log: &str) -> Vec<String> {
 /// 4537 MiB are free. A context of 36096 tokens and q8_0 (4352 MiB) would leave nothing for the compute buffer.
 #[test]
 fn room_is_left_for_the_compute_buffer_and_slots_have_equal_contexts() {
-    let told = |tokens| {
+    let reported = |tokens| {
         format!(
             "use a context of at most {tokens} tokens (-c {tokens}): 8192 MiB were needed for 65536 tokens; 4537 MiB are free, of which 256 MiB are left for the compute buffer"
         )
     };
     let shorter = "or store the KV cache as q8_0 with at most 59648 tokens (-ctk q8_0 -ctv q8_0 -c 59648)";
-    assert_eq!(hints(&log("")), [told(34048), shorter.to_owned()]);
+    assert_eq!(hints(&log("")), [reported(34048), shorter.to_owned()]);
     let slots = hints(&log("llama_context: n_seq_max     = 4\n"));
-    assert_eq!(slots[0], told(33792));
+    assert_eq!(slots[0], reported(33792));
     assert!(slots[1].contains("-c 59392"), "{slots:?}");
 }
 
@@ -60,7 +60,7 @@ fn a_quantised_cache_that_fits_as_a_whole_stays_the_first_hint() {
 }
 
 #[test]
-fn where_not_even_a_short_context_fits_no_figure_is_named() {
+fn context_hint_has_no_figure_if_even_a_short_context_does_not_fit() {
     let full = hints(&log("").replace("9188 MiB free", "4700 MiB free"));
     assert!(full[0].starts_with("use a shorter context (-c)") && full.len() == 1, "{full:?}");
 }
@@ -69,10 +69,11 @@ fn where_not_even_a_short_context_fits_no_figure_is_named() {
 #[test]
 fn room_is_left_for_the_pool_that_converts_a_quantised_cache() {
     let of_model = "print_info: n_layer = 32\nprint_info: n_embd = 4096\nprint_info: n_vocab = 128256\n";
-    let told = hints(&log(of_model).replace("9188 MiB free", "7631 MiB free"));
-    let tokens =
-        told[1].rsplit_once("-c ").and_then(|(_, tokens)| tokens.trim_end_matches(')').parse::<u64>().ok());
-    assert!(tokens.is_some_and(|tokens| (35_000..=36_864).contains(&tokens)), "{told:?}");
+    let reported = hints(&log(of_model).replace("9188 MiB free", "7631 MiB free"));
+    let tokens = reported[1]
+        .rsplit_once("-c ")
+        .and_then(|(_, tokens)| tokens.trim_end_matches(')').parse::<u64>().ok());
+    assert!(tokens.is_some_and(|tokens| (35_000..=36_864).contains(&tokens)), "{reported:?}");
 }
 
 #[test]
@@ -89,8 +90,11 @@ fn a_cache_that_is_quantised_is_not_to_be_quantised() {
         ("$ llama-server -m m.gguf -ctk q8_0 -ctv q8_0\n", "-np"),
         ("$ llama-server -m m.gguf --cache-type-k q8_0\n", "-np"),
     ] {
-        let told = hints(&format!("{line}{refused}")).join("\n");
-        assert!(!told.contains("KV cache as q8_0") && !told.contains("TYPE=q8_0"), "{line}{told}");
-        assert!(told.contains(others), "{line}{told}");
+        let reported = hints(&format!("{line}{refused}")).join("\n");
+        assert!(
+            !reported.contains("KV cache as q8_0") && !reported.contains("TYPE=q8_0"),
+            "{line}{reported}"
+        );
+        assert!(reported.contains(others), "{line}{reported}");
     }
 }

@@ -14,7 +14,7 @@ fn cause(text: &str) -> (Cause, f64) {
 }
 
 #[test]
-fn what_programs_print_is_read_by_its_format() {
+fn program_messages_map_to_causes_by_their_format() {
     let formats: &[(&str, Cause)] = &[
         // Frameworks.
         (
@@ -146,7 +146,7 @@ const AT_RUN_TIME: &str =
     "CUDA error: out of memory\n  current device: 0, in function f at ggml-cuda.cu:2600\n";
 
 #[test]
-fn what_was_asked_for_is_known_by_how_far_the_log_had_come() {
+fn refused_buffer_is_identified_by_the_stage_of_the_load() {
     for (parts, expected) in [
         (vec![LOADED, REFUSED, TENSORS], ModelTooLarge),
         // The same lines, once the context is being made.
@@ -171,10 +171,10 @@ fn what_was_asked_for_is_known_by_how_far_the_log_had_come() {
 }
 
 #[test]
-fn what_was_free_at_the_start_is_set_against_the_card_and_against_what_is_ours() {
+fn free_memory_at_start_is_compared_with_the_card_and_with_own_allocations() {
     let device = |free: u32| format!("using device CUDA0 (NVIDIA GeForce RTX 3090) - {free} MiB free\n");
     let (full, half, empty) = (device(2011), device(9217), device(23_900));
-    let refused = |asked: &str| REFUSED.replace("2454.00", asked);
+    let refused = |requested: &str| REFUSED.replace("2454.00", requested);
     let (most, larger) = (refused("20286.00"), refused("24100.00"));
     for (parts, expected) in [
         (vec![full.as_str(), REFUSED, TENSORS], ForeignProcess),
@@ -201,9 +201,9 @@ fn what_was_free_at_the_start_is_set_against_the_card_and_against_what_is_ours()
 }
 
 /// Asked, total, free, live and reserved, in MiB, before PyTorch's newer sentence.
-fn torch(asked: u32, total: u32, free: u32, live: u32, reserved: u32, before: &str) -> (Cause, f64) {
+fn torch(requested: u32, total: u32, free: u32, live: u32, reserved: u32, before: &str) -> (Cause, f64) {
     cause(&format!(
-        "{before}\nRuntimeError: CUDA out of memory. Tried to allocate {asked}.00 MiB (GPU 0; {total}.00 MiB total capacity; \
+        "{before}\nRuntimeError: CUDA out of memory. Tried to allocate {requested}.00 MiB (GPU 0; {total}.00 MiB total capacity; \
          {live}.00 MiB already allocated; {free}.00 MiB free; {reserved}.00 MiB reserved in total by PyTorch)"
     ))
 }

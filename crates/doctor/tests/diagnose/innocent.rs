@@ -207,6 +207,6 @@ fn a_warning_that_was_survived_explains_no_crash_after_it() {
         /src/ggml/src/ggml-cuda/ggml-cuda.cu:84: CUDA error\n";
     let mut reader = LogReader::new();
     reader.feed(LineSource::Log, text.as_bytes());
-    let said = diagnose(&reader.finish());
-    assert_eq!(said.cause, Cause::DriverOrHw, "{}", said.reason);
+    let stated = diagnose(&reader.finish());
+    assert_eq!(stated.cause, Cause::DriverOrHw, "{}", stated.reason);
 }

@@ -17,14 +17,14 @@ fn a_status_of_137_is_of_the_host_and_unsure() {
         "launcher: subprocess exits with return code = -9\n",
         "load_tensors: loading model tensors, this can take a while... (mmap = false)\nKilled\n",
     ] {
-        let said = judged(log);
+        let stated = judged(log);
         assert_eq!(
-            (said.cause, said.sub_cause),
+            (stated.cause, stated.sub_cause),
             (Cause::HostOom, Some(SubCause::Killed)),
             "{log}\n{}",
-            said.reason
+            stated.reason
         );
-        assert!(said.confidence <= 0.7, "who killed it is not told: {}", said.reason);
+        assert!(stated.confidence <= 0.7, "who killed it is not told: {}", stated.reason);
     }
 }
 
@@ -48,9 +48,14 @@ fn a_kill_that_the_kernel_or_the_container_tells_of_is_sure() {
             SubCause::HostKilled,
         ),
     ] {
-        let said = judged(log);
-        assert_eq!((said.cause, said.sub_cause), (Cause::HostOom, Some(sub_cause)), "{log}\n{}", said.reason);
-        assert!(said.confidence >= 0.8, "{}", said.reason);
+        let stated = judged(log);
+        assert_eq!(
+            (stated.cause, stated.sub_cause),
+            (Cause::HostOom, Some(sub_cause)),
+            "{log}\n{}",
+            stated.reason
+        );
+        assert!(stated.confidence >= 0.8, "{}", stated.reason);
     }
 }
 

@@ -51,8 +51,8 @@ fn each_of_our_logs_is_named_as_it_is_called() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
     for cause in Cause::ALL {
-        let held = logs.iter().any(|(name, _)| expected(name).0 == *cause);
-        assert!(held, "no log of {cause}");
+        let occupied = logs.iter().any(|(name, _)| expected(name).0 == *cause);
+        assert!(occupied, "no log of {cause}");
     }
 }
 
@@ -84,10 +84,10 @@ fn prefixes_colours_line_ends_and_quotes_change_no_verdict() {
 fn the_size_that_failed_never_comes_from_nvmap_and_lfb_is_no_evidence() {
     for (name, log) in logs() {
         let diagnosis = read(&log);
-        let told: Vec<String> = diagnosis.reason.because.iter().map(|rule| rule.text.clone()).collect();
-        let told = told.join("\n");
-        assert!(!told.contains("1025 MiB") && !told.contains("1075072515 "), "{name}: {told}");
-        assert!(!told.contains("lfb"), "{name}: {told}");
+        let reported: Vec<String> = diagnosis.reason.because.iter().map(|rule| rule.text.clone()).collect();
+        let reported = reported.join("\n");
+        assert!(!reported.contains("1025 MiB") && !reported.contains("1075072515 "), "{name}: {reported}");
+        assert!(!reported.contains("lfb"), "{name}: {reported}");
     }
 }
 
@@ -109,7 +109,7 @@ fn the_two_symptoms_of_one_nvmap_line_are_told_apart() {
 }
 
 #[test]
-fn what_is_said_first_is_the_schema_and_every_line_is_numbered() {
+fn json_diagnosis_has_schema_and_numbered_evidence() {
     let (_, log) = logs().into_iter().find(|(name, _)| name.starts_with("pool_growth.vmm")).unwrap();
     let json = serde_json::to_value(read(&log)).unwrap();
     assert_eq!(json["schema"], "plimsoll.diagnosis/1");

@@ -10,21 +10,21 @@ fn judged(log: &str) -> Diagnosis {
 
 /// The cause, and that it is not called sure.
 fn likely(log: &str) -> Cause {
-    let said = judged(log);
-    assert!(said.confidence <= 0.7, "{}\n{log}", said.reason);
-    said.cause
+    let stated = judged(log);
+    assert!(stated.confidence <= 0.7, "{}\n{log}", stated.reason);
+    stated.cause
 }
 
 fn sure(log: &str) -> Cause {
-    let said = judged(log);
-    assert!(said.confidence >= 0.8, "{}\n{log}", said.reason);
-    said.cause
+    let stated = judged(log);
+    assert!(stated.confidence >= 0.8, "{}\n{log}", stated.reason);
+    stated.cause
 }
 
 /// PyTorch's sentence, with what it says of processes, of the allocated and of the idle memory.
-fn torch(asked: &str, free: &str, processes: &str, live: &str, idle: &str) -> String {
+fn torch(requested: &str, free: &str, processes: &str, live: &str, idle: &str) -> String {
     format!(
-        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {asked}. GPU 0 has a total capacity of 15.77 GiB of which {free} is free. \
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {requested}. GPU 0 has a total capacity of 15.77 GiB of which {free} is free. \
          {processes} Of the allocated memory {live} is allocated by PyTorch, and {idle} is reserved by PyTorch but unallocated.\n"
     )
 }
@@ -32,8 +32,8 @@ fn torch(asked: &str, free: &str, processes: &str, live: &str, idle: &str) -> St
 #[test]
 fn a_process_that_may_be_the_program_itself_is_no_neighbour() {
     // In a container the program appears under a number that it does not know.
-    for held in ["11.95 GiB", "11.20 GiB", "10.95 GiB"] {
-        let one = format!("Process 2116 has {held} memory in use.");
+    for occupied in ["11.95 GiB", "11.20 GiB", "10.95 GiB"] {
+        let one = format!("Process 2116 has {occupied} memory in use.");
         let log = torch("5.00 GiB", "3.40 GiB", &one, "10.97 GiB", "120.00 MiB");
         assert_ne!(judged(&log).cause, Cause::ForeignProcess, "{}", judged(&log).reason);
     }
@@ -73,8 +73,8 @@ fn an_assertion_of_a_gpu_backend_is_no_proof_that_memory_was_enough() {
         "/build/src/llama-context.cpp:745: GGML_ASSERT(ctx.data) failed",
     ] {
         let log = format!("llm_load_tensors: VRAM used: 0.00 MB\n{METAL}{assertion}\n");
-        let said = judged(&log);
-        assert!(said.confidence < 0.4, "{}", said.reason);
+        let stated = judged(&log);
+        assert!(stated.confidence < 0.4, "{}", stated.reason);
     }
     let sizes = "ggml.c:4044: GGML_ASSERT(src == NULL || data_size + view_offs <= ggml_nbytes(src)) failed\n";
     assert_eq!(sure(sizes), Cause::NotOom);
@@ -84,16 +84,16 @@ fn an_assertion_of_a_gpu_backend_is_no_proof_that_memory_was_enough() {
 fn a_graph_that_is_reserved_anew_was_not_refused() {
     let log = "llama_new_context_with_model:      ROCm0 compute buffer size =   164.00 MiB\n\
                ggml_backend_sched: failed to allocate graph, reserving\n";
-    let said = judged(log);
-    assert_ne!(said.cause, Cause::ComputeBufferTooLarge, "{}", said.reason);
+    let stated = judged(log);
+    assert_ne!(stated.cause, Cause::ComputeBufferTooLarge, "{}", stated.reason);
 }
 
 #[test]
 fn a_working_set_that_is_exceeded_is_of_the_largest_buffer_that_the_log_lists() {
     let failed = "ggml_metal_graph_compute: command buffer 0 failed with status 5\nGGML_ASSERT: ggml-metal.m:1177: false\n";
-    let buffer = |name: &str, size: u32, held: u32| {
+    let buffer = |name: &str, size: u32, occupied: u32| {
         format!(
-            "ggml_metal_add_buffer: allocated '{name:<16}' buffer, size = {size}.00 MB, ({held}.00 / 5461.34), warning: current \
+            "ggml_metal_add_buffer: allocated '{name:<16}' buffer, size = {size}.00 MB, ({occupied}.00 / 5461.34), warning: current \
              allocated size is greater than the recommended max working set size\n"
         )
     };
@@ -114,7 +114,7 @@ fn one_refusal_proves_a_state_and_not_how_it_came_about() {
     // What is free may not lie beside what is idle.
     let less = torch("4.00 GiB", "0.30 GiB", "", "11.20 GiB", "3.80 GiB");
     assert_eq!(likely(&less), Cause::FragmentationCachingAllocator);
-    for told in [
+    for reported in [
         "This looks like a memory leak: usage keeps increasing, and it keeps growing overnight.",
         "The node leaks memory and fails after several images; the cache is not released.",
         "Something is leaking; it works for the second run and dies after a few more.",
@@ -126,15 +126,20 @@ fn one_refusal_proves_a_state_and_not_how_it_came_about() {
         "It fails the second time, or at the second generation, as memory is not freed.",
         "The old model is never released, its cache is never freed, and it does not release the rest.",
     ] {
-        likely(&format!("{told}\n{log}"));
+        likely(&format!("{reported}\n{log}"));
     }
 }
 
 #[test]
 fn errors_of_level_zero_and_lost_devices_are_read_and_are_no_proof() {
     let level_zero = "Native API failed. Native API returns: 40 (UR_RESULT_ERROR_OUT_OF_RESOURCES)\n";
-    let said = judged(level_zero);
-    assert_eq!((said.cause, said.sub_cause), (Cause::Other, Some(SubCause::Unexplained)), "{}", said.reason);
+    let stated = judged(level_zero);
+    assert_eq!(
+        (stated.cause, stated.sub_cause),
+        (Cause::Other, Some(SubCause::Unexplained)),
+        "{}",
+        stated.reason
+    );
     let lost = "llama_model_load: error loading model: vk::Queue::submit: ErrorDeviceLost\n\
                 llama_model_load_from_file_impl: failed to load model\n";
     assert_eq!(likely(lost), Cause::DriverOrHw);

@@ -93,20 +93,20 @@ CUDA error: out of memory
             "llama_kv_cache: size = 4096.00 MiB ( 65536 cells,  32 layers,  1/1 seqs), K ({kind}): 2048.00 MiB, V ({kind}): 2048.00 MiB\n"
         )
     };
-    let told = |kind: &str| hints(&format!("{LLAMA}{LOADED}{CACHED}{}{grew}", size(kind)));
+    let reported = |kind: &str| hints(&format!("{LLAMA}{LOADED}{CACHED}{}{grew}", size(kind)));
     // 4480 MiB of weights and 7710 of a cache in f16 exceed 11776; with 3000 of weights they would not.
-    assert!(!told("q8_0").contains("use an f16 cache"), "{}", told("q8_0"));
+    assert!(!reported("q8_0").contains("use an f16 cache"), "{}", reported("q8_0"));
     let loaded = LOADED.replace("4480.00", "3000.00");
-    let told = |kind: &str| hints(&format!("{LLAMA}{loaded}{CACHED}{}{grew}", size(kind)));
-    assert!(told("q8_0").contains("use an f16 cache"), "{}", told("q8_0"));
-    assert!(!told("f16").contains("use an f16 cache"), "{}", told("f16"));
+    let reported = |kind: &str| hints(&format!("{LLAMA}{loaded}{CACHED}{}{grew}", size(kind)));
+    assert!(reported("q8_0").contains("use an f16 cache"), "{}", reported("q8_0"));
+    assert!(!reported("f16").contains("use an f16 cache"), "{}", reported("f16"));
 }
 
 #[test]
 fn ollama_without_host_memory_is_not_told_to_use_more_of_it() {
     let log = "Error: model requires more system memory (18.5 GiB) than is available (12.0 GiB)\n";
-    let said = read(log);
-    assert_eq!(said.sub_cause.map(|sub_cause| sub_cause.code()), Some("host_ram"));
+    let stated = read(log);
+    assert_eq!(stated.sub_cause.map(|sub_cause| sub_cause.code()), Some("host_ram"));
     assert!(!hints(log).contains("num_gpu") && hints(log).contains("add host memory"), "{}", hints(log));
 }
 
@@ -133,13 +133,13 @@ fn flash_attention_that_is_on_is_no_advice() {
 ggml_gallocr_reserve_n_impl: failed to allocate CUDA0 buffer of size 4294967296
 graph_reserve: failed to allocate compute buffers
 ";
-    for (line, is_told) in [
+    for (line, is_reported) in [
         ("llama_context: flash_attn    = enabled", false),
         ("llama_new_context_with_model: flash_attn = 1", false),
         ("llama_context: flash_attn    = auto", true),
     ] {
         let text = hints(&format!("{LLAMA}{LOADED}{line}\n{CACHED}{refused}"));
-        assert_eq!(text.contains("-fa on"), is_told, "{line}\n{text}");
+        assert_eq!(text.contains("-fa on"), is_reported, "{line}\n{text}");
         assert!(text.contains("a smaller micro-batch (-ub)"), "{text}");
     }
 }
@@ -150,14 +150,14 @@ fn fewer_slots_are_no_advice_where_the_log_shows_one() {
 ggml_gallocr_reserve_n_impl: failed to allocate CUDA0 buffer of size 4294967296
 graph_reserve: failed to allocate compute buffers
 ";
-    let told = |slots: u32, more: &str| {
+    let reported = |slots: u32, more: &str| {
         hints(&format!(
             "llama_context: n_seq_max     = {slots}\n{more}llama_context: n_ctx         = 16384\n{refused}"
         ))
     };
-    assert!(told(4, "").contains("or fewer requests at once (-np)"), "{}", told(4, ""));
+    assert!(reported(4, "").contains("or fewer requests at once (-np)"), "{}", reported(4, ""));
     for more in ["", "llama_context: flash_attn    = enabled\n"] {
-        let text = told(1, more);
+        let text = reported(1, more);
         assert!(!text.contains("-np") && text.contains(", or "), "{text}");
     }
 }
@@ -167,8 +167,8 @@ fn plimsolls_own_remark_about_a_missing_driver_is_no_cause() {
     let remark = "2026-11-23T18:00:00.000Z  INFO no NVIDIA card is visible: libnvidia-ml.so.1: cannot open shared object file: No such file or directory\n";
     assert_ne!(read(remark).sub_cause.map(|sub_cause| sub_cause.code()), Some("missing_library"));
     let failed = "2026-11-23T18:00:01.000Z  WARN model a cannot be loaded: a could not be started: cannot open /m/a.gguf: No such file or directory\n";
-    let said = read(&format!("{remark}{failed}"));
-    assert_eq!(said.sub_cause.map(|sub_cause| sub_cause.code()), Some("model_file"), "{said:?}");
+    let stated = read(&format!("{remark}{failed}"));
+    assert_eq!(stated.sub_cause.map(|sub_cause| sub_cause.code()), Some("model_file"), "{stated:?}");
 }
 
 #[test]
@@ -400,13 +400,13 @@ fn the_sampler_of_comfyui_is_not_told_of_the_vae() {
         )
     };
     let sampler = hints(&log("comfy/ldm/modules/attention.py\", line 312, in attention_split"));
-    for told in [
+    for reported in [
         "use a smaller image or a smaller batch: 6615 MiB",
         "--use-split-cross-attention",
         "--use-quad-cross-attention",
         "--lowvram",
     ] {
-        assert!(sampler.contains(told), "{told} in {sampler}");
+        assert!(sampler.contains(reported), "{reported} in {sampler}");
     }
     assert!(!sampler.contains("VAE"), "{sampler}");
     let vae = hints(&log("comfy/ldm/modules/diffusionmodules/model.py\", line 295, in forward"));
@@ -469,8 +469,8 @@ fn a_full_card_is_not_told_to_give_a_larger_share() {
 fn the_limit_of_a_control_group_and_a_handle_without_room_are_named() {
     let killed = "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),oom_memcg=/system.slice/docker-3f.scope,task=python3,pid=4411\n\
         Memory cgroup out of memory: Killed process 4411 (python3) total-vm:30000000kB, anon-rss:16421000kB, file-rss:0kB\n";
-    let said = read(killed);
-    assert!(said.reason.to_string().contains("control group"), "{}", said.reason);
+    let stated = read(killed);
+    assert!(stated.reason.to_string().contains("control group"), "{}", stated.reason);
     assert!(hints(killed).starts_with("raise the limit (docker run --memory"), "{}", hints(killed));
 
     let whole = killed
@@ -482,8 +482,8 @@ fn the_limit_of_a_control_group_and_a_handle_without_room_are_named() {
         load_tensors:        CUDA0 model buffer size =  4685.30 MiB\nllama_kv_cache:      CUDA0 KV buffer size =  1024.00 MiB\n\
         llama_context:      CUDA0 compute buffer size =   258.50 MiB\nCUDA error: the resource allocation failed\n\
         \x20 current device: 0, in function cublas_handle at /src/ggml-cuda/common.cuh:1072\n  cublasCreate_v2(&cublas_handles[device])\n";
-    let said = read(handle);
-    assert_eq!(said.cause, plimsoll_doctor::Cause::PoolGrowth, "{}", said.reason);
+    let stated = read(handle);
+    assert_eq!(stated.cause, plimsoll_doctor::Cause::PoolGrowth, "{}", stated.reason);
 
     let capture = "INFO vllm Model loading took 14.9889 GiB\nINFO Available KV cache memory: 4.91 GiB\n  File \"gpu_model_runner.py\", line 9, in _capture_cudagraphs\n\
         torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 96.00 MiB. GPU 0 has a total capacity of 23.57 GiB of which 35.25 MiB is free. \

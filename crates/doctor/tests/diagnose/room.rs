@@ -10,13 +10,13 @@ fn judged(log: &str) -> Diagnosis {
 
 /// The sub-cause of a log whose verdict is not sure and blames no use of the card.
 fn unsure(log: &str) -> Option<SubCause> {
-    let said = judged(log);
+    let stated = judged(log);
     assert!(
-        matches!(said.cause, Cause::Other | Cause::HostOom) && said.confidence <= 0.7,
+        matches!(stated.cause, Cause::Other | Cause::HostOom) && stated.confidence <= 0.7,
         "{log}\n{}",
-        said.reason
+        stated.reason
     );
-    said.sub_cause
+    stated.sub_cause
 }
 
 const USING: &str = "llama_model_load_from_file_impl: using device CUDA0 (NVIDIA GeForce RTX 4090) (0000:01:00.0) - 23700 MiB free\n";
@@ -41,13 +41,13 @@ fn a_request_below_the_free_memory_of_its_log_is_never_too_large() {
         "source=sched.go:788 msg=\"new model will fit in available VRAM in single GPU, loading\" available=24569131008 required=\"6.5 GiB\"\n\
          llama_model_load: error loading model: unable to allocate ROCm0 buffer\n".to_owned(),
     ] {
-        assert_eq!(unsure(&log), Some(SubCause::BesideFree), "{log}{}", judged(&log).reason);
+        assert_eq!(unsure(&log), Some(SubCause::AlongsideFree), "{log}{}", judged(&log).reason);
     }
 }
 
 /// A log that does not list the weights does not tell what the card held.
 #[test]
-fn what_a_log_does_not_list_is_not_free() {
+fn unlisted_weights_do_not_count_as_free_memory() {
     for log in [
         format!("{USING}llama_context: constructing llama_context\n{REFUSED}{AS_CACHE}"),
         // Vulkan divides the weights, and this is one part of them.
@@ -56,13 +56,13 @@ fn what_a_log_does_not_list_is_not_free() {
          ggml_vulkan: Device memory allocation of size 1073741824 failed.\nggml_vulkan: vk::Device::allocateMemory: ErrorOutOfDeviceMemory\n\
          alloc_tensor_range: failed to allocate Vulkan0 buffer of size 1073741824\n".to_owned(),
     ] {
-        let said = judged(&log);
-        assert!(matches!(said.cause, Cause::KvCacheTooLarge | Cause::ModelTooLarge), "{}", said.reason);
+        let stated = judged(&log);
+        assert!(matches!(stated.cause, Cause::KvCacheTooLarge | Cause::ModelTooLarge), "{}", stated.reason);
     }
     // By the figures there was just enough: neither is sure.
     let barely = format!("{USING}{WEIGHTS}{REFUSED}{AS_CACHE}").replace("6000.00", "15000.00");
-    let said = judged(&barely);
-    assert!(said.cause == Cause::KvCacheTooLarge && said.confidence <= 0.7, "{}", said.reason);
+    let stated = judged(&barely);
+    assert!(stated.cause == Cause::KvCacheTooLarge && stated.confidence <= 0.7, "{}", stated.reason);
 }
 
 const OF_WINDOWS: &str = "msg=\"starting llama server\" cmd=\"C:\\Users\\me\\ollama.exe runner\"\n";
@@ -77,8 +77,8 @@ fn windows_backs_a_card_with_main_memory_and_page_file() {
         )
     };
     assert_eq!(unsure(&log("6.0 GiB", "8.0 GiB")), Some(SubCause::CommitLimit));
-    assert_eq!(unsure(&log("6.0 GiB", "40.0 GiB")), Some(SubCause::BesideFree));
-    assert_eq!(unsure(&log("6.0 GiB", "8.0 GiB").replace(OF_WINDOWS, "")), Some(SubCause::BesideFree));
+    assert_eq!(unsure(&log("6.0 GiB", "40.0 GiB")), Some(SubCause::AlongsideFree));
+    assert_eq!(unsure(&log("6.0 GiB", "8.0 GiB").replace(OF_WINDOWS, "")), Some(SubCause::AlongsideFree));
     let printed = judged(
         "OSError: [WinError 1455] The paging file is too small for this operation to complete. Error loading torch_cuda.dll\n",
     );
@@ -97,14 +97,14 @@ fn a_limit_of_one_allocation_is_printed_or_unsure() {
         "RuntimeError: [metal::malloc] Attempting to allocate 38654705664 bytes which is greater than the maximum allowed buffer size of 22906503168 bytes.\n",
         "ggml_metal_add_buffer: buffer 'data' size 21474836480 is larger than buffer maximum of 17179869184\n",
     ] {
-        let said = judged(printed);
+        let stated = judged(printed);
         assert_eq!(
-            (said.cause, said.sub_cause),
+            (stated.cause, stated.sub_cause),
             (Cause::Other, Some(SubCause::AllocationLimit)),
             "{}",
-            said.reason
+            stated.reason
         );
-        assert!(said.confidence >= 0.8, "{}", said.reason);
+        assert!(stated.confidence >= 0.8, "{}", stated.reason);
     }
     let overflow = "RuntimeError: [metal::malloc] Attempting to allocate 18446744069414600704 bytes which is greater than the maximum allowed buffer size of 22906503168 bytes.\n";
     assert_eq!(judged(overflow).cause, Cause::NotOom);
@@ -112,22 +112,22 @@ fn a_limit_of_one_allocation_is_printed_or_unsure() {
 
 #[test]
 fn a_capacity_that_the_kernel_denies_is_misreported() {
-    let log = |vram: u32, asked: &str| {
+    let log = |vram: u32, requested: &str| {
         format!(
-            "[    4.1] [drm] amdgpu: {vram}M of VRAM memory ready\ntorch.OutOfMemoryError: HIP out of memory. Tried to allocate {asked} GiB. GPU 0 has a total capacity of 30.52 GiB of which 30.10 GiB is free. \
+            "[    4.1] [drm] amdgpu: {vram}M of VRAM memory ready\ntorch.OutOfMemoryError: HIP out of memory. Tried to allocate {requested} GiB. GPU 0 has a total capacity of 30.52 GiB of which 30.10 GiB is free. \
              Of the allocated memory 0 bytes is allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated.\n"
         )
     };
-    let said = judged(&log(98_304, "40.00"));
+    let stated = judged(&log(98_304, "40.00"));
     assert_eq!(
-        (said.cause, said.sub_cause),
+        (stated.cause, stated.sub_cause),
         (Cause::Other, Some(SubCause::CapacityMisreported)),
         "{}",
-        said.reason
+        stated.reason
     );
     // The kernel has as much as the run time says.
-    let said = judged(&log(32_768, "40.00"));
-    assert!(said.cause == Cause::ComputeBufferTooLarge && said.confidence <= 0.7, "{}", said.reason);
+    let stated = judged(&log(32_768, "40.00"));
+    assert!(stated.cause == Cause::ComputeBufferTooLarge && stated.confidence <= 0.7, "{}", stated.reason);
     assert_eq!(judged(&log(98_304, "140.00")).sub_cause, None, "nor has the kernel so much");
 }
 
@@ -139,8 +139,8 @@ fn idle_memory_that_could_not_have_held_the_request_is_not_in_pieces() {
              9.80 GiB is allocated by PyTorch, and {idle} is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting \
              PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.\n"
         );
-        let said = judged(&log);
-        assert_ne!(said.cause, Cause::FragmentationCachingAllocator, "{}", said.reason);
+        let stated = judged(&log);
+        assert_ne!(stated.cause, Cause::FragmentationCachingAllocator, "{}", stated.reason);
     }
 }
 
@@ -154,7 +154,7 @@ fn a_neighbour_on_memory_that_the_host_shares_is_unsure() {
         let log = format!(
             "{board}ValueError: Free memory on device cuda:0 (20.10/62.00 GiB) on startup is less than desired GPU memory utilization (0.9, 55.80 GiB).\n"
         );
-        let said = judged(&log);
-        assert!(said.cause == Cause::ForeignProcess && said.confidence <= 0.7, "{}", said.reason);
+        let stated = judged(&log);
+        assert!(stated.cause == Cause::ForeignProcess && stated.confidence <= 0.7, "{}", stated.reason);
     }
 }

@@ -103,14 +103,14 @@ node1:812:840 [1] NCCL INFO comm 0x55d0 rank 1 nranks 2 cudaDev 1 nvmlDev 1 busI
 fn a_refusal_that_nccl_words_without_a_size_proves_no_cause() {
     for failure in ["Cuda failure 'out of memory'", "Cuda failure 2 'out of memory'"] {
         let log = format!("{RANKS}node1:812:840 [1] transport/p2p.cc:275 NCCL WARN {failure}\n");
-        let said = judged(&log);
+        let stated = judged(&log);
         assert_eq!(
-            (said.cause, said.sub_cause),
+            (stated.cause, stated.sub_cause),
             (Cause::Other, Some(SubCause::Unexplained)),
             "{}",
-            said.reason
+            stated.reason
         );
-        assert!(said.confidence < 0.5 && said.also.is_empty(), "{}", said.reason);
+        assert!(stated.confidence < 0.5 && stated.also.is_empty(), "{}", stated.reason);
         assert!(shown(&log).contains("the driver refused memory, and no line shows"), "{}", shown(&log));
     }
 }
@@ -123,9 +123,9 @@ fn an_assertion_without_a_refusal_is_not_about_memory() {
         "llama-server: /build/src/llama-batch.cpp:210: int32_t add(): Assertion `n_tokens > 0' failed.",
     ] {
         let log = format!("{SERVES}slot launch_slot_: id  0 | task 812 | processing task\n{assertion}\n");
-        let said = judged(&log);
-        assert_eq!(said.cause, Cause::NotOom, "{}", said.reason);
-        assert!(said.confidence >= 0.9 && !shown(&log).contains("from these words"), "{}", shown(&log));
+        let stated = judged(&log);
+        assert_eq!(stated.cause, Cause::NotOom, "{}", stated.reason);
+        assert!(stated.confidence >= 0.9 && !shown(&log).contains("from these words"), "{}", shown(&log));
         let refused = judged(&format!("{REFUSED}{assertion}\n"));
         assert_eq!(refused.cause, Cause::ModelTooLarge, "{}", refused.reason);
     }
@@ -134,6 +134,6 @@ fn an_assertion_without_a_refusal_is_not_about_memory() {
 /// `GGML_ASSERT(buffer)` follows a refusal that the log may lack, so it proves nothing, and words prove less.
 #[test]
 fn an_assertion_about_a_buffer_is_no_guess() {
-    let said = judged(&format!("{RANKS}/build/ggml/src/ggml-backend.cpp:97: GGML_ASSERT(buffer) failed\n"));
-    assert_eq!((said.cause, said.confidence), (Cause::Other, 0.0), "{}", said.reason);
+    let stated = judged(&format!("{RANKS}/build/ggml/src/ggml-backend.cpp:97: GGML_ASSERT(buffer) failed\n"));
+    assert_eq!((stated.cause, stated.confidence), (Cause::Other, 0.0), "{}", stated.reason);
 }

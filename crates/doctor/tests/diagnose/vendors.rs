@@ -9,9 +9,13 @@ fn judged(log: &str) -> Diagnosis {
 }
 
 fn expect(log: &str, cause: Cause, sub_cause: Option<SubCause>) {
-    let said = judged(log);
-    assert_eq!((said.cause, said.sub_cause), (cause, sub_cause), "{log}\n{}", said.reason);
-    assert!(said.hints.iter().all(|hint| !hint.to_string().contains("will not help")), "{:?}", said.hints);
+    let stated = judged(log);
+    assert_eq!((stated.cause, stated.sub_cause), (cause, sub_cause), "{log}\n{}", stated.reason);
+    assert!(
+        stated.hints.iter().all(|hint| !hint.to_string().contains("will not help")),
+        "{:?}",
+        stated.hints
+    );
 }
 
 const WORK: &str = "ggml_metal_synchronize: error: command buffer 0 failed with status 5\n\
@@ -73,9 +77,9 @@ fn level_zero_and_radv_report_a_lack_of_memory() {
     }
     let sized = "load_tensors: loading model tensors, this can take a while... (mmap = true)\n\
         radv/amdgpu: Failed to allocate a buffer:\nradv/amdgpu:    size      : 17179869184 bytes\nradv/amdgpu:    alignment : 2097152 bytes\nradv/amdgpu:    domains   : 4\n";
-    let said = judged(sized);
-    assert_eq!(said.cause, Cause::ModelTooLarge, "{}", said.reason);
-    assert!(said.reason.to_string().contains("16384 MiB were refused"), "{}", said.reason);
+    let stated = judged(sized);
+    assert_eq!(stated.cause, Cause::ModelTooLarge, "{}", stated.reason);
+    assert!(stated.reason.to_string().contains("16384 MiB were refused"), "{}", stated.reason);
     let pool = "main: server is listening on http://127.0.0.1:8080 - starting the main loop\n\
         level_zero backend failed with error: 39 [UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY]\nException caught at file:/src/ggml/src/ggml-sycl/ggml-sycl.cpp, line:4102\n";
     expect(pool, Cause::PoolGrowth, None);
@@ -89,8 +93,8 @@ fn a_lost_device_proves_no_fault() {
         "terminate called after throwing an instance of 'vk::DeviceLostError'\n",
         "level_zero backend failed with error: 20 [UR_RESULT_ERROR_DEVICE_LOST]\n",
     ] {
-        let said = judged(log);
-        assert!(said.cause == Cause::DriverOrHw && said.confidence <= 0.7, "{}", said.reason);
+        let stated = judged(log);
+        assert!(stated.cause == Cause::DriverOrHw && stated.confidence <= 0.7, "{}", stated.reason);
     }
 }
 
@@ -101,8 +105,8 @@ fn a_legacy_pool_that_is_refused_has_not_grown_for_certain() {
         let log = format!(
             "CUDA error: out of memory\n  current device: 1, in function {function} at /src/ggml-cuda.cu:8584\n  hipMalloc((void **) &ptr, look_ahead_size)\n"
         );
-        let said = judged(&log);
-        assert!(said.confidence <= 0.7, "{}", said.reason);
+        let stated = judged(&log);
+        assert!(stated.confidence <= 0.7, "{}", stated.reason);
     }
 }
 
@@ -115,11 +119,11 @@ fn a_call_of_any_function_that_runs_out_of_memory_is_seen() {
     };
     for (words, function) in [("ROCm", "stage_get"), ("CUDA", "new_workspace"), ("MUSA", "grow")] {
         let log = call(words, function);
-        let said = judged(&log);
-        assert!(said.cause == Cause::PoolGrowth && said.confidence < 0.5, "{}", said.reason);
+        let stated = judged(&log);
+        assert!(stated.cause == Cause::PoolGrowth && stated.confidence < 0.5, "{}", stated.reason);
         let served = judged(&format!("srv  update_slots: all slots are idle\n{log}"));
         assert!(
-            served.cause == Cause::PoolGrowth && served.confidence > said.confidence,
+            served.cause == Cause::PoolGrowth && served.confidence > stated.confidence,
             "{}",
             served.reason
         );

@@ -28,22 +28,22 @@ ERROR [core.py:396] ValueError: No available memory for the cache blocks. Try in
 
 #[test]
 fn weights_that_fit_the_card_are_not_too_large_for_it() {
-    let said = read(&profiled(24.0, 0.25, -0.65), "");
-    assert_eq!(said.cause, Cause::KvCacheTooLarge, "{}", said.reason);
-    assert!(said.confidence >= 0.95, "{}", said.reason);
-    let text = said.reason.to_string();
+    let stated = read(&profiled(24.0, 0.25, -0.65), "");
+    assert_eq!(stated.cause, Cause::KvCacheTooLarge, "{}", stated.reason);
+    assert!(stated.confidence >= 0.95, "{}", stated.reason);
+    let text = stated.reason.to_string();
     assert!(text.contains("vLLM may use 0.25 of the card's 24576 MiB, which is 6144 MiB; weights and activations take 6810 MiB"), "{text}");
-    let hints: Vec<String> = said.hints.iter().map(ToString::to_string).collect();
-    let told = "set --gpu-memory-utilization to 0.9: 0.25 is too little, and weights and activations need at least 0.3";
-    assert_eq!(hints, [told]);
+    let hints: Vec<String> = stated.hints.iter().map(ToString::to_string).collect();
+    let reported = "set --gpu-memory-utilization to 0.9: 0.25 is too little, and weights and activations need at least 0.3";
+    assert_eq!(hints, [reported]);
 }
 
 #[test]
 fn weights_that_do_not_fit_nine_tenths_of_the_card_are_too_large() {
     for (card, share, left) in [(7.0, 0.7, -1.75), (7.0, 0.9, -0.35)] {
-        let said = read(&profiled(card, share, left), "");
-        assert_ne!(said.cause, Cause::KvCacheTooLarge, "{}", said.reason);
-        let text = said.reason.to_string();
+        let stated = read(&profiled(card, share, left), "");
+        assert_ne!(stated.cause, Cause::KvCacheTooLarge, "{}", stated.reason);
+        let text = stated.reason.to_string();
         assert!(text.contains("the weights take 5325 MiB of 7168 MiB"), "{text}");
     }
 }
@@ -56,15 +56,15 @@ fn the_share_is_read_from_the_arguments_and_from_the_context() {
         (V1.to_owned(), "RTX 4090, --gpu-memory-utilization 0.4"),
         (format!("{arguments}{V1}"), ""),
     ] {
-        let said = read(&log, context);
-        assert_eq!(said.cause, Cause::KvCacheTooLarge, "{}", said.reason);
-        let hint = said.hints[0].to_string();
+        let stated = read(&log, context);
+        assert_eq!(stated.cause, Cause::KvCacheTooLarge, "{}", stated.reason);
+        let hint = stated.hints[0].to_string();
         assert!(hint.starts_with("set --gpu-memory-utilization to 0.9: ") && hint.contains("0.4"), "{hint}");
         // 15.3 GiB and activations of a sixth of the sum are three quarters of 24 GiB.
         assert_eq!(hint.contains("at least 0.75"), !context.is_empty(), "{hint}");
     }
     for context in ["RTX 4090, --gpu-memory-utilization 0.95", "RTX 4090", "RTX 3080 10GB"] {
-        let said = read(V1, context);
-        assert!(!said.hints.iter().any(|hint| hint.to_string().contains("to 0.9:")), "{}", said.reason);
+        let stated = read(V1, context);
+        assert!(!stated.hints.iter().any(|hint| hint.to_string().contains("to 0.9:")), "{}", stated.reason);
     }
 }

@@ -199,14 +199,14 @@ impl Supervisor {
             if !self.was_ready {
                 self.was_ready = true;
                 self.stage_began = self.log.pushed();
-                self.tell_of_open_port();
+                self.notify_of_open_port();
             }
             let _ = self.events.send(ChildEvent::Ready(payload)).await;
         }
     }
 
     /// The words of a command are looked at before its start; what a script does shows here.
-    fn tell_of_open_port(&self) {
+    fn notify_of_open_port(&self) {
         if let EngineAddress::Port(port) = self.spec.address
             && port_owner::is_open(port)
         {
@@ -225,7 +225,7 @@ impl Supervisor {
         if self.phase == Phase::Loading
             && let Some(what) = line.strip_prefix(NOT_PERMITTED)
         {
-            tell_once(what);
+            notify_once(what);
         }
         self.log.push(source, line);
         // Engines without the control channel report no progress, so their loading is followed by their
@@ -270,7 +270,7 @@ impl Supervisor {
             Some(StopOrder::Stop { within }) => self.stop(within).await,
             // A dropped handle is an order too.
             Some(StopOrder::Kill) | None => {
-                self.cause = EndCause::AskedAndKilled;
+                self.cause = EndCause::RequestedAndKilled;
                 self.kill();
             }
         }
@@ -279,7 +279,7 @@ impl Supervisor {
     fn lose_patience(&mut self) {
         self.cause = match self.phase {
             Phase::Loading | Phase::Serving => EndCause::Stuck,
-            Phase::Stopping { .. } | Phase::Killed => EndCause::AskedAndKilled,
+            Phase::Stopping { .. } | Phase::Killed => EndCause::RequestedAndKilled,
         };
         self.kill();
     }
@@ -300,9 +300,9 @@ impl Supervisor {
 }
 
 /// Logs what the machine does not permit; every engine would say the same.
-fn tell_once(what: &str) {
-    static TOLD: Once = Once::new();
-    TOLD.call_once(|| {
+fn notify_once(what: &str) {
+    static REPORTED: Once = Once::new();
+    REPORTED.call_once(|| {
         tracing::warn!("engines run with less isolation, because this machine does not permit {what}")
     });
 }

@@ -41,8 +41,8 @@ pub enum IdentityError {
     #[error("{} --version did not end within {} s\nhint: run this command by hand; the cause may be a GPU \
         driver that hangs", path.display(), LIMIT.as_secs())]
     Wait { path: PathBuf },
-    #[error("{} --version prints no llama.cpp version; its output is{}", path.display(), indented(.said))]
-    Parse { path: PathBuf, said: String },
+    #[error("{} --version prints no llama.cpp version; its output is{}", path.display(), indented(.stated))]
+    Parse { path: PathBuf, stated: String },
 }
 
 /// Asks the program which engine it is.
@@ -54,7 +54,7 @@ pub fn identify(program: &EngineProgram) -> Result<EngineIdentity, IdentityError
 /// Finds out whether the program can listen on a Unix socket: its help says so beside `--host`.
 pub fn takes_socket(program: &Path) -> bool {
     static KNOWN: Answers<bool> = Mutex::new(Vec::new());
-    let ask = |path: &Path| Ok(ask(path, "--help")?.said.contains(SOCKET_ENDING));
+    let ask = |path: &Path| Ok(ask(path, "--help")?.stated.contains(SOCKET_ENDING));
     remembered(&KNOWN, program, ask).unwrap_or(false)
 }
 
@@ -108,11 +108,11 @@ impl Stamp {
 
 fn ask_program(path: &Path) -> Result<EngineIdentity, IdentityError> {
     let answer = ask(path, "--version")?;
-    let Some(version) = version_line(&answer.said) else {
-        return Err(IdentityError::Parse { path: path.to_owned(), said: answer.tail(5) });
+    let Some(version) = version_line(&answer.stated) else {
+        return Err(IdentityError::Parse { path: path.to_owned(), stated: answer.tail(5) });
     };
     // `--help` is a second start of the program, so it is used only where the version does not decide.
-    let kind = if version.ambiguous && ask(path, "--help")?.said.contains(IK_FLAG) {
+    let kind = if version.ambiguous && ask(path, "--help")?.stated.contains(IK_FLAG) {
         EngineKind::IkLlamaCpp
     } else {
         EngineKind::LlamaCpp
@@ -140,8 +140,8 @@ pub(crate) struct VersionLine<'a> {
 }
 
 /// Finds the version among whatever a GPU backend prints before it.
-pub(crate) fn version_line(said: &str) -> Option<VersionLine<'_>> {
-    said.lines().find_map(|line| {
+pub(crate) fn version_line(stated: &str) -> Option<VersionLine<'_>> {
+    stated.lines().find_map(|line| {
         let line = line.trim();
         let rest = line.strip_prefix("version: ")?;
         // A line without brackets or a number is another tool's, and the search goes on.
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn every_known_spelling_of_the_version_is_read() {
-        let build = |said| version_line(said).unwrap().build;
+        let build = |stated| version_line(stated).unwrap().build;
         assert_eq!(build("version: 10605 (c1d0e7a)\nbuilt with GNU 12.2.0 for Linux x86_64"), Some(10605));
         assert_eq!(build("version: 0.3.0-dev (build 10621, commit c1d0e7a00)"), Some(10621));
         assert_eq!(
@@ -181,11 +181,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_version_line_is_not_read_as_one() {
-        for said in
+    fn malformed_version_lines_are_rejected() {
+        for stated in
             ["", "version: ", "version: (", "version: one (two)", "version: 99999999999 (x)", "v 10605 (x)"]
         {
-            assert!(version_line(said).is_none(), "{said}");
+            assert!(version_line(stated).is_none(), "{stated}");
         }
     }
 
@@ -200,13 +200,13 @@ mod tests {
     #[test]
     fn a_program_is_asked_again_only_after_its_file_has_changed() {
         let directory = tempfile::tempdir().unwrap();
-        let asked = directory.path().join("asked");
+        let requested = directory.path().join("asked");
         let answer = |build| {
-            format!("echo >> {}\necho \"version: 0.6.0-dev (build {build}, commit a)\"", asked.display())
+            format!("echo >> {}\necho \"version: 0.6.0-dev (build {build}, commit a)\"", requested.display())
         };
         let program = look_alike(directory.path(), &answer(11549));
         assert_eq!(identify(&program).unwrap(), identify(&program).unwrap());
-        assert_eq!(fs::read_to_string(&asked).unwrap().lines().count(), 1);
+        assert_eq!(fs::read_to_string(&requested).unwrap().lines().count(), 1);
         let program = look_alike(directory.path(), &answer(115500));
         assert_eq!(identify(&program).unwrap().engine.build, Some(115_500));
     }

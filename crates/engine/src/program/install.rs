@@ -57,17 +57,17 @@ pub enum InstallError {
         "python3 cannot make a virtual environment: its ensurepip is missing\nhint: sudo apt-get install python3-venv"
     )]
     FindEnsurepip,
-    #[error("python3 -m venv failed:{}", indented(.said))]
-    MakeVenv { said: String },
+    #[error("python3 -m venv failed:{}", indented(.stated))]
+    MakeVenv { stated: String },
     #[error(
         "cannot fetch xllamacpp {RELEASE} from the package index:{}\nhint: the installation needs \
         Python 3.10 or later on x86-64 or aarch64 with glibc, and access to PyPI (pip's own proxy and index \
         settings apply)",
-        indented(.said)
+        indented(.stated)
     )]
-    FetchWheel { said: String },
-    #[error("xllamacpp {RELEASE} does not load on this machine:{}", indented(.said))]
-    LoadWheel { said: String },
+    FetchWheel { stated: String },
+    #[error("xllamacpp {RELEASE} does not load on this machine:{}", indented(.stated))]
+    LoadWheel { stated: String },
     #[error("the path of the engine, {}, cannot be written in the `#!` line of a script\nhint: set \
         PLIMSOLL_HOME to a shorter path without spaces", .0.display())]
     WriteShebang(PathBuf),
@@ -155,7 +155,7 @@ fn lock(engines: &Path, progress: &mut impl FnMut(InstallStep)) -> Result<File, 
 
 /// Builds the whole engine in a temporary folder and renames it to its final place.
 fn build(place: &Path, adapter: &[u8], progress: &mut impl FnMut(InstallStep)) -> Result<(), InstallError> {
-    let scratch = beside(place, ".partial");
+    let scratch = alongside(place, ".partial");
     // Remains of an interrupted installation.
     remove(&scratch)?;
     remove(place)?;
@@ -196,10 +196,10 @@ fn make_venv(scratch: &Path) -> Result<(), InstallError> {
         return Ok(());
     }
     // Debian and Ubuntu ship ensurepip in a package of its own (python3-venv), and name it in this output.
-    if ended.said.contains("ensurepip") || ended.said.contains("No module named venv") {
+    if ended.stated.contains("ensurepip") || ended.stated.contains("No module named venv") {
         return Err(InstallError::FindEnsurepip);
     }
-    Err(InstallError::MakeVenv { said: said(&ended) })
+    Err(InstallError::MakeVenv { stated: stated(&ended) })
 }
 
 /// Puts the pinned wheel into the venv, and sees that it loads on this machine.
@@ -217,10 +217,10 @@ fn fetch_wheel(scratch: &Path) -> Result<(), InstallError> {
     remove(&scratch.join(RUSTUP))?;
     let fetched = fetched.map_err(disk("run", &python_of(scratch)))?;
     if !fetched.succeeded() {
-        return Err(InstallError::FetchWheel { said: said(&fetched) });
+        return Err(InstallError::FetchWheel { stated: stated(&fetched) });
     }
     let loaded = load(scratch).map_err(disk("run", &python_of(scratch)))?;
-    if loaded.succeeded() { Ok(()) } else { Err(InstallError::LoadWheel { said: said(&loaded) }) }
+    if loaded.succeeded() { Ok(()) } else { Err(InstallError::LoadWheel { stated: stated(&loaded) }) }
 }
 
 fn loads(place: &Path) -> bool {
@@ -231,13 +231,13 @@ fn load(place: &Path) -> io::Result<ProgramEnded> {
     run(isolated_python(&python_of(place), place)?.args(["-c", "import xllamacpp"]), LOAD_LIMIT)
 }
 
-fn said(ended: &ProgramEnded) -> String {
+fn stated(ended: &ProgramEnded) -> String {
     if ended.status.is_none() { "the command did not end in time".to_owned() } else { ended.tail(4) }
 }
 
 /// Writes an executable file so that a reader sees the old or the new one, never a part.
 fn write_program(path: &Path, text: &[u8]) -> Result<(), InstallError> {
-    let scratch = beside(path, ".new");
+    let scratch = alongside(path, ".new");
     fs::write(&scratch, text).map_err(disk("write", &scratch))?;
     // Executable before the rename, so that the program can be started as soon as it has its name.
     fs::set_permissions(&scratch, Permissions::from_mode(0o755))
@@ -250,7 +250,7 @@ fn holds(path: &Path, text: &[u8]) -> bool {
     plimsoll_file::read(path, length).is_ok_and(|found| found == text)
 }
 
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+fn alongside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
@@ -297,14 +297,14 @@ mod tests {
     fn a_second_installation_waits_for_the_first() {
         let directory = tempfile::tempdir().unwrap();
         let home = home_with_venv(directory.path());
-        let held = lock(&home.engines(), &mut |_| {}).unwrap();
+        let occupied = lock(&home.engines(), &mut |_| {}).unwrap();
         let waiting = std::thread::spawn({
             let home = home.clone();
             move || steps(&home)
         });
         std::thread::sleep(Duration::from_millis(100));
         assert_eq!(installed(&home), None, "the second one went ahead");
-        drop(held);
+        drop(occupied);
         assert_eq!(waiting.join().unwrap(), [InstallStep::WaitForOther, InstallStep::WriteAdapter]);
     }
 

@@ -24,7 +24,7 @@ pub fn lists_flag(program: &Path, flag: &str) -> Option<bool> {
         // Of a help without its beginning, a flag that is missing proves nothing.
         Ok(Some(&ended)
             .filter(|ended| ended.succeeded() && !ended.is_cut())
-            .and_then(|ended| flags(&ended.said)))
+            .and_then(|ended| flags(&ended.stated)))
     };
     let listed = remembered(&KNOWN, program, ask).ok().flatten()?;
     Some(listed.contains(flag))
@@ -64,15 +64,16 @@ mod tests {
     #[test]
     fn a_flag_of_the_help_is_known_and_another_is_not() {
         let folder = tempfile::tempdir().unwrap();
-        let asked = folder.path().join("asked");
-        let engine = program(folder.path(), &format!("echo >> {}\ncat <<'END'\n{HELP}END", asked.display()));
+        let requested = folder.path().join("asked");
+        let engine =
+            program(folder.path(), &format!("echo >> {}\ncat <<'END'\n{HELP}END", requested.display()));
         for known in ["-c", "--ctx-size", "--no-mmap", "--direct-io", "--usage"] {
             assert_eq!(lists_flag(&engine, known), Some(true), "{known}");
         }
         for unknown in ["--ctx-sise", "--ctx-size=5", "", "-", "params", "--ctx"] {
             assert_eq!(lists_flag(&engine, unknown), Some(false), "{unknown}");
         }
-        assert_eq!(fs::read_to_string(&asked).unwrap().lines().count(), 1, "it is asked once");
+        assert_eq!(fs::read_to_string(&requested).unwrap().lines().count(), 1, "it is asked once");
     }
 
     #[test]

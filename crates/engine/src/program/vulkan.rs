@@ -69,7 +69,7 @@ fn listed_devices(
     let mut command = own_command(program).map_err(failed)?;
     command.arg("--list-devices").env_clear().envs(environment.iter());
     let ended = run(command.envs(shown.iter().copied()), LIMIT).map_err(failed)?;
-    Ok(ended.said.lines().filter_map(listed_device).collect())
+    Ok(ended.stated.lines().filter_map(listed_device).collect())
 }
 
 /// `  Vulkan0: NVIDIA H200 (143771 MiB, 143000 MiB free)`

@@ -4,30 +4,30 @@
 use super::{Options, Setting};
 use crate::failure::FlagError;
 use crate::given::{GivenFlag, is_of_fork};
+use crate::params::ModelParams;
 use crate::program::ProgramKind;
 use crate::table::{FlagArity, KnownFlag};
 use crate::value::FlagValue;
 use crate::warning::Warning;
-use crate::wish::ModelParams;
 
 impl Options {
     /// The parameters that the settings give `program`, its defaults filled in.
-    pub fn wish(&self, program: ProgramKind) -> Result<ModelParams, FlagError> {
-        let mut wish = ModelParams::of(program);
-        self.set(&mut wish)?;
-        Ok(wish)
+    pub fn params(&self, program: ProgramKind) -> Result<ModelParams, FlagError> {
+        let mut params = ModelParams::of(program);
+        self.set(&mut params)?;
+        Ok(params)
     }
 
-    fn set(&self, wish: &mut ModelParams) -> Result<(), FlagError> {
+    fn set(&self, params: &mut ModelParams) -> Result<(), FlagError> {
         for Setting { flag, value, origin } in self.settings() {
             if let Some(flags) = flag.stands_for {
                 let words: Vec<String> = flags.split_whitespace().map(str::to_owned).collect();
-                Self::from_argv(&words)?.set(wish)?;
+                Self::from_argv(&words)?.set(params)?;
             }
             // Flags without a setter do not change memory; they are only passed on.
             if let Some(setter) = flag.setter {
                 let flag = flag.name();
-                setter(wish, &GivenFlag { flag, value, origin })?;
+                setter(params, &GivenFlag { flag, value, origin })?;
             }
         }
         Ok(())
@@ -104,46 +104,46 @@ mod tests {
         Options::from_argv(&argv).unwrap()
     }
 
-    fn wish(line: &str) -> ModelParams {
-        options(line).wish(ProgramKind::LlamaServer).unwrap()
+    fn params(line: &str) -> ModelParams {
+        options(line).params(ProgramKind::LlamaServer).unwrap()
     }
 
     fn refusal(line: &str) -> String {
         let argv: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        let wish = Options::from_argv(&argv).and_then(|options| options.wish(ProgramKind::LlamaServer));
-        wish.unwrap_err().to_string()
+        let params = Options::from_argv(&argv).and_then(|options| options.params(ProgramKind::LlamaServer));
+        params.unwrap_err().to_string()
     }
 
     #[test]
     fn nothing_given_is_the_default_of_the_program() {
-        assert_eq!(wish(""), ModelParams::of(ProgramKind::LlamaServer));
+        assert_eq!(params(""), ModelParams::of(ProgramKind::LlamaServer));
         assert_eq!(ModelParams::of(ProgramKind::LlamaServer).parallel, Parallel::Auto);
         assert_eq!(ModelParams::of(ProgramKind::LlamaCli).parallel, Parallel::Count(1));
     }
 
     #[test]
     fn a_usual_command_line_is_understood() {
-        let wish = wish(
+        let params = params(
             "-m a.gguf -c 8192 -b 1024 -ub 256 -np 2 -kvu -ctk q8_0 -ctv q4_0 -fa on -ngl 40 -sm row \
              -ts 3,1 -mg 1 -dev CUDA0,CUDA1 -nkvo --no-op-offload --swa-full --no-mmap -mm p.gguf",
         );
-        assert_eq!(wish.model.as_deref(), Some("a.gguf"));
-        assert_eq!((wish.context, wish.batch, wish.micro_batch), (8192, 1024, 256));
-        assert_eq!((wish.parallel, wish.unified_cache), (Parallel::Count(2), Some(true)));
-        assert_eq!((wish.cache_key, wish.cache_value), (types::Q8_0, types::Q4_0));
-        assert_eq!(wish.flash_attention, FlashAttention::On);
-        assert_eq!((wish.gpu_layers, wish.split_mode), (GpuLayers::Count(40), SplitMode::Row));
-        assert_eq!((wish.tensor_split, wish.main_gpu), (vec![3.0, 1.0], Some(1)));
-        assert_eq!(wish.devices, ["CUDA0", "CUDA1"]);
-        assert!(!wish.cache_offload && !wish.op_offload && wish.full_sliding_cache && !wish.mmap);
-        assert_eq!(wish.projector.as_deref(), Some("p.gguf"));
+        assert_eq!(params.model.as_deref(), Some("a.gguf"));
+        assert_eq!((params.context, params.batch, params.micro_batch), (8192, 1024, 256));
+        assert_eq!((params.parallel, params.unified_cache), (Parallel::Count(2), Some(true)));
+        assert_eq!((params.cache_key, params.cache_value), (types::Q8_0, types::Q4_0));
+        assert_eq!(params.flash_attention, FlashAttention::On);
+        assert_eq!((params.gpu_layers, params.split_mode), (GpuLayers::Count(40), SplitMode::Row));
+        assert_eq!((params.tensor_split, params.main_gpu), (vec![3.0, 1.0], Some(1)));
+        assert_eq!(params.devices, ["CUDA0", "CUDA1"]);
+        assert!(!params.cache_offload && !params.op_offload && params.full_sliding_cache && !params.mmap);
+        assert_eq!(params.projector.as_deref(), Some("p.gguf"));
     }
 
     #[test]
     fn the_last_of_two_wins_and_overrides_add_up() {
-        let wish = wish("-c 1 --ctx_size 2 -ot a=CPU,b=CUDA1 -ot c=CPU -ncmoe 3 -ncmoe 2");
-        assert_eq!((wish.context, wish.experts_on_host), (2, 3));
-        let pairs: Vec<_> = wish
+        let params = params("-c 1 --ctx_size 2 -ot a=CPU,b=CUDA1 -ot c=CPU -ncmoe 3 -ncmoe 2");
+        assert_eq!((params.context, params.experts_on_host), (2, 3));
+        let pairs: Vec<_> = params
             .overrides
             .iter()
             .map(|BufferOverride { pattern, buffer }| (pattern.as_str(), buffer.as_str()))
@@ -160,7 +160,7 @@ mod tests {
             ("-2", GpuLayers::All),
             ("99", GpuLayers::Count(99)),
         ] {
-            assert_eq!(wish(&format!("-ngl {text}")).gpu_layers, layers, "{text}");
+            assert_eq!(params(&format!("-ngl {text}")).gpu_layers, layers, "{text}");
         }
     }
 
@@ -175,28 +175,28 @@ mod tests {
             ("-fa disabled", FlashAttention::Off),
             ("-nfa", FlashAttention::Off),
         ] {
-            assert_eq!(wish(line).flash_attention, attention, "{line}");
+            assert_eq!(params(line).flash_attention, attention, "{line}");
         }
     }
 
     #[test]
     fn flags_of_newer_builds_are_known_and_count_where_a_formula_can() {
-        let dense = wish("--n-cpu-ffn 2").overrides;
+        let dense = params("--n-cpu-ffn 2").overrides;
         assert_eq!(dense[0].pattern, r"blk\.(0|1)\.ffn_(up|down|gate)\.");
-        assert!(wish("--n-cpu-ffn 0").overrides.is_empty());
-        assert!(wish("--n-cpu-ffn 2147483647").overrides[0].pattern.len() < 8192);
-        for (line, told) in
+        assert!(params("--n-cpu-ffn 0").overrides.is_empty());
+        assert!(params("--n-cpu-ffn 2147483647").overrides[0].pattern.len() < 8192);
+        for (line, reported) in
             [("--moe-cache-mib 512", 1), ("--kv-unified-per-slot 4096", 1), ("--lazy-mode on", 0)]
         {
-            assert_eq!(options(line).remarks().len(), told, "{line}");
+            assert_eq!(options(line).remarks().len(), reported, "{line}");
         }
     }
 
     #[test]
     fn a_model_from_a_repository_is_not_local() {
-        let wish = wish("-hf ggml-org/gemma-3-4b-it-GGUF:Q4_K_M");
-        assert_eq!(wish.model, None);
-        assert_eq!(wish.remote, Some(RemoteSource::Hub("ggml-org/gemma-3-4b-it-GGUF:Q4_K_M".to_owned())));
+        let params = params("-hf ggml-org/gemma-3-4b-it-GGUF:Q4_K_M");
+        assert_eq!(params.model, None);
+        assert_eq!(params.remote, Some(RemoteSource::Hub("ggml-org/gemma-3-4b-it-GGUF:Q4_K_M".to_owned())));
     }
 
     #[test]
@@ -205,12 +205,12 @@ mod tests {
             "--spec-draft-model d.gguf --spec-draft-n-max 8 --spec-draft-ngl all --spec-draft-type-k q8_0",
             "-md d.gguf --draft-max 8 -ngld all -ctkd q8_0",
         ] {
-            let wish = wish(line);
-            assert_eq!(wish.draft_model.as_deref(), Some("d.gguf"), "{line}");
-            assert_eq!((wish.draft_tokens, wish.draft_gpu_layers), (8, GpuLayers::All), "{line}");
-            assert_eq!(wish.draft_cache_key, types::Q8_0, "{line}");
+            let params = params(line);
+            assert_eq!(params.draft_model.as_deref(), Some("d.gguf"), "{line}");
+            assert_eq!((params.draft_tokens, params.draft_gpu_layers), (8, GpuLayers::All), "{line}");
+            assert_eq!(params.draft_cache_key, types::Q8_0, "{line}");
         }
-        assert_eq!(wish("--spec-type draft-mtp,ngram-mod").speculation, ["draft-mtp", "ngram-mod"]);
+        assert_eq!(params("--spec-type draft-mtp,ngram-mod").speculation, ["draft-mtp", "ngram-mod"]);
         assert_eq!(
             options("--draft-max 8").remarks()[0].to_string(),
             "command line: llama-server no longer has the flag --draft-max; use --spec-draft-n-max or \
@@ -220,34 +220,34 @@ mod tests {
 
     /// Flags and cache types of forks are no fault of a command line: a plan says what it does not count.
     #[test]
-    fn what_only_a_fork_knows_is_said_and_not_refused() {
+    fn fork_only_flags_are_remarked_on_and_not_rejected() {
         let line = "-m m.gguf --fit --fit-margin 512 --k-cache-hadamard --v-cache-hadamard --merge-qkv \
                     --parallel-tool-calls -ctk turbo2 -ctv q8_KV -c 8192";
-        let given = wish(line);
+        let given = params(line);
         assert!(given.fit && given.context == 8192);
         assert_eq!((given.cache_key, given.cache_value), (types::F16, types::F16));
-        let said: Vec<String> = options(line).remarks().iter().map(ToString::to_string).collect();
+        let stated: Vec<String> = options(line).remarks().iter().map(ToString::to_string).collect();
         for word in ["--merge-qkv", "--k-cache-hadamard", "turbo2", "q8_KV", "plan --exact", "`memory`"] {
-            assert!(said.iter().any(|line| line.contains(word)), "{word}: {said:?}");
+            assert!(stated.iter().any(|line| line.contains(word)), "{word}: {stated:?}");
         }
-        assert!(options("-ctk turbo").wish(ProgramKind::LlamaServer).is_err());
+        assert!(options("-ctk turbo").params(ProgramKind::LlamaServer).is_err());
     }
 
     #[test]
     fn servers_of_other_machines_and_drafts_of_ngrams_are_kept() {
-        assert_eq!(wish("--rpc a:50052,b:50052").rpc_servers, ["a:50052", "b:50052"]);
-        let wish = wish("--spec-default --spec-ngram-mod-n-max 32");
-        assert_eq!((wish.speculation, wish.ngram_tokens.modular), (vec!["ngram-mod".to_owned()], 32));
+        assert_eq!(params("--rpc a:50052,b:50052").rpc_servers, ["a:50052", "b:50052"]);
+        let params = params("--spec-default --spec-ngram-mod-n-max 32");
+        assert_eq!((params.speculation, params.ngram_tokens.modular), (vec!["ngram-mod".to_owned()], 32));
     }
 
     #[test]
     fn a_bundle_sets_what_it_stands_for() {
-        let oss = wish("--gpt-oss-20b-default");
+        let oss = params("--gpt-oss-20b-default");
         assert_eq!(oss.remote, Some(RemoteSource::Hub("ggml-org/gpt-oss-20b-GGUF".to_owned())));
         assert_eq!((oss.context, oss.batch, oss.micro_batch), (262_144, 32_768, 2048));
         assert_eq!(oss.parallel, Parallel::Count(2));
         for flag in crate::table::FLAGS.iter().filter(|flag| flag.effect == FlagClass::Bundle) {
-            assert!(wish(flag.name()).remote.is_some(), "{}", flag.name());
+            assert!(params(flag.name()).remote.is_some(), "{}", flag.name());
         }
     }
 
@@ -318,7 +318,7 @@ mod tests {
             ("PATH", "/bin"),
         ]))
         .unwrap();
-        let both = options("-c 8192").merged_over(&env).wish(ProgramKind::LlamaServer).unwrap();
+        let both = options("-c 8192").merged_over(&env).params(ProgramKind::LlamaServer).unwrap();
         assert_eq!((both.context, both.micro_batch), (8192, 64));
         assert!(!both.mmap && !both.full_sliding_cache);
         let error = Options::from_env(pairs(&[("LLAMA_ARG_KV_UNIFIED", "perhaps")])).unwrap_err();
@@ -336,7 +336,7 @@ mod tests {
                 continue;
             }
             let projector = "-mm p.gguf";
-            let before = wish(projector);
+            let before = params(projector);
             let lines = match flag.takes {
                 FlagArity::Nothing => vec![flag.name().to_owned()],
                 FlagArity::Switch => vec![flag.name().to_owned(), flag.negations[0].to_owned()],
@@ -345,7 +345,7 @@ mod tests {
             let changes = lines.iter().any(|line| {
                 let argv: Vec<String> = format!("{projector} {line}").split(' ').map(str::to_owned).collect();
                 Options::from_argv(&argv)
-                    .and_then(|options| options.wish(ProgramKind::LlamaServer))
+                    .and_then(|options| options.params(ProgramKind::LlamaServer))
                     .is_ok_and(|after| after != before)
             });
             assert!(changes, "{}", flag.name());
@@ -354,9 +354,9 @@ mod tests {
 
     #[test]
     fn pooling_is_named_or_what_ranks_has() {
-        assert_eq!(wish("--embeddings").pooling, None);
-        assert_eq!(wish("--embeddings --pooling last").pooling, Some(Pooling::Last));
-        let ranks = wish("--reranking");
+        assert_eq!(params("--embeddings").pooling, None);
+        assert_eq!(params("--embeddings --pooling last").pooling, Some(Pooling::Last));
+        let ranks = params("--reranking");
         assert!(ranks.embeddings && ranks.pooling == Some(Pooling::Rank));
         let error = refusal("--pooling most");
         assert!(error.to_string().contains("one of none, mean, cls, last and rank"), "{error}");

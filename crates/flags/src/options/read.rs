@@ -190,7 +190,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_reads_as_what_was_read(lines in prop::collection::vec(flag_with_values(), 0..12)) {
+        fn written_options_parse_to_the_same_options(lines in prop::collection::vec(flag_with_values(), 0..12)) {
             let options = Options::from_argv(&lines.concat()).unwrap();
             prop_assert_eq!(options.settings().len(), lines.len());
             prop_assert_eq!(Options::from_argv(&options.to_argv()).unwrap(), options);
@@ -225,8 +225,8 @@ mod tests {
     fn a_number_of_a_running_engine_is_read_as_it_reads_it() {
         let argv = ["-c", "8k", "--odd", "-b", "5x"].map(str::to_owned);
         let (known, faults) = Options::known_in(&argv, |_| FlagOrigin::CommandLine);
-        let wish = known.wish(crate::ProgramKind::LlamaServer).unwrap();
-        assert_eq!((wish.context, wish.batch, faults.len()), (8, 5, 3));
+        let params = known.params(crate::ProgramKind::LlamaServer).unwrap();
+        assert_eq!((params.context, params.batch, faults.len()), (8, 5, 3));
         assert_eq!(Options::from_argv(&argv).unwrap_err(), faults[0]);
     }
 

@@ -5,112 +5,112 @@ use plimsoll_model::Pooling;
 use super::Setter;
 use crate::failure::FlagError;
 use crate::given::GivenFlag;
-use crate::wish::{FlashAttention, ModelParams, RemoteSource};
+use crate::params::{FlashAttention, ModelParams, RemoteSource};
 
 /// Setter of each flag that changes a field of [`ModelParams`].
 pub(super) const SETTERS: &[(&str, Setter)] = &[
-    ("--ctx-size", |wish, given| put(&mut wish.context, given.natural())),
-    ("--batch-size", |wish, given| put(&mut wish.batch, given.natural())),
-    ("--ubatch-size", |wish, given| put(&mut wish.micro_batch, given.natural())),
-    ("--swa-full", |wish, _| put(&mut wish.full_sliding_cache, Ok(true))),
-    ("--swa-checkpoints", |wish, given| put(&mut wish.checkpoints, given.natural())),
-    ("--cache-ram", |wish, given| put(&mut wish.host_cache, given.mebibytes_or_no_limit())),
-    ("--kv-unified", |wish, given| put(&mut wish.unified_cache, Ok(Some(given.on())))),
-    ("--flash-attn", |wish, given| put(&mut wish.flash_attention, given.flash_attention())),
-    ("--backend-sampling", |wish, _| put(&mut wish.backend_sampling, Ok(true))),
+    ("--ctx-size", |params, given| put(&mut params.context, given.natural())),
+    ("--batch-size", |params, given| put(&mut params.batch, given.natural())),
+    ("--ubatch-size", |params, given| put(&mut params.micro_batch, given.natural())),
+    ("--swa-full", |params, _| put(&mut params.full_sliding_cache, Ok(true))),
+    ("--swa-checkpoints", |params, given| put(&mut params.checkpoints, given.natural())),
+    ("--cache-ram", |params, given| put(&mut params.host_cache, given.mebibytes_or_no_limit())),
+    ("--kv-unified", |params, given| put(&mut params.unified_cache, Ok(Some(given.on())))),
+    ("--flash-attn", |params, given| put(&mut params.flash_attention, given.flash_attention())),
+    ("--backend-sampling", |params, _| put(&mut params.backend_sampling, Ok(true))),
     ("--rope-scaling", stretch),
     ("--rope-scale", stretch),
     ("--rope-freq-base", stretch),
     ("--rope-freq-scale", stretch),
     ("--yarn-orig-ctx", stretch),
-    ("--pooling", |wish, given| put(&mut wish.pooling, given.pooling().map(Some))),
-    ("--kv-offload", |wish, given| put(&mut wish.cache_offload, Ok(given.on()))),
-    ("--cache-type-k", |wish, given| put(&mut wish.cache_key, given.cache_type())),
-    ("--cache-type-v", |wish, given| put(&mut wish.cache_value, given.cache_type())),
-    ("--parallel", |wish, given| put(&mut wish.parallel, given.parallel())),
-    ("--mmproj", |wish, given| put(&mut wish.projector, given.text().map(Some))),
-    ("--mmproj-url", |wish, given| put(&mut wish.projector_remote, given.remote(RemoteSource::Address))),
-    ("--mmproj-auto", |wish, given| {
-        put(&mut wish.projector_auto, Ok(given.on()))?;
-        put_if(!given.on(), &mut wish.projector_remote, None)?;
-        put_if(!given.on(), &mut wish.projector, None)
+    ("--pooling", |params, given| put(&mut params.pooling, given.pooling().map(Some))),
+    ("--kv-offload", |params, given| put(&mut params.cache_offload, Ok(given.on()))),
+    ("--cache-type-k", |params, given| put(&mut params.cache_key, given.cache_type())),
+    ("--cache-type-v", |params, given| put(&mut params.cache_value, given.cache_type())),
+    ("--parallel", |params, given| put(&mut params.parallel, given.parallel())),
+    ("--mmproj", |params, given| put(&mut params.projector, given.text().map(Some))),
+    ("--mmproj-url", |params, given| put(&mut params.projector_remote, given.remote(RemoteSource::Address))),
+    ("--mmproj-auto", |params, given| {
+        put(&mut params.projector_auto, Ok(given.on()))?;
+        put_if(!given.on(), &mut params.projector_remote, None)?;
+        put_if(!given.on(), &mut params.projector, None)
     }),
-    ("--mmproj-offload", |wish, given| put(&mut wish.projector_offload, Ok(given.on()))),
-    ("--mmproj-device", |wish, given| {
-        put(&mut wish.projector_offload, given.text().map(|name| name != "none"))
+    ("--mmproj-offload", |params, given| put(&mut params.projector_offload, Ok(given.on()))),
+    ("--mmproj-device", |params, given| {
+        put(&mut params.projector_offload, given.text().map(|name| name != "none"))
     }),
-    ("--image-max-tokens", |wish, given| put(&mut wish.image_tokens, given.natural().map(Some))),
-    ("--mlock", |wish, _| put(&mut wish.mmap, Ok(false))),
-    ("--direct-io", |wish, _| put(&mut wish.mmap, Ok(false))),
-    ("--no-host", |wish, _| put(&mut wish.no_host, Ok(true))),
-    ("--repack", |wish, given| put(&mut wish.cpu_repack, Ok(given.on()))),
-    ("--mmap", |wish, given| put(&mut wish.mmap, Ok(given.on()))),
-    ("--load-mode", |wish, given| {
+    ("--image-max-tokens", |params, given| put(&mut params.image_tokens, given.natural().map(Some))),
+    ("--mlock", |params, _| put(&mut params.mmap, Ok(false))),
+    ("--direct-io", |params, _| put(&mut params.mmap, Ok(false))),
+    ("--no-host", |params, _| put(&mut params.no_host, Ok(true))),
+    ("--repack", |params, given| put(&mut params.cpu_repack, Ok(given.on()))),
+    ("--mmap", |params, given| put(&mut params.mmap, Ok(given.on()))),
+    ("--load-mode", |params, given| {
         let (maps, locks) = given.load_mode()?;
-        put(&mut wish.mlock, Ok(locks))?;
-        put(&mut wish.mmap, Ok(maps))
+        put(&mut params.mlock, Ok(locks))?;
+        put(&mut params.mmap, Ok(maps))
     }),
-    ("--device", |wish, given| put(&mut wish.devices, given.names())),
-    ("--override-tensor", |wish, given| add(&mut wish.overrides, given.overrides())),
-    ("--cpu-moe", |wish, _| put(&mut wish.experts_on_host, Ok(u32::MAX))),
-    ("--n-cpu-moe", |wish, given| raise(&mut wish.experts_on_host, given.natural())),
-    ("--n-cpu-ffn", |wish, given| add(&mut wish.overrides, given.dense_layers_on_host())),
-    ("--n-gpu-layers", |wish, given| put(&mut wish.gpu_layers, given.layers())),
-    ("--split-mode", |wish, given| put(&mut wish.split_mode, given.split_mode())),
-    ("--tensor-split", |wish, given| put(&mut wish.tensor_split, given.proportions())),
-    ("--main-gpu", |wish, given| put(&mut wish.main_gpu, given.natural().map(Some))),
-    ("--rpc", |wish, given| put(&mut wish.rpc_servers, given.fields())),
-    ("--fit", |wish, given| put(&mut wish.fit, given.truth())),
-    ("--fit-ctx", |wish, given| put(&mut wish.fit_context, given.natural())),
-    ("--op-offload", |wish, given| put(&mut wish.op_offload, Ok(given.on()))),
-    ("--lora", |wish, given| add(&mut wish.adapters, given.fields())),
-    ("--lora-scaled", |wish, given| add(&mut wish.adapters, given.scaled_files())),
-    ("--control-vector", |wish, given| add(&mut wish.control_vectors, given.fields())),
-    ("--control-vector-scaled", |wish, given| add(&mut wish.control_vectors, given.fields())),
-    ("--model", |wish, given| put(&mut wish.model, given.text().map(Some))),
-    ("--model-url", |wish, given| put(&mut wish.remote, given.remote(RemoteSource::Address))),
-    ("--docker-repo", |wish, given| put(&mut wish.remote, given.remote(RemoteSource::Docker))),
-    ("--hf-repo", |wish, given| put(&mut wish.remote, given.remote(RemoteSource::Hub))),
-    ("--hf-file", |wish, given| put(&mut wish.remote_file, given.text().map(Some))),
-    ("--offline", |wish, _| put(&mut wish.offline, Ok(true))),
-    ("--embeddings", |wish, _| put(&mut wish.embeddings, Ok(true))),
-    ("--reranking", |wish, _| {
-        put(&mut wish.embeddings, Ok(true))?;
-        put(&mut wish.pooling, Ok(Some(Pooling::Rank)))
+    ("--device", |params, given| put(&mut params.devices, given.names())),
+    ("--override-tensor", |params, given| add(&mut params.overrides, given.overrides())),
+    ("--cpu-moe", |params, _| put(&mut params.experts_on_host, Ok(u32::MAX))),
+    ("--n-cpu-moe", |params, given| raise(&mut params.experts_on_host, given.natural())),
+    ("--n-cpu-ffn", |params, given| add(&mut params.overrides, given.dense_layers_on_host())),
+    ("--n-gpu-layers", |params, given| put(&mut params.gpu_layers, given.layers())),
+    ("--split-mode", |params, given| put(&mut params.split_mode, given.split_mode())),
+    ("--tensor-split", |params, given| put(&mut params.tensor_split, given.proportions())),
+    ("--main-gpu", |params, given| put(&mut params.main_gpu, given.natural().map(Some))),
+    ("--rpc", |params, given| put(&mut params.rpc_servers, given.fields())),
+    ("--fit", |params, given| put(&mut params.fit, given.truth())),
+    ("--fit-ctx", |params, given| put(&mut params.fit_context, given.natural())),
+    ("--op-offload", |params, given| put(&mut params.op_offload, Ok(given.on()))),
+    ("--lora", |params, given| add(&mut params.adapters, given.fields())),
+    ("--lora-scaled", |params, given| add(&mut params.adapters, given.scaled_files())),
+    ("--control-vector", |params, given| add(&mut params.control_vectors, given.fields())),
+    ("--control-vector-scaled", |params, given| add(&mut params.control_vectors, given.fields())),
+    ("--model", |params, given| put(&mut params.model, given.text().map(Some))),
+    ("--model-url", |params, given| put(&mut params.remote, given.remote(RemoteSource::Address))),
+    ("--docker-repo", |params, given| put(&mut params.remote, given.remote(RemoteSource::Docker))),
+    ("--hf-repo", |params, given| put(&mut params.remote, given.remote(RemoteSource::Hub))),
+    ("--hf-file", |params, given| put(&mut params.remote_file, given.text().map(Some))),
+    ("--offline", |params, _| put(&mut params.offline, Ok(true))),
+    ("--embeddings", |params, _| put(&mut params.embeddings, Ok(true))),
+    ("--reranking", |params, _| {
+        put(&mut params.embeddings, Ok(true))?;
+        put(&mut params.pooling, Ok(Some(Pooling::Rank)))
     }),
-    ("--hf-repo-draft", |wish, given| put(&mut wish.draft_remote, given.remote(RemoteSource::Hub))),
-    ("--cache-type-k-draft", |wish, given| put(&mut wish.draft_cache_key, given.cache_type())),
-    ("--cache-type-v-draft", |wish, given| put(&mut wish.draft_cache_value, given.cache_type())),
-    ("--override-tensor-draft", |wish, given| add(&mut wish.draft_overrides, given.overrides())),
-    ("--cpu-moe-draft", |wish, _| put(&mut wish.draft_experts_on_host, Ok(u32::MAX))),
-    ("--n-cpu-moe-draft", |wish, given| raise(&mut wish.draft_experts_on_host, given.natural())),
-    ("--spec-draft-n-max", |wish, given| put(&mut wish.draft_tokens, given.natural())),
-    ("--spec-ngram-simple-size-m", |wish, given| put(&mut wish.ngram_tokens.simple, given.natural())),
-    ("--spec-ngram-map-k-size-m", |wish, given| put(&mut wish.ngram_tokens.map_k, given.natural())),
-    ("--spec-ngram-map-k4v-size-m", |wish, given| put(&mut wish.ngram_tokens.map_k4v, given.natural())),
-    ("--spec-ngram-mod-n-max", |wish, given| put(&mut wish.ngram_tokens.modular, given.natural())),
-    ("--spec-default", |wish, _| add(&mut wish.speculation, Ok(vec!["ngram-mod".to_owned()]))),
-    ("--device-draft", |wish, given| put(&mut wish.draft_devices, given.names())),
-    ("--n-gpu-layers-draft", |wish, given| put(&mut wish.draft_gpu_layers, given.layers())),
-    ("--model-draft", |wish, given| put(&mut wish.draft_model, given.text().map(Some))),
-    ("--spec-type", |wish, given| add(&mut wish.speculation, given.speculation())),
-    ("--draft-max", |wish, given| put(&mut wish.draft_tokens, given.natural())),
-    ("--ctx-size-draft", |wish, given| put(&mut wish.draft_context, given.natural())),
-    ("--no-flash-attn", |wish, _| put(&mut wish.flash_attention, Ok(FlashAttention::Off))),
-    ("--mla-use", |wish, given| put(&mut wish.latent_attention, given.natural().map(Some))),
-    ("--attention-max-batch", |wish, given| put(&mut wish.attention_buffer, given.mebibytes().map(Some))),
-    ("--fused-moe", |wish, _| put(&mut wish.fused_experts, Ok(Some(true)))),
-    ("--no-fused-moe", |wish, _| put(&mut wish.fused_experts, Ok(Some(false)))),
-    ("--run-time-repack", |wish, _| {
+    ("--hf-repo-draft", |params, given| put(&mut params.draft_remote, given.remote(RemoteSource::Hub))),
+    ("--cache-type-k-draft", |params, given| put(&mut params.draft_cache_key, given.cache_type())),
+    ("--cache-type-v-draft", |params, given| put(&mut params.draft_cache_value, given.cache_type())),
+    ("--override-tensor-draft", |params, given| add(&mut params.draft_overrides, given.overrides())),
+    ("--cpu-moe-draft", |params, _| put(&mut params.draft_experts_on_host, Ok(u32::MAX))),
+    ("--n-cpu-moe-draft", |params, given| raise(&mut params.draft_experts_on_host, given.natural())),
+    ("--spec-draft-n-max", |params, given| put(&mut params.draft_tokens, given.natural())),
+    ("--spec-ngram-simple-size-m", |params, given| put(&mut params.ngram_tokens.simple, given.natural())),
+    ("--spec-ngram-map-k-size-m", |params, given| put(&mut params.ngram_tokens.map_k, given.natural())),
+    ("--spec-ngram-map-k4v-size-m", |params, given| put(&mut params.ngram_tokens.map_k4v, given.natural())),
+    ("--spec-ngram-mod-n-max", |params, given| put(&mut params.ngram_tokens.modular, given.natural())),
+    ("--spec-default", |params, _| add(&mut params.speculation, Ok(vec!["ngram-mod".to_owned()]))),
+    ("--device-draft", |params, given| put(&mut params.draft_devices, given.names())),
+    ("--n-gpu-layers-draft", |params, given| put(&mut params.draft_gpu_layers, given.layers())),
+    ("--model-draft", |params, given| put(&mut params.draft_model, given.text().map(Some))),
+    ("--spec-type", |params, given| add(&mut params.speculation, given.speculation())),
+    ("--draft-max", |params, given| put(&mut params.draft_tokens, given.natural())),
+    ("--ctx-size-draft", |params, given| put(&mut params.draft_context, given.natural())),
+    ("--no-flash-attn", |params, _| put(&mut params.flash_attention, Ok(FlashAttention::Off))),
+    ("--mla-use", |params, given| put(&mut params.latent_attention, given.natural().map(Some))),
+    ("--attention-max-batch", |params, given| put(&mut params.attention_buffer, given.mebibytes().map(Some))),
+    ("--fused-moe", |params, _| put(&mut params.fused_experts, Ok(Some(true)))),
+    ("--no-fused-moe", |params, _| put(&mut params.fused_experts, Ok(Some(false)))),
+    ("--run-time-repack", |params, _| {
         // Weights that are copied into another order can no longer be mapped from the file.
-        put(&mut wish.mmap, Ok(false))?;
-        put(&mut wish.repack, Ok(true))
+        put(&mut params.mmap, Ok(false))?;
+        put(&mut params.repack, Ok(true))
     }),
 ];
 
 /// A flag that stretches the positions of a model beyond those of its training.
-fn stretch(wish: &mut ModelParams, given: &GivenFlag<'_>) -> Result<(), FlagError> {
-    put(&mut wish.stretched, given.text().map(|text| text != "none"))
+fn stretch(params: &mut ModelParams, given: &GivenFlag<'_>) -> Result<(), FlagError> {
+    put(&mut params.stretched, given.text().map(|text| text != "none"))
 }
 
 /// Sets a field; a later flag of the same field wins.

@@ -9,7 +9,7 @@ use plimsoll_base::Reason;
 use super::{FleetEffect, FleetNode};
 use crate::claim::Write;
 use crate::keys::FleetKey;
-use crate::place::{CopyPlan, SeatWish, copier};
+use crate::place::{CopyPlan, SeatDemand, copier};
 use crate::records::{HostCopies, Record};
 
 /// Time for which all hosts with the file have to be busy before it is copied to another: most are busy for less.
@@ -31,7 +31,7 @@ impl FleetNode {
     pub(super) fn copy_instead(
         &self,
         now: Duration,
-        wish: &SeatWish<'_>,
+        demand: &SeatDemand<'_>,
         wanted: &mut WantedCopy,
         reason: Reason,
         effects: &mut Vec<FleetEffect>,
@@ -45,12 +45,12 @@ impl FleetNode {
         if is_busy && now < since + BUSY {
             return reason;
         }
-        let Some(plan) = copier(&self.view, wish) else { return reason };
+        let Some(plan) = copier(&self.view, demand) else { return reason };
         if let CopyPlan::Begin { host, address } = &plan
             && wanted.ordered.is_none_or(|ordered| now >= ordered + AGAIN)
         {
             wanted.ordered = Some(now);
-            let (model, host, address) = (wish.model.to_owned(), host.clone(), address.clone());
+            let (model, host, address) = (demand.model.to_owned(), host.clone(), address.clone());
             effects.push(FleetEffect::Copy { model, host, address });
         }
         reason.because(plan.reason())
@@ -174,10 +174,10 @@ mod tests {
         assert_eq!(orders(&mut node, 3).0, [0]);
         let running = RunningCopy { model: "m".to_owned(), from: "h1".to_owned(), percent: 40 };
         let copies = HostCopies { running: Some(running), ..HostCopies::default() };
-        let told = change(FleetKey::Copies("h2".to_owned()), Record::new(copies).write());
+        let reported = change(FleetKey::Copies("h2".to_owned()), Record::new(copies).write());
         node.on_event(
             4 * SECOND,
-            FleetEvent::Changed(vec![StoreChange { revision: 2, ..told }]),
+            FleetEvent::Changed(vec![StoreChange { revision: 2, ..reported }]),
             &mut Vec::new(),
         );
         let mut effects = Vec::new();
@@ -198,10 +198,10 @@ mod tests {
     }
 
     #[test]
-    fn what_a_host_lacks_goes_to_the_store_and_so_does_that_it_lacks_nothing_more() {
+    fn missing_copies_of_a_host_are_published_and_cleared_in_the_store() {
         let mut node = node(records(0));
         let lacks = HostCopies { lacks: ["m".to_owned()].into_iter().collect(), running: None };
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for (at, event) in [
             FleetEvent::Offers { digest: "d".to_owned(), list: OfferList::default() },
             FleetEvent::Copies(lacks.clone()),
@@ -222,7 +222,7 @@ mod tests {
                     let FleetEffect::Transact { operation, transaction } = effect else { continue };
                     let copies = |write: &Write| write.key == FleetKey::Copies("router".to_owned());
                     let values = transaction.writes.iter().filter(|write| copies(write));
-                    told.extend(
+                    reported.extend(
                         values.map(|write| Record::<HostCopies>::read(write.value.as_ref().unwrap())),
                     );
                     let outcome = TransactionOutcome::Applied(10 + operation);
@@ -230,7 +230,7 @@ mod tests {
                 }
             }
         }
-        let told: Vec<HostCopies> = told.into_iter().map(|record| record.unwrap().body).collect();
-        assert_eq!(told, [lacks, HostCopies::default()]);
+        let reported: Vec<HostCopies> = reported.into_iter().map(|record| record.unwrap().body).collect();
+        assert_eq!(reported, [lacks, HostCopies::default()]);
     }
 }

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::harbour::HeldSeat;
+use super::harbour::OccupiedSeat;
 use super::{FleetEffect, FleetNode, NumberedSeats, Operation};
 use crate::records::{Seat, SeatCause};
 use crate::source::NewsSource;
@@ -26,7 +26,7 @@ const CONFIRM_AGAIN: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(super) struct SeatDoubts {
     /// Models whose seats were confirmed, with the time before which they are not confirmed again.
-    asked: BTreeMap<String, Duration>,
+    requested: BTreeMap<String, Duration>,
     contradictions: u32,
 }
 
@@ -93,17 +93,17 @@ impl FleetNode {
     }
 
     /// Asks the store for the seats of a model of this host, if it was not asked a moment ago.
-    pub(super) fn confirm_told(&mut self, now: Duration, model: &str, effects: &mut Vec<FleetEffect>) {
-        if self.doubts.asked.get(model).is_some_and(|again| *again > now) {
+    pub(super) fn confirm_reported(&mut self, now: Duration, model: &str, effects: &mut Vec<FleetEffect>) {
+        if self.doubts.requested.get(model).is_some_and(|again| *again > now) {
             return;
         }
-        self.doubts.asked.insert(model.to_owned(), now + CONFIRM_AGAIN);
-        let operation = self.begin(Operation::ConfirmTold { model: model.to_owned() });
+        self.doubts.requested.insert(model.to_owned(), now + CONFIRM_AGAIN);
+        let operation = self.begin(Operation::ConfirmReported { model: model.to_owned() });
         effects.push(FleetEffect::ReadSeat { operation, model: model.to_owned() });
     }
 
     /// Takes the store's seats of a model, after news from another host about them.
-    pub(super) fn told_confirmed(
+    pub(super) fn reported_confirmed(
         &mut self,
         now: Duration,
         model: &str,
@@ -112,25 +112,29 @@ impl FleetNode {
     ) {
         let Some(found) = found else { return };
         let mine = found.iter().find(|(_, seat)| self.is_mine(&seat.record.body));
-        let held = mine.map(|(number, seat)| HeldSeat {
+        let occupied = mine.map(|(number, seat)| OccupiedSeat {
             model: model.to_owned(),
             number: *number,
             token: seat.revision,
         });
         let need = mine.map(|(_, seat)| seat.record.body.need);
         let run = self.runs.get(model).map(|run| (run.token, run.number, run.leaves));
-        match (run, held) {
-            (Some((Some(token), number, _)), held) if held.as_ref().is_none_or(|it| it.token != token) => {
+        match (run, occupied) {
+            (Some((Some(token), number, _)), occupied)
+                if occupied.as_ref().is_none_or(|it| it.token != token) =>
+            {
                 let moved = |(at, seat): &(u32, Versioned<Seat>)| {
                     *at == number && seat.record.body.cause == SeatCause::Moved
                 };
                 let leaves = found.iter().any(moved) || self.is_evicted(token);
                 self.lose(model, token, leaves, effects);
             }
-            (Some((None, _, false)), Some(held)) if self.is_unburnt(model, held.token) => {
-                self.adopt(&held, need.unwrap_or_default());
+            (Some((None, _, false)), Some(occupied)) if self.is_unburnt(model, occupied.token) => {
+                self.adopt(&occupied, need.unwrap_or_default());
             }
-            (None, Some(held)) if self.is_unclaimed(now, &held) => self.give_up(now, held, effects),
+            (None, Some(occupied)) if self.is_unclaimed(now, &occupied) => {
+                self.give_up(now, occupied, effects)
+            }
             _ => {
                 self.doubts.contradictions += 1;
                 if self.doubts.contradictions >= CONTRADICTIONS {

@@ -20,13 +20,13 @@ const DELETE_AGAIN: Duration = Duration::from_secs(1);
 
 /// Seat of this host.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct HeldSeat {
+pub(super) struct OccupiedSeat {
     pub(super) model: String,
     pub(super) number: u32,
     pub(super) token: u64,
 }
 
-impl HeldSeat {
+impl OccupiedSeat {
     fn key(&self) -> FleetKey {
         FleetKey::Seat { model: self.model.clone(), number: self.number }
     }
@@ -63,8 +63,10 @@ impl FleetNode {
             return effects.push(stale(request, "the token is from an earlier registration of this host"));
         }
         match self.runs.get(model).map(|run| run.token) {
-            Some(Some(held)) if held == token.revision => effects.push(FleetEffect::Serve { request }),
-            Some(Some(held)) if held > token.revision => {
+            Some(Some(occupied)) if occupied == token.revision => {
+                effects.push(FleetEffect::Serve { request })
+            }
+            Some(Some(occupied)) if occupied > token.revision => {
                 effects.push(stale(request, "the model has a newer seat on this host"));
             }
             // Loaded models are served while the store is silent.
@@ -100,7 +102,7 @@ impl FleetNode {
         };
         for (request, token) in waiting {
             effects.push(match &accepted {
-                Ok(held) if *held == token => FleetEffect::Serve { request },
+                Ok(occupied) if *occupied == token => FleetEffect::Serve { request },
                 Ok(_) => stale(request, "the model has another seat"),
                 Err(reason) => FleetEffect::Refuse { request, reason: reason.clone() },
             });
@@ -119,24 +121,24 @@ impl FleetNode {
         let missing = || Reason::new("stale_seat", "the model has no seat on this host");
         let (number, seat) = mine.ok_or_else(missing)?;
         let token = seat.revision;
-        let held_seat = HeldSeat { model: model.to_owned(), number, token };
+        let occupied_seat = OccupiedSeat { model: model.to_owned(), number, token };
         // Looked at again: it may have been given up while the store was asked.
         if self.burnt.get(model).is_some_and(|burnt| token <= *burnt) {
             return Err(Reason::new("stale_seat", "the seat was given up"));
         }
         let need = seat.record.body.need;
-        let held: Bytes = self
+        let occupied: Bytes = self
             .runs
             .iter()
             .filter(|(other, run)| *other != model && !run.leaves)
             .map(|(_, run)| run.need)
             .sum();
-        if held + need > self.settings.capacity {
-            self.give_up(now, held_seat, effects);
+        if occupied + need > self.settings.capacity {
+            self.give_up(now, occupied_seat, effects);
             let reason = Reason::new("host_full", "the host's models leave no room");
-            return Err(reason.fact("need", need).fact("held", held));
+            return Err(reason.fact("need", need).fact("held", occupied));
         }
-        self.unclaimed.remove(&held_seat);
+        self.unclaimed.remove(&occupied_seat);
         let phase = RunPhase::Loading;
         let run = LocalRun { token: Some(token), number, need, phase, idle: false, leaves: false };
         let run = self.runs.entry(model.to_owned()).or_insert(run);
@@ -146,12 +148,12 @@ impl FleetNode {
     }
 
     /// True for a seat for which no request has come for too long.
-    pub(super) fn is_unclaimed(&self, now: Duration, seat: &HeldSeat) -> bool {
+    pub(super) fn is_unclaimed(&self, now: Duration, seat: &OccupiedSeat) -> bool {
         self.unclaimed.get(seat).is_some_and(|since| now >= *since + UNCLAIMED)
     }
 
     /// Deletes a seat. The token is burnt at once: the deletion may be applied long after the store was asked.
-    pub(super) fn give_up(&mut self, now: Duration, seat: HeldSeat, effects: &mut Vec<FleetEffect>) {
+    pub(super) fn give_up(&mut self, now: Duration, seat: OccupiedSeat, effects: &mut Vec<FleetEffect>) {
         let burnt = self.burnt.entry(seat.model.clone()).or_default();
         *burnt = seat.token.max(*burnt);
         self.unclaimed.remove(&seat);
@@ -161,7 +163,7 @@ impl FleetNode {
         self.transact(Operation::GiveUp { seat }, transaction, effects);
     }
 
-    pub(super) fn gave_up(&mut self, now: Duration, seat: &HeldSeat, outcome: TransactionOutcome) {
+    pub(super) fn gave_up(&mut self, now: Duration, seat: &OccupiedSeat, outcome: TransactionOutcome) {
         let Some(again) = self.giving_up.get_mut(seat) else { return };
         *again = now + DELETE_AGAIN;
         if matches!(outcome, TransactionOutcome::Applied(_) | TransactionOutcome::Conflict) {
@@ -182,7 +184,7 @@ impl FleetNode {
             None => {
                 // First the memory, then the seat.
                 let seat = self.runs.remove(model).and_then(|run| {
-                    Some(HeldSeat { model: model.to_owned(), number: run.number, token: run.token? })
+                    Some(OccupiedSeat { model: model.to_owned(), number: run.number, token: run.token? })
                 });
                 seat.into_iter().for_each(|seat| self.give_up(now, seat, effects));
                 self.registration.is_stale = true;
@@ -201,14 +203,15 @@ impl FleetNode {
     }
 
     /// Seats that this host claimed for models that it held already.
-    fn adoptable(&self) -> Vec<(HeldSeat, Bytes)> {
+    fn adoptable(&self) -> Vec<(OccupiedSeat, Bytes)> {
         let seats = self.view.numbered_seats_on(&self.settings.name, &self.incarnation);
-        let is_held =
+        let is_occupied =
             |model: &str| self.runs.get(model).is_some_and(|run| run.token.is_none() && !run.leaves);
-        let seats = seats.filter(|(model, _, seat)| is_held(model) && self.is_unburnt(model, seat.revision));
-        let held = |model: &str, number, token| HeldSeat { model: model.to_owned(), number, token };
+        let seats =
+            seats.filter(|(model, _, seat)| is_occupied(model) && self.is_unburnt(model, seat.revision));
+        let occupied = |model: &str, number, token| OccupiedSeat { model: model.to_owned(), number, token };
         seats
-            .map(|(model, number, seat)| (held(model, number, seat.revision), seat.record.body.need))
+            .map(|(model, number, seat)| (occupied(model, number, seat.revision), seat.record.body.need))
             .collect()
     }
 
@@ -216,7 +219,7 @@ impl FleetNode {
         self.burnt.get(model).is_none_or(|burnt| token > *burnt)
     }
 
-    pub(super) fn adopt(&mut self, seat: &HeldSeat, need: Bytes) {
+    pub(super) fn adopt(&mut self, seat: &OccupiedSeat, need: Bytes) {
         if let Some(run) = self.runs.get_mut(&seat.model) {
             (run.token, run.number, run.need) = (Some(seat.token), seat.number, need);
             self.registration.is_stale = true;
@@ -226,10 +229,10 @@ impl FleetNode {
     /// Compares what is held with the seats that the store has. News of another host about them is confirmed
     /// first.
     pub(super) fn check_runs(&mut self, now: Duration, effects: &mut Vec<FleetEffect>) {
-        let is_told = self.trust.is_told();
+        let is_reported = self.trust.is_reported();
         for (seat, need) in self.adoptable() {
-            match is_told {
-                true => self.confirm_told(now, &seat.model, effects),
+            match is_reported {
+                true => self.confirm_reported(now, &seat.model, effects),
                 false => self.adopt(&seat, need),
             }
         }
@@ -243,8 +246,8 @@ impl FleetNode {
             }
         }
         for (model, token, leaves) in lost {
-            match is_told {
-                true => self.confirm_told(now, &model, effects),
+            match is_reported {
+                true => self.confirm_reported(now, &model, effects),
                 false => self.lose(&model, token, leaves, effects),
             }
         }
@@ -270,16 +273,17 @@ impl FleetNode {
         let seats = self.view.numbered_seats_on(&self.settings.name, &self.incarnation);
         let seats = seats.map(|(model, number, seat)| (model, number, seat.revision));
         let seats = seats.filter(|(model, ..)| !self.runs.contains_key(*model));
-        let seats = seats.map(|(model, number, token)| HeldSeat { model: model.to_owned(), number, token });
-        let empty: Vec<HeldSeat> = seats.filter(|seat| !self.giving_up.contains_key(seat)).collect();
+        let seats =
+            seats.map(|(model, number, token)| OccupiedSeat { model: model.to_owned(), number, token });
+        let empty: Vec<OccupiedSeat> = seats.filter(|seat| !self.giving_up.contains_key(seat)).collect();
         self.unclaimed.retain(|seat, _| empty.contains(seat));
         for seat in empty {
             let since = *self.unclaimed.entry(seat.clone()).or_insert(now);
             // One that was given up may be back, with a backup of the store: no request can be served by its burnt token.
             let wait = if self.is_unburnt(&seat.model, seat.token) { UNCLAIMED } else { DELETE_AGAIN };
             if now >= since + wait {
-                match self.trust.is_told() {
-                    true => self.confirm_told(now, &seat.model, effects),
+                match self.trust.is_reported() {
+                    true => self.confirm_reported(now, &seat.model, effects),
                     false => self.give_up(now, seat, effects),
                 }
             }
@@ -298,7 +302,7 @@ impl FleetNode {
         });
         effects.extend(surplus.map(|(model, _)| FleetEffect::Release { model: model.clone() }));
         let again = self.giving_up.iter().filter(|(_, at)| **at <= now);
-        let again: Vec<HeldSeat> = again.map(|(seat, _)| seat.clone()).collect();
+        let again: Vec<OccupiedSeat> = again.map(|(seat, _)| seat.clone()).collect();
         again.into_iter().for_each(|seat| self.give_up(now, seat, effects));
     }
 }

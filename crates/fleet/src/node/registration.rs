@@ -147,7 +147,7 @@ impl FleetNode {
             let taken = FleetEffect::NameTaken { address: other.address.clone() };
             self.registration.again = Some(now + TAKEN);
             // Only the store itself is believed in this.
-            return match self.trust.is_told() {
+            return match self.trust.is_reported() {
                 true => self.doubt_news(now, effects),
                 false => effects.push(taken),
             };
@@ -194,7 +194,7 @@ impl FleetNode {
     }
 
     /// Memory of a run without a seat, if the store knows of exactly what this host holds.
-    pub(super) fn held_unseated(&self, model: &str) -> Option<Bytes> {
+    pub(super) fn occupied_unseated(&self, model: &str) -> Option<Bytes> {
         let run = self.runs.get(model).filter(|run| run.token.is_none() && !run.leaves)?;
         let registered = self.view.host(&self.settings.name)?;
         let is_exact = *registered == self.host_record() && registered.unseated == self.unseated();
@@ -202,10 +202,10 @@ impl FleetNode {
     }
 
     /// The registration after `held` of a model without a seat, for the transaction that makes the seat.
-    pub(super) fn with_less_unseated(&self, held: Bytes) -> Option<Write> {
-        let registered = self.view.hosts.get(&self.settings.name).filter(|_| !held.is_zero())?;
+    pub(super) fn with_less_unseated(&self, occupied: Bytes) -> Option<Write> {
+        let registered = self.view.hosts.get(&self.settings.name).filter(|_| !occupied.is_zero())?;
         let mut record = registered.record.clone();
-        record.body.unseated = record.body.unseated.saturating_sub(held);
+        record.body.unseated = record.body.unseated.saturating_sub(occupied);
         Some(Write::put(FleetKey::Host(self.settings.name.clone()), record.write()).leased())
     }
 

@@ -13,7 +13,7 @@ use super::replicas::Place;
 use super::{Affinity, FleetEffect, FleetNode, NumberedSeats, Operation, SeatToken, TransactionOutcome};
 use crate::claim::{Claim, Write};
 use crate::keys::FleetKey;
-use crate::place::{SeatPurpose, SeatWish, place};
+use crate::place::{SeatDemand, SeatPurpose, place};
 use crate::records::{HostRecord, Seat};
 use crate::view::{StoreChange, Versioned};
 
@@ -32,7 +32,7 @@ const WAITED_FOR: [&str; 2] = ["host_full", "copies_file"];
 
 /// A request that looks for a host.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wish {
+pub(super) struct Demand {
     pub(super) request: u64,
     pub(super) affinity: Affinity,
 }
@@ -41,11 +41,11 @@ pub(super) struct Wish {
 #[derive(Debug)]
 pub(super) struct PendingClaim {
     /// The requests, with the time at which each is refused.
-    pub(super) waiting: Vec<(Wish, Duration)>,
+    pub(super) waiting: Vec<(Demand, Duration)>,
     /// The time of the next attempt; `None` while an answer of the store is awaited.
     pub(super) again: Option<Duration>,
     /// The claim that the store was asked for.
-    asked: Option<Claim>,
+    requested: Option<Claim>,
     only: Option<String>,
     /// Conflicts of its attempts, one after the other.
     conflicts: u32,
@@ -59,8 +59,8 @@ pub(super) struct PendingClaim {
 impl PendingClaim {
     pub(super) fn new(now: Duration) -> Self {
         let (waiting, copy) = (Vec::new(), WantedCopy::default());
-        let (asked, only, refused) = (None, None, None);
-        Self { waiting, again: Some(now), asked, only, conflicts: 0, more: false, copy, refused }
+        let (requested, only, refused) = (None, None, None);
+        Self { waiting, again: Some(now), requested, only, conflicts: 0, more: false, copy, refused }
     }
 
     /// For one more seat.
@@ -69,8 +69,8 @@ impl PendingClaim {
     }
 
     /// True if the store was asked for the claim with this nonce last.
-    fn asked_as(&self, nonce: &str) -> bool {
-        self.asked.as_ref().is_some_and(|asked| asked.seat.nonce == nonce)
+    fn requested_as(&self, nonce: &str) -> bool {
+        self.requested.as_ref().is_some_and(|requested| requested.seat.nonce == nonce)
     }
 }
 
@@ -81,14 +81,14 @@ impl FleetNode {
     pub(super) fn route(
         &mut self,
         now: Duration,
-        wish: Wish,
+        demand: Demand,
         model: &str,
         except: Option<&str>,
         effects: &mut Vec<FleetEffect>,
     ) {
-        let request = wish.request;
+        let request = demand.request;
         let holds = self.runs.contains_key(model);
-        match self.replica(now, model, &wish.affinity, except) {
+        match self.replica(now, model, &demand.affinity, except) {
             // No seat exists: serve from the local run.
             None if holds => {
                 effects.push(FleetEffect::Serve { request });
@@ -106,7 +106,7 @@ impl FleetNode {
             None => {
                 let deadline = now + self.settings.wait;
                 let claim = self.claims.entry(model.to_owned()).or_insert_with(|| PendingClaim::new(now));
-                claim.waiting.push((wish, deadline));
+                claim.waiting.push((demand, deadline));
                 claim.more = false;
             }
         }
@@ -161,8 +161,8 @@ impl FleetNode {
         // Another host has a seat of the model: it is asked in the place of this one.
         let others = hosts().any(|name| name != host);
         if !stands || others {
-            let wish = Wish { request, affinity: Affinity::default() };
-            return self.route(now, wish, model, stands.then_some(host), effects);
+            let demand = Demand { request, affinity: Affinity::default() };
+            return self.route(now, demand, model, stands.then_some(host), effects);
         }
         // The host may be gone, or this daemon may be cut off, so the seat stands until the lease ends.
         let text = format!("host '{host}' of model '{model}' does not answer, and its lease has not ended");
@@ -221,7 +221,7 @@ impl FleetNode {
         let is_done = if claim.more { present >= self.most_replicas(&model) } else { present > 0 };
         if is_done || (claim.more && present == 0) {
             let waiting = claim.waiting.into_iter();
-            return waiting.for_each(|(wish, _)| self.route(now, wish, &model, None, effects));
+            return waiting.for_each(|(demand, _)| self.route(now, demand, &model, None, effects));
         }
         let (late, waiting): (Vec<_>, Vec<_>) = claim.waiting.into_iter().partition(|(_, end)| *end <= now);
         claim.waiting = waiting;
@@ -236,31 +236,31 @@ impl FleetNode {
         let random = self.draw();
         let only = claim.only.clone();
         let only = only.as_deref();
-        let held = only.and_then(|_| self.held_unseated(&model)).unwrap_or_default();
+        let occupied = only.and_then(|_| self.occupied_unseated(&model)).unwrap_or_default();
         let purpose = if claim.more { SeatPurpose::Further } else { SeatPurpose::Wanted };
         let draw = self.draw();
         let nonce = format!("{}-{draw:x}", self.incarnation);
         // A further seat is for another host.
         let near = (!claim.waiting.is_empty() && !claim.more).then_some(&*self.settings.name);
-        let wish = SeatWish { model: &model, only, near, purpose, held, random };
-        let planned = place(&self.view, &wish).and_then(|plan| {
+        let demand = SeatDemand { model: &model, only, near, purpose, occupied, random };
+        let planned = place(&self.view, &demand).and_then(|plan| {
             let newer =
                 || Reason::new("newer_record", "a later version of the program wrote the model's seat");
             Claim::new(&self.view, &model, plan, nonce).ok_or_else(newer)
         });
         match planned {
             Ok(mut planned) => {
-                planned.transaction.writes.extend(self.with_less_unseated(held));
+                planned.transaction.writes.extend(self.with_less_unseated(occupied));
                 let (transaction, nonce) = (planned.transaction.clone(), planned.seat.nonce.clone());
-                (claim.again, claim.asked, claim.refused) = (None, Some(planned), None);
+                (claim.again, claim.requested, claim.refused) = (None, Some(planned), None);
                 self.claims.insert(model.clone(), claim);
                 self.transact(Operation::Claim { model, nonce }, transaction, effects);
             }
             Err(reason) => {
-                let reason = self.copy_instead(now, &wish, &mut claim.copy, reason, effects);
+                let reason = self.copy_instead(now, &demand, &mut claim.copy, reason, effects);
                 // A full host may have room soon, and a copy its end; a request waits for that, and nothing else does.
                 let waits = reason.because.iter().any(|host| WAITED_FOR.contains(&host.code));
-                let late = |request: &(Wish, Duration)| !waits || request.1 <= now;
+                let late = |request: &(Demand, Duration)| !waits || request.1 <= now;
                 let (late, left) = claim.waiting.into_iter().partition(late);
                 (claim.waiting, claim.again) = (left, Some(now + FULL));
                 refuse(late, &reason, effects);
@@ -282,7 +282,9 @@ impl FleetNode {
     ) {
         let drawn = self.draw();
         // The claim of an earlier request is no answer to this one; the watch shows its outcome.
-        let Some(claim) = self.claims.get_mut(&model).filter(|claim| claim.asked_as(&nonce)) else { return };
+        let Some(claim) = self.claims.get_mut(&model).filter(|claim| claim.requested_as(&nonce)) else {
+            return;
+        };
         match outcome {
             TransactionOutcome::Applied(revision) => self.seated(now, &model, revision, effects),
             TransactionOutcome::Unknown => {
@@ -309,11 +311,13 @@ impl FleetNode {
     /// Enters a claim of this daemon before the watch delivers it, and routes what waited for it.
     fn seated(&mut self, now: Duration, model: &str, revision: u64, effects: &mut Vec<FleetEffect>) {
         let Some(claim) = self.claims.remove(model) else { return };
-        for Write { key, value, .. } in claim.asked.into_iter().flat_map(|asked| asked.transaction.writes) {
+        for Write { key, value, .. } in
+            claim.requested.into_iter().flat_map(|requested| requested.transaction.writes)
+        {
             self.view.enter(&StoreChange { key, revision, value });
         }
-        for (wish, _) in claim.waiting {
-            self.route(now, wish, model, None, effects);
+        for (demand, _) in claim.waiting {
+            self.route(now, demand, model, None, effects);
         }
     }
 
@@ -326,7 +330,9 @@ impl FleetNode {
         found: Option<NumberedSeats>,
         effects: &mut Vec<FleetEffect>,
     ) {
-        let Some(claim) = self.claims.get_mut(&model).filter(|claim| claim.asked_as(nonce)) else { return };
+        let Some(claim) = self.claims.get_mut(&model).filter(|claim| claim.requested_as(nonce)) else {
+            return;
+        };
         let is_own = |(_, seat): &&(u32, Versioned<Seat>)| seat.record.body.nonce == nonce;
         let own = found.as_ref().and_then(|found| found.iter().find(is_own));
         match own.map(|(_, seat)| seat.revision) {
@@ -361,8 +367,10 @@ impl FleetNode {
     }
 }
 
-fn refuse(requests: Vec<(Wish, Duration)>, reason: &Reason, effects: &mut Vec<FleetEffect>) {
-    let refuse =
-        |(wish, _): (Wish, Duration)| FleetEffect::Refuse { request: wish.request, reason: reason.clone() };
+fn refuse(requests: Vec<(Demand, Duration)>, reason: &Reason, effects: &mut Vec<FleetEffect>) {
+    let refuse = |(demand, _): (Demand, Duration)| FleetEffect::Refuse {
+        request: demand.request,
+        reason: reason.clone(),
+    };
     effects.extend(requests.into_iter().map(refuse));
 }

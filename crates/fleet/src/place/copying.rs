@@ -8,7 +8,7 @@
 
 use plimsoll_base::{Bytes, Reason};
 
-use super::{Offering, SeatPurpose, SeatWish, with_room};
+use super::{Offering, SeatDemand, SeatPurpose, with_room};
 use crate::records::{HostCopies, HostRecord};
 use crate::source::mixed;
 use crate::view::FleetView;
@@ -36,27 +36,27 @@ impl CopyPlan {
 
 /// The host that copies the model's files, or is to copy them; `None` without such a host, or without a
 /// source.
-pub fn copier(view: &FleetView, wish: &SeatWish<'_>) -> Option<CopyPlan> {
-    if wish.only.is_some() || wish.purpose != SeatPurpose::Wanted {
+pub fn copier(view: &FleetView, demand: &SeatDemand<'_>) -> Option<CopyPlan> {
+    if demand.only.is_some() || demand.purpose != SeatPurpose::Wanted {
         return None;
     }
     let copies = || view.copies.iter().map(|(name, kept)| (name, &kept.record.body));
     let running = copies().find_map(|(name, copies)| {
-        let running = copies.running.as_ref().filter(|running| running.model == wish.model)?;
+        let running = copies.running.as_ref().filter(|running| running.model == demand.model)?;
         let (host, from) = (name.clone(), running.from.clone());
         Some(CopyPlan::Running { host, from, percent: running.percent })
     });
     if running.is_some() {
         return running;
     }
-    let need = need(view, wish.model)?;
-    let is_taker = |copies: &HostCopies| copies.running.is_none() && copies.lacks.contains(wish.model);
+    let need = need(view, demand.model)?;
+    let is_taker = |copies: &HostCopies| copies.running.is_none() && copies.lacks.contains(demand.model);
     let takers = copies().filter(|(_, copies)| is_taker(copies)).filter_map(|(name, _)| {
         let host = view.host(name).filter(|host| view.trusts(name, host) && !view.drains(name))?;
-        let has_room = |evicts| with_room(view, wish, (name, host), need, evicts).is_ok();
+        let has_room = |evicts| with_room(view, demand, (name, host), need, evicts).is_ok();
         // One from which nothing has to leave comes first.
         let leaves = [false, true].into_iter().find(|evicts| has_room(*evicts))?;
-        Some((leaves, mixed(&format!("{}\n{name}", wish.model)), name, host))
+        Some((leaves, mixed(&format!("{}\n{name}", demand.model)), name, host))
     });
     let (.., name, host) = takers.min_by_key(|(leaves, hash, name, _)| (*leaves, *hash, *name))?;
     Some(CopyPlan::Begin { host: name.clone(), address: host.address.clone() })
@@ -121,19 +121,19 @@ mod tests {
         enter(view, FleetKey::Drain(host.to_owned()), Record::new(Drain { leave: false }).write());
     }
 
-    fn wish() -> SeatWish<'static> {
-        SeatWish {
+    fn demand() -> SeatDemand<'static> {
+        SeatDemand {
             model: "m",
             only: None,
             near: None,
             purpose: SeatPurpose::Wanted,
-            held: Bytes::ZERO,
+            occupied: Bytes::ZERO,
             random: 0,
         }
     }
 
     fn chosen(view: &FleetView) -> Option<String> {
-        match copier(view, &wish())? {
+        match copier(view, &demand())? {
             CopyPlan::Begin { host, .. } | CopyPlan::Running { host, .. } => Some(host),
         }
     }
@@ -144,7 +144,7 @@ mod tests {
         let first = chosen(&view).unwrap();
         let other = if first == "h3" { "h4" } else { "h3" };
         for random in 0..50 {
-            let plan = copier(&view, &SeatWish { random, ..wish() }).unwrap();
+            let plan = copier(&view, &SeatDemand { random, ..demand() }).unwrap();
             assert_eq!(plan, CopyPlan::Begin { host: first.clone(), address: format!("{first}:1") });
         }
         drain(&mut view, &first);
@@ -161,7 +161,7 @@ mod tests {
         lacks(&mut view, "h3", Some(running("other")));
         assert_eq!(chosen(&view).as_deref(), Some("h4"));
         lacks(&mut view, "h3", Some(running("m")));
-        let plan = copier(&view, &wish()).unwrap();
+        let plan = copier(&view, &demand()).unwrap();
         let expected = CopyPlan::Running { host: "h3".to_owned(), from: "h1".to_owned(), percent: 30 };
         assert_eq!(plan, expected);
         assert_eq!(plan.reason().code, "copies_file");
@@ -176,9 +176,9 @@ mod tests {
         assert_eq!(chosen(&full), None);
         gone.hosts.retain(|name, _| name != "h1" && name != "h2");
         assert_eq!(chosen(&gone), None);
-        assert_eq!(copier(&view, &SeatWish { only: Some("h3"), ..wish() }), None);
-        assert_eq!(copier(&view, &SeatWish { purpose: SeatPurpose::Further, ..wish() }), None);
-        assert_eq!(copier(&view, &SeatWish { model: "another", ..wish() }), None);
+        assert_eq!(copier(&view, &SeatDemand { only: Some("h3"), ..demand() }), None);
+        assert_eq!(copier(&view, &SeatDemand { purpose: SeatPurpose::Further, ..demand() }), None);
+        assert_eq!(copier(&view, &SeatDemand { model: "another", ..demand() }), None);
         assert!(chosen(&view).is_some());
     }
 }

@@ -33,14 +33,14 @@ pub(crate) struct RackSettings {
     pub(crate) models_a_host: u64,
     pub(crate) routers: usize,
     /// Time over which the models of the dead hosts are asked for.
-    pub(crate) asked_within: Duration,
+    pub(crate) requested_within: Duration,
     pub(crate) seed: u64,
 }
 
 /// What came of it.
 #[derive(Debug, Default)]
 pub(crate) struct RackFigures {
-    pub(crate) asked: usize,
+    pub(crate) requested: usize,
     pub(crate) back: usize,
     pub(crate) applied: u64,
     pub(crate) lost: u64,
@@ -68,7 +68,7 @@ struct Router {
     /// Its processor is taken until then.
     busy: Duration,
     /// The watch tells in order.
-    told: Duration,
+    reported: Duration,
     /// Changes of the store that its watch has told or is about to tell.
     position: usize,
     /// The next time at which its node wants to be woken.
@@ -84,7 +84,7 @@ pub(crate) struct Rack {
     sequence: u64,
     store_busy: Duration,
     random: u64,
-    asked: BTreeMap<u64, Duration>,
+    requested: BTreeMap<u64, Duration>,
     dead: BTreeSet<String>,
     figures: RackFigures,
 }
@@ -159,7 +159,7 @@ impl Rack {
             sequence: 0,
             store_busy: Duration::ZERO,
             random: settings.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
-            asked: BTreeMap::new(),
+            requested: BTreeMap::new(),
             dead: BTreeSet::new(),
             figures: RackFigures::default(),
         };
@@ -175,7 +175,8 @@ impl Rack {
                 }
                 None => {}
             }
-            if rack.figures.back == rack.figures.asked || at > settings.asked_within + Duration::from_secs(90)
+            if rack.figures.back == rack.figures.requested
+                || at > settings.requested_within + Duration::from_secs(90)
             {
                 break;
             }
@@ -201,8 +202,8 @@ impl Rack {
                 watchers: usize::MAX,
             };
             let node = FleetNode::new(settings);
-            let (busy, told) = (Duration::ZERO, Duration::ZERO);
-            self.routers.push(Router { node, busy, told, position: 0, wake: None });
+            let (busy, reported) = (Duration::ZERO, Duration::ZERO);
+            self.routers.push(Router { node, busy, reported, position: 0, wake: None });
             self.event(number, FleetEvent::Read { revision, records: records.clone() });
         }
     }
@@ -216,18 +217,18 @@ impl Rack {
             self.store.revoke(host + 1);
             self.dead.insert(text("h", *host));
         }
-        self.tell();
-        let within = u64::try_from(settings.asked_within.as_micros()).unwrap();
+        self.notify();
+        let within = u64::try_from(settings.requested_within.as_micros()).unwrap();
         let models = settings.models_a_host;
         for model in dead.into_iter().flat_map(|host| host * models..(host + 1) * models) {
             let at = Duration::from_millis(200) + Duration::from_micros(self.draw(within));
             let router = self.draw(settings.routers as u64) as usize;
             let event =
                 FleetEvent::Wanted { request: model, model: text("m", model), affinity: Affinity::default() };
-            self.asked.insert(model, at);
+            self.requested.insert(model, at);
             self.at(at, router, Happening::Event(event));
         }
-        self.figures.asked = self.asked.len();
+        self.figures.requested = self.requested.len();
     }
 
     fn at(&mut self, at: Duration, router: usize, happening: Happening) {
@@ -237,7 +238,7 @@ impl Rack {
     }
 
     /// Each watch tells what is new, each with a lag of its own.
-    fn tell(&mut self) {
+    fn notify(&mut self) {
         let length = self.store.history.len();
         for number in 0..self.routers.len() {
             let draw = self.draw(1_000_000) as f64 / 1e6;
@@ -245,9 +246,9 @@ impl Rack {
             let router = &mut self.routers[number];
             let changes: Vec<StoreChange> = self.store.history[router.position..].to_vec();
             router.position = length;
-            router.told = router.told.max(self.now + lag);
-            let told = router.told;
-            self.at(told, number, Happening::Event(FleetEvent::Changed(changes)));
+            router.reported = router.reported.max(self.now + lag);
+            let reported = router.reported;
+            self.at(reported, number, Happening::Event(FleetEvent::Changed(changes)));
         }
     }
 
@@ -273,9 +274,9 @@ impl Rack {
                     self.at(now + 2 * WAY, number, Happening::Event(failed));
                 }
                 FleetEffect::Forward { request, .. } => {
-                    let Some(asked) = self.asked.remove(&request) else { continue };
+                    let Some(requested) = self.requested.remove(&request) else { continue };
                     self.figures.back += 1;
-                    self.figures.times.push(now - asked);
+                    self.figures.times.push(now - requested);
                 }
                 FleetEffect::WakeAt(at)
                     if self.routers[number].wake.is_none_or(|wake| wake <= now || at < wake) =>
@@ -293,7 +294,7 @@ impl Rack {
         match outcome {
             plimsoll_fleet::TransactionOutcome::Applied(_) => {
                 self.figures.applied += 1;
-                self.tell();
+                self.notify();
             }
             _ => self.figures.lost += 1,
         }

@@ -90,7 +90,7 @@ struct Returning {
 
 impl Returning {
     /// The end of work that the store's members do in turn.
-    fn asked(&mut self, cost: Duration) -> Duration {
+    fn requested(&mut self, cost: Duration) -> Duration {
         let free = self.members.iter_mut().min().unwrap();
         let begun = self.now.max(*free);
         *free = begun + cost;
@@ -109,20 +109,20 @@ impl Returning {
             NewsSource::Store => {
                 self.figures.readings += 1;
                 let cost = A_HOST_READ * hosts;
-                let end = self.asked(cost);
+                let end = self.requested(cost);
                 if end - self.now > cost + PATIENCE {
                     return Err(self.now + PATIENCE);
                 }
                 self.knows.insert(name.to_owned(), (end, 0));
                 Ok(end)
             }
-            NewsSource::Host { name: asked, .. } => {
+            NewsSource::Host { name: requested, .. } => {
                 let Some((since, depth)) =
-                    self.knows.get(&asked).copied().filter(|(since, _)| *since <= self.now)
+                    self.knows.get(&requested).copied().filter(|(since, _)| *since <= self.now)
                 else {
                     return Err(self.now);
                 };
-                let free = self.senders.entry(asked).or_insert(since);
+                let free = self.senders.entry(requested).or_insert(since);
                 *free = self.now.max(*free) + A_HOST_SENT * hosts;
                 let end = *free;
                 self.knows.insert(name.to_owned(), (end, depth + 1));
@@ -156,7 +156,7 @@ pub(crate) fn run(hosts: usize, watchers: usize) -> ReturnFigures {
     while let Some(Reverse((at, number, failed))) = queue.pop() {
         world.now = at;
         if failed == u32::MAX {
-            world.asked(A_WRITE * 2);
+            world.requested(A_WRITE * 2);
             continue;
         }
         match world.attempt(&format!("h{number}"), failed) {

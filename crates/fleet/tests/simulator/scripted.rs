@@ -8,7 +8,7 @@ use plimsoll_base::Bytes;
 use plimsoll_fleet::{
     Affinity, Claim, ClaimGuard, Drain, FileDigest, FleetEffect, FleetEvent, FleetKey, FleetNode, FleetView,
     HostRecord, HostState, ModelOffer, NodeSettings, OfferList, Record, RunPhase, RunState, SeatCause,
-    SeatPurpose, SeatWish, Transaction, TransactionOutcome, Write, place,
+    SeatDemand, SeatPurpose, Transaction, TransactionOutcome, Write, place,
 };
 
 use super::checker::{Faults, check};
@@ -60,9 +60,9 @@ impl Scene {
     }
 
     pub(super) fn claim(&self, model: &str, host: &str) -> Claim {
-        let wish = SeatWish { only: Some(host), ..wish_for(model) };
+        let demand = SeatDemand { only: Some(host), ..demand_for(model) };
         let view = self.view();
-        Claim::new(&view, model, place(&view, &wish).unwrap(), "n".to_owned()).unwrap()
+        Claim::new(&view, model, place(&view, &demand).unwrap(), "n".to_owned()).unwrap()
     }
 
     pub(super) fn seat(&mut self, model: &str, host: &str) {
@@ -161,8 +161,8 @@ fn a_seat_that_a_later_version_wrote_is_not_written_over() {
     let lease = scene.leases[0];
     scene.store.revoke(lease);
     let view = scene.view();
-    let wish = wish_for("a");
-    assert_eq!(Claim::new(&view, "a", place(&view, &wish).unwrap(), "n".to_owned()), None);
+    let demand = demand_for("a");
+    assert_eq!(Claim::new(&view, "a", place(&view, &demand).unwrap(), "n".to_owned()), None);
 }
 
 #[test]
@@ -171,8 +171,8 @@ fn a_refusal_names_every_host_with_its_reason() {
     scene.seat("a", "h1");
     scene.seat("b", "h1");
     scene.store.put(FleetKey::Drain("h2".to_owned()), Some(Record::new(Drain { leave: false }).write()));
-    let wish = wish_for("c");
-    let reason = place(&scene.view(), &wish).unwrap_err();
+    let demand = demand_for("c");
+    let reason = place(&scene.view(), &demand).unwrap_err();
     let codes: Vec<&str> = reason.because.iter().map(|host| host.code).collect();
     assert_eq!((reason.code, codes), ("no_host", vec!["host_full", "host_drains"]));
 }
@@ -180,10 +180,10 @@ fn a_refusal_names_every_host_with_its_reason() {
 #[test]
 fn the_host_that_is_asked_takes_the_model_where_nothing_has_to_leave() {
     let mut scene = Scene::new(None);
-    let wish = wish_for("a");
+    let demand = demand_for("a");
     let seated = |scene: &Scene, near: &str| {
         let drawn =
-            (0..20).map(|random| place(&scene.view(), &SeatWish { near: Some(near), random, ..wish }));
+            (0..20).map(|random| place(&scene.view(), &SeatDemand { near: Some(near), random, ..demand }));
         let hosts = drawn.map(|plan| plan.unwrap().host);
         hosts.collect::<std::collections::BTreeSet<String>>().into_iter().collect::<Vec<_>>()
     };
@@ -193,7 +193,7 @@ fn the_host_that_is_asked_takes_the_model_where_nothing_has_to_leave() {
     assert_eq!(seated(&scene, "h1"), ["h2"], "it has no room, and the other has");
     // A named host that cannot is named with its own reason.
     scene.store.put(FleetKey::Drain("h2".to_owned()), Some(Record::new(Drain { leave: false }).write()));
-    let reason = place(&scene.view(), &SeatWish { only: Some("h2"), ..wish }).unwrap_err();
+    let reason = place(&scene.view(), &SeatDemand { only: Some("h2"), ..demand }).unwrap_err();
     assert_eq!(reason.text, "host 'h2' cannot take model 'a'");
     assert_eq!(
         reason.because.iter().map(|one| &*one.text).collect::<Vec<_>>(),
@@ -212,20 +212,27 @@ fn a_name_under_which_hosts_have_different_files_is_ambiguous() {
     };
     scene.store.put(FleetKey::Offers("p".to_owned()), Some(Record::new(offer("2")).write()));
     scene.store.put(FleetKey::Offers("o".to_owned()), Some(Record::new(offer("1")).write()));
-    let wish = wish_for("a");
-    assert!(place(&scene.view(), &wish).is_ok(), "both hosts have the same file");
+    let demand = demand_for("a");
+    assert!(place(&scene.view(), &demand).is_ok(), "both hosts have the same file");
     let mut host: Record<HostRecord> = scene.view().hosts["h2"].record.clone();
     host.body.offers = "p".to_owned();
     scene.store.put(FleetKey::Host("h2".to_owned()), Some(host.write()));
-    let reason = place(&scene.view(), &wish).unwrap_err();
+    let reason = place(&scene.view(), &demand).unwrap_err();
     assert_eq!((reason.code, reason.because.len()), ("ambiguous_model", 2));
-    let named = SeatWish { only: Some("h2"), ..wish };
+    let named = SeatDemand { only: Some("h2"), ..demand };
     assert!(place(&scene.view(), &named).is_ok(), "an operator names the host");
 }
 
 /// A first seat for a model on any host.
-fn wish_for(model: &str) -> SeatWish<'_> {
-    SeatWish { model, only: None, near: None, purpose: SeatPurpose::Wanted, held: Bytes::ZERO, random: 0 }
+fn demand_for(model: &str) -> SeatDemand<'_> {
+    SeatDemand {
+        model,
+        only: None,
+        near: None,
+        purpose: SeatPurpose::Wanted,
+        occupied: Bytes::ZERO,
+        random: 0,
+    }
 }
 
 pub(super) fn settings() -> NodeSettings {
@@ -326,7 +333,7 @@ fn a_loaded_model_without_a_seat_takes_one_though_there_is_room_for_it_only_once
     settle(&mut node, &mut scene, lease, run);
     let (view, seat) = (scene.view(), scene.store.seat("big").expect("it has a seat"));
     assert_eq!((seat.record.body.host.as_str(), view.host("h3").unwrap().unseated), ("h3", Bytes::ZERO));
-    assert_eq!(node.held().collect::<Vec<_>>(), [("big", Some(seat.revision), need)]);
+    assert_eq!(node.occupied().collect::<Vec<_>>(), [("big", Some(seat.revision), need)]);
     assert_eq!(check(&scene.store.history), Faults::default());
 }
 
@@ -364,11 +371,12 @@ fn a_host_that_does_not_show_that_it_is_the_one_loses_its_seats_and_gets_none_fo
     assert_eq!(check(&scene.store.history), Faults::default());
     // A new reading of the store does not make it trusted, and time does.
     node.on_event(at(2), read(&scene), &mut effects);
-    let wish = SeatWish { only: Some("h1"), ..wish_for("b") };
-    let codes: Vec<_> = place(&node.view, &wish).unwrap_err().because.iter().map(|host| host.code).collect();
+    let demand = SeatDemand { only: Some("h1"), ..demand_for("b") };
+    let codes: Vec<_> =
+        place(&node.view, &demand).unwrap_err().because.iter().map(|host| host.code).collect();
     assert_eq!(codes, ["host_distrusted"], "of the host that is named");
     node.on_event(at(62), FleetEvent::Tick, &mut effects);
-    assert!(place(&node.view, &wish).is_ok());
+    assert!(place(&node.view, &demand).is_ok());
 }
 
 #[test]
@@ -377,8 +385,11 @@ fn a_second_seat_is_taken_from_a_host_that_is_not_trusted_and_the_host_is_told_s
     scene.seat("a", "h2");
     let further = |view: &FleetView, host: Option<&str>| {
         let purpose = SeatPurpose::Further;
-        place(view, &SeatWish { model: "a", only: host, near: None, purpose, held: Bytes::ZERO, random: 0 })
-            .unwrap()
+        place(
+            view,
+            &SeatDemand { model: "a", only: host, near: None, purpose, occupied: Bytes::ZERO, random: 0 },
+        )
+        .unwrap()
     };
     let view = scene.view();
     let plan = further(&view, Some("h1"));

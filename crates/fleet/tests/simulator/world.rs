@@ -136,7 +136,7 @@ struct Daemon {
 struct Request {
     model: String,
     origin: usize,
-    asked: Duration,
+    requested: Duration,
     at: Option<(usize, SeatToken)>,
     ended: u32,
     answers: u32,
@@ -377,10 +377,10 @@ impl World {
             FleetEffect::Serve { request } => self.serve(daemon, request),
             FleetEffect::Forward { request, host, token, .. } => {
                 let to: usize = host[1..].parse().unwrap();
-                let Some(asked) = self.requests.get_mut(&request) else { return };
+                let Some(requested) = self.requests.get_mut(&request) else { return };
                 // A host that is gone is not asked, so its next life does not break the request.
-                asked.at = self.daemons[to].alive.then(|| (to, token.clone()));
-                let model = asked.model.clone();
+                requested.at = self.daemons[to].alive.then(|| (to, token.clone()));
+                let model = requested.model.clone();
                 let pause = ms(1 + self.draw(5));
                 match self.daemons[to].alive {
                     true => {

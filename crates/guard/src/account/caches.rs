@@ -41,7 +41,7 @@ pub(crate) fn are_weights(index: CardIndex, size: u64) -> bool {
 }
 
 /// Marks a cache as divided.
-pub(crate) fn made(number: usize) {
+pub(crate) fn created(number: usize) {
     DIVIDED.fetch_or(1 << number, Relaxed);
 }
 

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_available_is_read_in_bytes() {
+    fn available_host_memory_is_parsed_in_bytes() {
         let text =
             "MemTotal:       24000000 kB\nMemFree:  1 kB\nMemAvailable:   23000000 kB\nBuffers: 2 kB\n";
         assert_eq!(parse(text), Some(23_000_000 * 1024));

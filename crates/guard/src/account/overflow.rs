@@ -40,7 +40,7 @@ pub(crate) fn room(index: CardIndex, size: u64) -> CardRoom {
 fn by_budget(index: CardIndex, size: u64) -> CardRoom {
     let (card, options) = (card(index), settings::options());
     let spilled = card.spilled.load(Relaxed);
-    let asked = card.allocated.load(Relaxed).saturating_add(spilled);
+    let requested = card.allocated.load(Relaxed).saturating_add(spilled);
     CardRoom {
         budget: ledger::budget(index),
         headroom: ledger::headroom(index),
@@ -48,7 +48,7 @@ fn by_budget(index: CardIndex, size: u64) -> CardRoom {
         free: UNLIMITED,
         spillable: spilled::left(),
         // The plan's need is without the context.
-        held: asked.saturating_sub(card.context.load(Relaxed)),
+        occupied: requested.saturating_sub(card.context.load(Relaxed)),
         need: options.need_of(&uuid(card)),
         yielded: if size >= LARGE { caches::yielded(index, size) } else { 0 },
         keep: options.keep,

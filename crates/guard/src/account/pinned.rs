@@ -25,7 +25,7 @@ struct Pinned {
 pub(crate) fn pinned(address: u64, size: u64) {
     let pinned = Pinned { size, context: context(), id: trace::number() };
     page().pin(size);
-    pinned.tell(TraceKind::Pin);
+    pinned.notify(TraceKind::Pin);
     PINNED.insert(address, pinned);
 }
 
@@ -42,10 +42,10 @@ pub(crate) fn forget(context: usize) {
 impl Pinned {
     fn gone(self) {
         page().unpin(self.size);
-        self.tell(TraceKind::Unpin);
+        self.notify(TraceKind::Unpin);
     }
 
-    fn tell(self, kind: TraceKind) {
+    fn notify(self, kind: TraceKind) {
         TraceEvent::default().of(self.id, self.size).emit(kind);
     }
 }

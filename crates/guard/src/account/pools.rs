@@ -132,13 +132,13 @@ fn refresh_one(index: CardIndex, handle: usize) {
 /// Makes the pools of a card release their idle memory, and returns the number of bytes.
 pub(crate) fn trim(index: CardIndex) -> u64 {
     refresh(index);
-    let (held, handles) = charged(index);
+    let (occupied, handles) = charged(index);
     for handle in handles {
         // SAFETY: a pool that the program has not destroyed, or a number that the driver refuses.
         unsafe { driver::cuMemPoolTrimTo(with_exposed_provenance_mut(handle), 0) };
     }
     refresh(index);
-    held.saturating_sub(charged(index).0)
+    occupied.saturating_sub(charged(index).0)
 }
 
 /// Bytes that the card is charged with for its pools, and the pools.

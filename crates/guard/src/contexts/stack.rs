@@ -18,21 +18,21 @@ pub(super) fn say() {
     let count = unsafe { libc::backtrace(frames.as_mut_ptr(), room) };
     let frames = frames.iter().take(usize::try_from(count).unwrap_or(0));
     let us = loader::place(say as *const c_void).map(|place| place.dli_fbase);
-    let mut said = 0;
+    let mut stated = 0;
     for frame in frames {
         let place = loader::place(*frame);
         if place.map(|place| place.dli_fbase) == us {
             continue;
         }
-        frame_said(said, *frame, place);
-        said += 1;
+        frame_stated(stated, *frame, place);
+        stated += 1;
     }
-    if said == 0 {
+    if stated == 0 {
         say!("  (no call stack: the program has no unwinder or no unwind tables)");
     }
 }
 
-fn frame_said(number: usize, frame: *mut c_void, place: Option<libc::Dl_info>) {
+fn frame_stated(number: usize, frame: *mut c_void, place: Option<libc::Dl_info>) {
     let Some(place) = place else {
         say!("  #{number} {frame:p}");
         return;

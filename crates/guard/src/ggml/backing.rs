@@ -121,14 +121,14 @@ impl Backing {
             claim::once(self.card, size, Substitute::Nothing, &mut ask) == Ok(ClaimOutcome::Given)
         };
         if !given {
-            let (asked, free) = (size, self.free_now());
-            return Err(OutOfMemory { asked, free });
+            let (requested, free) = (size, self.free_now());
+            return Err(OutOfMemory { requested, free });
         }
         let card = state::card(self.card);
         card.reserved.fetch_add(size, Ordering::Relaxed);
         card.idle.fetch_add(size, Ordering::Relaxed);
         card.raise_peaks();
-        self.tell(TraceKind::Map, size);
+        self.notify(TraceKind::Map, size);
         Ok(())
     }
 
@@ -137,10 +137,10 @@ impl Backing {
         ledger::give(self.card, size);
         card.reserved.fetch_sub(size, Ordering::Relaxed);
         card.idle.fetch_sub(size, Ordering::Relaxed);
-        self.tell(TraceKind::Unmap, size);
+        self.notify(TraceKind::Unmap, size);
     }
 
-    fn tell(&self, kind: TraceKind, size: u64) {
+    fn notify(&self, kind: TraceKind, size: u64) {
         let event = TraceEvent::on(self.card).of(0, size);
         let pool = self.pool;
         TraceEvent { pool, ..event }.emit(kind);

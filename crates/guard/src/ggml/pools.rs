@@ -79,9 +79,9 @@ fn used() -> impl Iterator<Item = &'static PoolEntry> {
 pub(super) fn allocate(this: usize, size: usize) -> Option<(usize, usize)> {
     let size = size.max(1).checked_next_multiple_of(ALIGNMENT)?;
     let pool = find(this).or_else(|| open(this))?;
-    let mut held = pool.served.hold();
-    let block = held.as_mut()?.allocate(long(size))?;
-    drop(held);
+    let mut occupied = pool.served.hold();
+    let block = occupied.as_mut()?.allocate(long(size))?;
+    drop(occupied);
     pool.low.fetch_min(block.address.0, Relaxed);
     pool.high.fetch_max(block.end().0, Release);
     Some((wide(block.address.0), size))
@@ -114,12 +114,13 @@ pub(super) fn close(this: usize) -> PoolEnd {
 /// use now.
 fn trim(card: CardIndex) -> u64 {
     // try_hold: this is called on a rung of the ladder, which a pool climbs with its own lock held.
-    let held = used().filter_map(|pool| pool.served.try_hold());
-    held.map(|mut held| match held.as_mut() {
-        Some(served) if served.backing.card() == card => served.trim(Trim::All),
-        _ => 0,
-    })
-    .sum()
+    let occupied = used().filter_map(|pool| pool.served.try_hold());
+    occupied
+        .map(|mut occupied| match occupied.as_mut() {
+            Some(served) if served.backing.card() == card => served.trim(Trim::All),
+            _ => 0,
+        })
+        .sum()
 }
 
 /// Releases the pools whose objects ended during a capture.
@@ -133,8 +134,8 @@ pub(crate) fn settle() {
 /// Passes every served pool to `show`, under its lock.
 pub(crate) fn each(mut show: impl FnMut(&mut ServedPool)) {
     let open = used().filter(|pool| pool.this.load(Acquire) != 0);
-    for mut held in open.map(|pool| pool.served.hold()) {
-        if let Some(served) = held.as_mut() {
+    for mut occupied in open.map(|pool| pool.served.hold()) {
+        if let Some(served) = occupied.as_mut() {
             show(served);
         }
     }
@@ -153,12 +154,12 @@ fn open(this: usize) -> Option<&'static PoolEntry> {
     // Before `ServedPool::open` reads the captures under way: one that begins now either is in that list or
     // finds this entry.
     USED.fetch_max(place, AcqRel);
-    let mut held = pool.served.hold();
-    *held = ServedPool::open();
-    if held.is_none() {
+    let mut occupied = pool.served.hold();
+    *occupied = ServedPool::open();
+    if occupied.is_none() {
         pool.this.store(0, Release);
     }
-    held.is_some().then_some(pool)
+    occupied.is_some().then_some(pool)
 }
 
 impl PoolEntry {
@@ -200,7 +201,7 @@ impl ServedPool {
         let block =
             self.policy.allocate(&mut self.backing, size, STREAM).or_else(|_| self.insist(size)).ok()?;
         state::card(self.backing.card()).idle.fetch_sub(size, Relaxed);
-        self.tell(TraceKind::Alloc, block);
+        self.notify(TraceKind::Alloc, block);
         Some(block)
     }
 
@@ -225,7 +226,7 @@ impl ServedPool {
         let size = before - self.policy.live();
         state::card(self.backing.card()).idle.fetch_add(size, Relaxed);
         if size > 0 {
-            self.tell(TraceKind::Free, Block { address, size });
+            self.notify(TraceKind::Free, Block { address, size });
         }
         if self.interval.due(self.policy.live()) {
             self.trim(Trim::Idle);
@@ -257,7 +258,7 @@ impl ServedPool {
     }
 
     /// Records an event. A trace names blocks by number, so a block's number is kept as long as it lives.
-    fn tell(&mut self, kind: TraceKind, block: Block) {
+    fn notify(&mut self, kind: TraceKind, block: Block) {
         if !trace::on() {
             return;
         }

@@ -136,8 +136,8 @@ fn writable(place: *mut usize) -> bool {
 
 #[cold]
 fn doubt(taken: &Takeover, why: &str) {
-    static SAID: AtomicBool = AtomicBool::new(false);
-    if taken.disarm() && !SAID.swap(true, Relaxed) {
+    static STATED: AtomicBool = AtomicBool::new(false);
+    if taken.disarm() && !STATED.swap(true, Relaxed) {
         say!("ggml's legacy pool is not replaced: {why}; the program continues with ggml's own pool");
     }
 }

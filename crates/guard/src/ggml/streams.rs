@@ -18,7 +18,7 @@ pub(crate) fn ending() {
 }
 
 /// Enters a stream of the calling thread's context.
-pub(crate) fn made(stream: CuStream) {
+pub(crate) fn created(stream: CuStream) {
     let context = driver_guard::context();
     STREAMS.hold().push((context, stream.expose_provenance()));
 }

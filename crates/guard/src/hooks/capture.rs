@@ -61,9 +61,9 @@ hooks! {
         stream: CuStream, graph: *mut CuGraph
     ) calls real {
         let result = real(stream, graph);
-        let made = if result == SUCCESS && !graph.is_null() { *graph } else { null_mut() };
+        let created = if result == SUCCESS && !graph.is_null() { *graph } else { null_mut() };
         if !STILL_CAPTURING.contains(&result) {
-            end(stream, made);
+            end(stream, created);
         }
         result
     }
@@ -74,7 +74,7 @@ hooks! {
 unsafe fn created(stream: *mut CuStream, result: CuResult) -> CuResult {
     if result == SUCCESS && !stream.is_null() && ggml::wanted() {
         // SAFETY: the driver has written it.
-        ggml::stream_made(unsafe { *stream });
+        ggml::stream_created(unsafe { *stream });
     }
     result
 }
@@ -84,21 +84,21 @@ fn begin(stream: CuStream, real: impl FnOnce() -> CuResult) -> CuResult {
     let graph = graphs::begin(stream.addr());
     let result = real();
     if result == SUCCESS {
-        tell(TraceKind::CaptureBegin, stream, graph.0);
+        notify(TraceKind::CaptureBegin, stream, graph.0);
     } else {
         graphs::end(stream.addr(), None);
     }
     result
 }
 
-fn end(stream: CuStream, made: CuGraph) {
-    let source = (!made.is_null()).then(|| made.addr());
+fn end(stream: CuStream, created: CuGraph) {
+    let source = (!created.is_null()).then(|| created.addr());
     let graph = graphs::end(stream.addr(), source);
     spill::sweep();
-    tell(TraceKind::CaptureEnd, stream, graph.map_or(0, |graph| graph.0));
+    notify(TraceKind::CaptureEnd, stream, graph.map_or(0, |graph| graph.0));
 }
 
-pub(crate) fn tell(kind: TraceKind, stream: CuStream, id: u64) {
+pub(crate) fn notify(kind: TraceKind, stream: CuStream, id: u64) {
     let stream = stream.addr();
     let event = TraceEvent::default().of(id, 0);
     TraceEvent { stream, ..event }.emit(kind);

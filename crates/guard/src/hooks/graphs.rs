@@ -5,7 +5,7 @@
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 
-use super::capture::{CuGraph, tell};
+use super::capture::{CuGraph, notify};
 use crate::driver::{CuResult, CuStream, SUCCESS};
 use crate::graphs;
 use crate::hooks::hooks;
@@ -37,29 +37,29 @@ hooks! {
     fn cuGraphInstantiate = "cuGraphInstantiate" since 10000 (
         exec: *mut Exec, graph: CuGraph, node: *mut GraphNode, text: *mut c_char, size: usize
     ) calls real {
-        made(graph, exec, real(exec, graph, node, text, size))
+        created(graph, exec, real(exec, graph, node, text, size))
     }
 
     fn cuGraphInstantiate_v2 = "cuGraphInstantiate" since 11000 (
         exec: *mut Exec, graph: CuGraph, node: *mut GraphNode, text: *mut c_char, size: usize
     ) calls real {
-        made(graph, exec, real(exec, graph, node, text, size))
+        created(graph, exec, real(exec, graph, node, text, size))
     }
 
     fn cuGraphInstantiateWithFlags = "cuGraphInstantiate" since 12000 (
         exec: *mut Exec, graph: CuGraph, flags: u64
     ) calls real {
-        made(graph, exec, real(exec, graph, flags))
+        created(graph, exec, real(exec, graph, flags))
     }
 
     fn cuGraphInstantiateWithParams / cuGraphInstantiateWithParams_ptsz = "cuGraphInstantiateWithParams" since 12000 (
         exec: *mut Exec, graph: CuGraph, parameters: *mut c_void
     ) calls real {
-        made(graph, exec, real(exec, graph, parameters))
+        created(graph, exec, real(exec, graph, parameters))
     }
 
     fn cuGraphClone = "cuGraphClone" since 10000 (clone: *mut CuGraph, graph: CuGraph) calls real {
-        made(graph, clone, real(clone, graph))
+        created(graph, clone, real(clone, graph))
     }
 
     fn cuGraphAddChildGraphNode = "cuGraphAddChildGraphNode" since 10000 (
@@ -111,7 +111,7 @@ hooks! {
         exchange::note_thread();
         let result = real(exec, stream);
         if result == SUCCESS && trace::on() {
-            tell(TraceKind::GraphLaunch, stream, captures::number(exec.addr()));
+            notify(TraceKind::GraphLaunch, stream, captures::number(exec.addr()));
         }
         result
     }
@@ -119,7 +119,7 @@ hooks! {
 
 /// # Safety
 /// After success `to` can be read.
-unsafe fn made(from: CuGraph, to: *mut *mut c_void, result: CuResult) -> CuResult {
+unsafe fn created(from: CuGraph, to: *mut *mut c_void, result: CuResult) -> CuResult {
     if result == SUCCESS && !to.is_null() {
         // SAFETY: the driver has written it.
         captures::spread(from.addr(), unsafe { *to }.addr());

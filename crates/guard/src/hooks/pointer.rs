@@ -54,7 +54,7 @@ fn answer(range: &SpillRange, attribute: Attribute, pointer: DevicePointer) -> A
         IS_MANAGED | IS_IPC_CAPABLE => AttributeAnswer::Word(0),
         DEVICE_ORDINAL => AttributeAnswer::Word(u32::from_ne_bytes(range.device.to_ne_bytes())),
         RANGE_START | MAPPING_BASE => AttributeAnswer::Long(range.base),
-        RANGE_SIZE => AttributeAnswer::Long(range.asked),
+        RANGE_SIZE => AttributeAnswer::Long(range.requested),
         MAPPING_SIZE => AttributeAnswer::Long(range.size),
         MAPPED => AttributeAnswer::Word(1),
         ALLOWED_HANDLE_TYPES | MEMORY_POOL => AttributeAnswer::Long(0),
@@ -82,7 +82,7 @@ fn of_memory(attribute: Attribute, device: DeviceOrdinal) -> AttributeAnswer {
 ///
 /// # Safety
 /// `data` has room for the attribute, whose type is its own (`cuda.h`).
-unsafe fn tell(
+unsafe fn notify(
     data: *mut c_void,
     answer: AttributeAnswer,
     many: bool,
@@ -117,7 +117,7 @@ hooks! {
     {
         match about(pointer, attribute) {
             None => real(data, attribute, pointer),
-            Some((answer, base)) => tell(data, answer, false, || real(data, attribute, base)),
+            Some((answer, base)) => notify(data, answer, false, || real(data, attribute, base)),
         }
     }
 
@@ -133,7 +133,7 @@ hooks! {
                 return INVALID_VALUE;
             };
             // As the driver does: what one attribute has not got does not fail the rest.
-            let _ = tell(place, answer, true, || {
+            let _ = notify(place, answer, true, || {
                 self::real::cuPointerGetAttribute(place, attribute, base)
             });
         }
@@ -143,14 +143,14 @@ hooks! {
     fn cuMemGetAddressRange_v2 = "cuMemGetAddressRange" since 3020
         (base: *mut DevicePointer, size: *mut u64, pointer: DevicePointer) calls real
     {
-        let Some((start, asked)) = ranges::find(pointer, |range| (range.base, range.asked)) else {
+        let Some((start, requested)) = ranges::find(pointer, |range| (range.base, range.requested)) else {
             return real(base, size, pointer);
         };
         if !base.is_null() {
             base.write(start);
         }
         if !size.is_null() {
-            size.write(asked);
+            size.write(requested);
         }
         SUCCESS
     }
@@ -204,7 +204,7 @@ mod tests {
     fn a_range_is_device_memory_from_end_to_end() {
         let range = SpillRange {
             base: 0x1000,
-            asked: 900,
+            requested: 900,
             size: 1024,
             on_card: 512,
             device: 1,

@@ -77,8 +77,8 @@ fn driver_has(name: &[u8], version: c_int, flags: u64) -> Option<*mut c_void> {
 }
 
 fn unknown(name: &[u8], version: c_int) {
-    static SAID: AtomicBool = AtomicBool::new(false);
-    if !SAID.swap(true, Relaxed) {
+    static STATED: AtomicBool = AtomicBool::new(false);
+    if !STATED.swap(true, Relaxed) {
         let name = core::str::from_utf8(name).unwrap_or_default();
         say!(
             "the program uses {name} of CUDA {version}, but guard knows CUDA up to {KNOWN}; newer features \

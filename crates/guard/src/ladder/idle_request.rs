@@ -17,14 +17,14 @@ pub(crate) fn answer() {
     // DECISION: each card has a request number and a reply number on the page, which are compared during the
     // program's own calls. This library has no thread, so a program without calls never replies. During a
     // stream capture, the request stays open.
-    if asked().next().is_some() {
+    if requested().next().is_some() {
         give_back();
     }
 }
 
 /// The cards with an open request.
-fn asked() -> impl Iterator<Item = CardIndex> {
-    CardIndex::all().filter(|index| card(*index).is_asked())
+fn requested() -> impl Iterator<Item = CardIndex> {
+    CardIndex::all().filter(|index| card(*index).is_requested())
 }
 
 #[cold]
@@ -34,7 +34,7 @@ fn give_back() {
         return;
     }
     let _relaxed = RelaxedCapture::begin();
-    for index in asked() {
+    for index in requested() {
         // Read before the memory is given back: a number that is written from here on is a new request.
         let number = card(index).ask.load(Acquire);
         let size = reuse::give_back(index);

@@ -28,8 +28,8 @@ pub(super) fn record(request: &RefusedRequest<'_>) {
 
 fn on_stderr(request: &RefusedRequest<'_>, free: u64, times: u32) {
     let card = card(request.card);
-    let (number, asked) = (request.card.number(), ByteSize(request.size));
-    let (allocated, free) = (ByteSize(ledger::held(request.card)), ByteSize(free));
+    let (number, requested) = (request.card.number(), ByteSize(request.size));
+    let (allocated, free) = (ByteSize(ledger::occupied(request.card)), ByteSize(free));
     let spilled = ByteSize(card.spilled.load(Relaxed));
     let (budget, siblings) = (ledger::budget(request.card), Siblings::of(ledger::others(request.card)));
     let why = match request.refusal {
@@ -40,13 +40,13 @@ fn on_stderr(request: &RefusedRequest<'_>, free: u64, times: u32) {
     };
     if budget == UNLIMITED {
         say!(
-            "card {number}: a request for {asked} was refused because {why}; {allocated} allocated, \
+            "card {number}: a request for {requested} was refused because {why}; {allocated} allocated, \
                 {spilled} spilled, {free} free (refusal {times}){siblings}"
         );
     } else {
         let budget = ByteSize(budget);
         say!(
-            "card {number}: a request for {asked} was refused because {why}; {allocated} of a budget of \
+            "card {number}: a request for {requested} was refused because {why}; {allocated} of a budget of \
                 {budget} allocated, {spilled} spilled, {free} free (refusal {times}){siblings}"
         );
     }

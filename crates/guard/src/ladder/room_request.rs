@@ -35,10 +35,10 @@ pub(super) fn is_heard() -> bool {
 /// Asks for so many bytes on a card.
 pub(super) fn make(card: CardIndex, bytes: u64) -> RoomRequest {
     let page = page();
-    page.plea_bytes.store(bytes, Relaxed);
-    page.plea_card.store(card.number().into(), Relaxed);
+    page.room_request_bytes.store(bytes, Relaxed);
+    page.room_request_card.store(card.number().into(), Relaxed);
     // Release: a daemon that sees the number sees the bytes and the card.
-    let number = page.plea.fetch_add(1, Release) + 1;
+    let number = page.room_request.fetch_add(1, Release) + 1;
     if number == 1 {
         say!("card {}: plimsoll serve was asked to make room for {}", card.number(), ByteSize(bytes));
     }
@@ -47,7 +47,7 @@ pub(super) fn make(card: CardIndex, bytes: u64) -> RoomRequest {
 
 impl RoomRequest {
     pub(super) fn is_answered(&self) -> bool {
-        page().plea_answered.load(Acquire) >= self.number
+        page().room_request_answered.load(Acquire) >= self.number
     }
 
     /// Time to wait in all.

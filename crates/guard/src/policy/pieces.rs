@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_one_piece() {
+    fn fitting_request_is_one_piece() {
         let pieces = PieceSizes::new(100 * MIB, u64::MAX, 0, GRANULE);
         assert_eq!(ask(pieces, 100 * MIB, u64::MAX), (vec![100], 0));
     }

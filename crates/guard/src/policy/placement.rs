@@ -40,11 +40,11 @@ pub(crate) struct CardFeatures {
 pub(crate) struct ProbeResults {
     refused: u8,
     proven: Option<(SpillPlace, BorderCopies)>,
-    said: bool,
+    stated: bool,
 }
 
 impl ProbeResults {
-    pub(crate) const NONE: Self = Self { refused: 0, proven: None, said: false };
+    pub(crate) const NONE: Self = Self { refused: 0, proven: None, stated: false };
 
     /// The places that have not been refused, best first.
     pub(crate) fn places(self, facts: CardFeatures) -> impl Iterator<Item = SpillPlace> {
@@ -80,7 +80,7 @@ impl ProbeResults {
 
     /// True at the first call: the choice is reported once.
     pub(crate) fn say_once(&mut self) -> bool {
-        !core::mem::replace(&mut self.said, true)
+        !core::mem::replace(&mut self.stated, true)
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct CardRoom {
     /// Bytes that may still be spilled.
     pub(crate) spillable: u64,
     /// Bytes that the program holds on the card and in host memory, without its context.
-    pub(crate) held: u64,
+    pub(crate) occupied: u64,
     /// Total of the program's requests, if the plan provides it.
     pub(crate) need: Option<u64>,
     /// Bytes of caches still to come that go to host memory before weights do.
@@ -51,7 +51,7 @@ impl CardRoom {
 
     /// True if the program will request more than the card has.
     pub(crate) fn is_short(self) -> bool {
-        self.need.is_some_and(|need| self.left() < need.saturating_sub(self.held))
+        self.need.is_some_and(|need| self.left() < need.saturating_sub(self.occupied))
     }
 
     /// True if the card has room for all of it now.
@@ -86,7 +86,7 @@ impl CardRoom {
     fn later(self, size: u64) -> u64 {
         match (self.keep, self.need) {
             (0, Some(need)) if size >= LARGE => {
-                let before = self.held.saturating_add(size);
+                let before = self.occupied.saturating_add(size);
                 need.saturating_sub(before).saturating_sub(self.yielded.min(self.spillable))
             }
             (keep, _) if size > keep => keep.saturating_sub(self.small()),

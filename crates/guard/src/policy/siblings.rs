@@ -21,7 +21,7 @@ pub(crate) struct Siblings {
 impl Siblings {
     pub(crate) fn of(others: impl Iterator<Item = (u32, u64)>) -> Self {
         let mut siblings = Self::default();
-        for mut next in others.filter(|(_, held)| *held > 0) {
+        for mut next in others.filter(|(_, occupied)| *occupied > 0) {
             for place in &mut siblings.named {
                 // Insertion into a sorted list: `next` becomes the one that it displaces.
                 if next.1 > place.1 {
@@ -40,14 +40,14 @@ impl Siblings {
 impl fmt::Display for Siblings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut before = "; ";
-        for (process, held) in self.named.iter().filter(|(_, held)| *held > 0) {
+        for (process, occupied) in self.named.iter().filter(|(_, occupied)| *occupied > 0) {
             let of = if before == "; " { " of this run" } else { "" };
-            write!(f, "{before}process {process}{of} holds {}", ByteSize(*held))?;
+            write!(f, "{before}process {process}{of} holds {}", ByteSize(*occupied))?;
             before = ", ";
         }
         match self.rest {
             (0, _) => Ok(()),
-            (count, held) => write!(f, "{before}{count} more hold {}", ByteSize(held)),
+            (count, occupied) => write!(f, "{before}{count} more hold {}", ByteSize(occupied)),
         }
     }
 }
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn the_largest_are_named_and_the_others_are_added_up() {
-        let mib = |process: u32, held: u64| (process, held << 20);
+        let mib = |process: u32, occupied: u64| (process, occupied << 20);
         assert_eq!(Siblings::of([].into_iter()).to_string(), "");
         assert_eq!(Siblings::of([mib(7, 0)].into_iter()).to_string(), "");
         let two = [mib(7, 12), mib(123, 1945), mib(8, 0)];

@@ -20,7 +20,7 @@ use crate::{driver_guard, trace};
 pub(crate) struct WantedRange {
     pub(crate) card: CardIndex,
     /// Bytes that the program requested.
-    pub(crate) asked: u64,
+    pub(crate) requested: u64,
     /// The parts of the range in whole granules, from the front on.
     pub(crate) segments: Vec<Segment>,
     /// Size of the first piece of the card's memory, and the smallest that is worth asking for.
@@ -165,7 +165,7 @@ pub(super) fn granule(card: CardIndex, tail: Option<SpillPlace>) -> Result<u64, 
 /// Makes a range of mapped memory.
 pub(crate) fn range(wanted: &WantedRange) -> Result<SpillRange, RangeError> {
     let granule = granule(wanted.card, wanted.tail)?;
-    let size = up(wanted.asked, granule).ok_or(INVALID_VALUE)?;
+    let size = up(wanted.requested, granule).ok_or(INVALID_VALUE)?;
     let base = vmm::reserve(size)?;
     let mut draft = RangeDraft {
         card: wanted.card,
@@ -181,7 +181,7 @@ pub(crate) fn range(wanted: &WantedRange) -> Result<SpillRange, RangeError> {
     }
     let range = SpillRange {
         base: draft.base,
-        asked: wanted.asked,
+        requested: wanted.requested,
         size,
         on_card: draft.on_card,
         device: wanted.card.device(),

@@ -256,7 +256,7 @@ fn give_back(range: SpillRange) {
     }
     match range.place {
         Some(SpillPlace::Managed) => {
-            whole::free_managed(card, range.base, range.asked);
+            whole::free_managed(card, range.base, range.requested);
             spilled::give(card, range.size);
         }
         Some(SpillPlace::Pinned) => {
@@ -265,5 +265,5 @@ fn give_back(range: SpillRange) {
         }
         _ => make::unmake(card, range.base, range.size, range.on_card, &range.pieces),
     }
-    TraceEvent::on(card).of(range.id, range.asked).emit(TraceKind::Free);
+    TraceEvent::on(card).of(range.id, range.requested).emit(TraceKind::Free);
 }

@@ -139,11 +139,11 @@ pub(crate) fn attach(
     location: Location,
     device: DeviceOrdinal,
 ) -> Result<(), CuResult> {
-    attach_held(at, size, location, device).map(release)
+    attach_occupied(at, size, location, device).map(release)
 }
 
 /// The same, with a handle of the memory, by which it can be mapped elsewhere.
-pub(crate) fn attach_held(
+pub(crate) fn attach_occupied(
     at: DevicePointer,
     size: u64,
     location: Location,

@@ -48,7 +48,7 @@ pub(crate) fn managed(card: CardIndex, size: u64) -> Result<DevicePointer, CuRes
         return Err(OUT_OF_MEMORY);
     };
     // In sum with guard's earlier requests: the driver counts managed memory as free until it is touched.
-    let within = |asked: u64| asked.checked_add(size).filter(|sum| *sum <= free);
+    let within = |requested: u64| requested.checked_add(size).filter(|sum| *sum <= free);
     if managed_on(card).fetch_update(Relaxed, Relaxed, within).is_err() {
         return Err(OUT_OF_MEMORY);
     }

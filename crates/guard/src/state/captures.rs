@@ -79,10 +79,10 @@ pub(crate) fn begin(stream: usize, graph: CapturedGraph) {
 }
 
 /// Takes out the capture on this stream, and lets the graph that came of it have seen it.
-pub(crate) fn end(stream: usize, made: Option<GraphHandle>) -> Option<CapturedGraph> {
+pub(crate) fn end(stream: usize, created: Option<GraphHandle>) -> Option<CapturedGraph> {
     let mut table = TABLE.hold();
     let graph = table.end(stream)?;
-    if let Some(handle) = made {
+    if let Some(handle) = created {
         table.add(handle, graph);
     }
     Some(graph)

@@ -217,8 +217,8 @@ pub(crate) fn headroom(index: CardIndex) -> u64 {
 }
 
 /// Bytes of a card that the tree holds.
-pub(crate) fn held(index: CardIndex) -> u64 {
-    seat().map_or(0, |seat| seat.tree.held(seat.place(index)))
+pub(crate) fn occupied(index: CardIndex) -> u64 {
+    seat().map_or(0, |seat| seat.tree.occupied(seat.place(index)))
 }
 
 /// Process number and held bytes of each other process of the tree.
@@ -226,6 +226,6 @@ pub(crate) fn others(index: CardIndex) -> impl Iterator<Item = (u32, u64)> {
     seat().into_iter().flat_map(move |seat| {
         seat.sweep();
         let others = seat.tree.holders(seat.place(index));
-        others.filter(|(owner, _)| *owner != seat.me).map(|(owner, held)| (owner.process(), held))
+        others.filter(|(owner, _)| *owner != seat.me).map(|(owner, occupied)| (owner.process(), occupied))
     })
 }

@@ -40,7 +40,7 @@ impl SpillPlace {
 pub(crate) struct SpillRange {
     pub(crate) base: u64,
     /// Bytes that the program requested.
-    pub(crate) asked: u64,
+    pub(crate) requested: u64,
     /// Size of the range: `asked` in whole granules.
     pub(crate) size: u64,
     /// Bytes on the card.
@@ -140,7 +140,7 @@ mod tests {
     fn range(base: u64, head: u64, tail: u64) -> SpillRange {
         SpillRange {
             base,
-            asked: head + tail,
+            requested: head + tail,
             size: head + tail,
             on_card: head,
             device: 0,

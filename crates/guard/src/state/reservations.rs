@@ -14,14 +14,14 @@ use plimsoll_nostd::lock::Lock;
 const SMALLEST: u64 = 2 << 30;
 
 /// Sizes to try after `asked` was refused: halves, down to 2 GiB.
-pub(crate) fn smaller(asked: u64) -> impl Iterator<Item = u64> {
-    core::iter::successors(Some(asked / 2), |size| Some(size / 2)).take_while(|size| *size >= SMALLEST)
+pub(crate) fn smaller(requested: u64) -> impl Iterator<Item = u64> {
+    core::iter::successors(Some(requested / 2), |size| Some(size / 2)).take_while(|size| *size >= SMALLEST)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Reservation {
     base: u64,
-    asked: u64,
+    requested: u64,
     given: u64,
 }
 
@@ -29,9 +29,9 @@ static SHRUNK: Lock<Vec<Reservation>> = Lock::new(Vec::new());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// Records that only `given` of `asked` bytes from `base` on were reserved.
-pub(crate) fn remember(base: u64, asked: u64, given: u64) {
+pub(crate) fn remember(base: u64, requested: u64, given: u64) {
     let mut shrunk = SHRUNK.hold();
-    shrunk.push(Reservation { base, asked, given });
+    shrunk.push(Reservation { base, requested, given });
     COUNT.store(shrunk.len(), Release);
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn freed(base: u64, size: u64) -> u64 {
         return size;
     }
     let mut shrunk = SHRUNK.hold();
-    let whole = |reservation: &Reservation| reservation.base == base && reservation.asked == size;
+    let whole = |reservation: &Reservation| reservation.base == base && reservation.requested == size;
     let given = shrunk.iter().position(whole).map_or(size, |at| shrunk.swap_remove(at).given);
     COUNT.store(shrunk.len(), Release);
     given
@@ -55,7 +55,7 @@ pub(crate) fn beyond(at: u64, size: u64) -> bool {
         let Some(offset) = at.checked_sub(reservation.base) else {
             return false;
         };
-        offset < reservation.asked && offset.saturating_add(size) > reservation.given
+        offset < reservation.requested && offset.saturating_add(size) > reservation.given
     };
     COUNT.load(Acquire) != 0 && SHRUNK.hold().iter().any(out)
 }
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn a_refused_reservation_is_halved_down_to_two_gibibytes() {
-        let tries = |asked: u64| smaller(asked).map(|size| size / GIB).collect::<Vec<_>>();
+        let tries = |requested: u64| smaller(requested).map(|size| size / GIB).collect::<Vec<_>>();
         assert_eq!(tries(32 * GIB), [16, 8, 4, 2]);
         assert_eq!(tries(4 * GIB), [2]);
         assert_eq!(tries(2 * GIB), [0; 0]);
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_is_freed_under_the_size_that_was_asked_for() {
+    fn reservations_are_freed_under_their_requested_size() {
         let base = 0x7000_0000_0000;
         remember(base, 32 * GIB, 8 * GIB);
         assert!(!beyond(base, 8 * GIB));

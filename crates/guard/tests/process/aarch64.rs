@@ -109,9 +109,9 @@ fn long_two_processes_share_a_budget_and_the_dead_hold_nothing_on_aarch64() {
     let mut first = Dialogue::start(&mut client(&words), folder.path());
     assert_eq!(first.hear("alloc"), "0");
     let second = ["dlsym", "init", "retain:0", "alloc:600", "alloc:400", "info"];
-    let said = lines(&mut client(&second));
-    assert_eq!(said[2..], ["alloc 2", "alloc 0", "info 0 0 1000"], "{said:?}");
+    let stated = lines(&mut client(&second));
+    assert_eq!(stated[2..], ["alloc 2", "alloc 0", "info 0 0 1000"], "{stated:?}");
     first.kill();
-    let said = lines(&mut client(&second));
-    assert_eq!(said[2..], ["alloc 0", "alloc 0", "info 0 0 1000"], "{said:?}");
+    let stated = lines(&mut client(&second));
+    assert_eq!(stated[2..], ["alloc 0", "alloc 0", "info 0 0 1000"], "{stated:?}");
 }

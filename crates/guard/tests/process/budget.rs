@@ -51,8 +51,11 @@ fn a_refusal_is_exactly_out_of_memory_and_leaves_its_reason() {
     assert_eq!(codes(&run), [0, 2, 0]);
     let page = run.page();
     let oom = page.ooms().next().unwrap();
-    assert_eq!((oom.asked, oom.allocated, oom.budget, oom.refusal), (601, 400, Some(1000), Refusal::Budget));
-    assert!(run.said.contains("refused"), "{}", run.said);
+    assert_eq!(
+        (oom.requested, oom.allocated, oom.budget, oom.refusal),
+        (601, 400, Some(1000), Refusal::Budget)
+    );
+    assert!(run.stated.contains("refused"), "{}", run.stated);
     let driver = Client::new("dlsym", "").run(&["init", "retain:0", "alloc:0x80000000"]);
     assert_eq!(codes(&driver), [2]);
     assert_eq!(driver.page().ooms().next().unwrap().refusal, Refusal::Driver);
@@ -66,7 +69,7 @@ fn physical_memory_is_given_back_when_nobody_holds_it_any_more() {
         (format!("reserve:{size}"), format!("map:1:{size}:0:0"), format!("unmap:1:{size}"));
     let after = |words: &[&str]| {
         let run = run("budget=5000000", words);
-        assert!(codes(&run).iter().all(|code| *code == 0), "{:?} {}", run.lines, run.said);
+        assert!(codes(&run).iter().all(|code| *code == 0), "{:?} {}", run.lines, run.stated);
         run.page().cards()[0].allocated
     };
     assert_eq!(after(&[&physical]), 4 * MIB);
@@ -94,8 +97,8 @@ fn physical_memory_of_the_host_is_no_cards_memory() {
 #[test]
 fn pools_are_counted_by_what_they_have_reserved() {
     let size = 4 * MIB;
-    let asked = format!("from-pool:{size}:0:1");
-    let words = ["pool:0", "stream", &asked, "free-async:2:1", "sync:1"];
+    let requested = format!("from-pool:{size}:0:1");
+    let words = ["pool:0", "stream", &requested, "free-async:2:1", "sync:1"];
     let full = run("", &words);
     assert!(codes(&full).iter().all(|code| *code == 0), "{:?}", full.lines);
     assert!(full.page().cards()[0].allocated >= size, "the pool keeps what was freed into it");
@@ -105,8 +108,8 @@ fn pools_are_counted_by_what_they_have_reserved() {
     assert_eq!(dropped.page().cards()[0].allocated, 0);
     // What lies idle in the pool is not asked of the budget again.
     let budget = format!("budget={}", full.page().cards()[0].allocated);
-    let again = run(&budget, &[&words[..], &[&asked]].concat());
-    assert_eq!(codes(&again), [0; 6], "{}", again.said);
+    let again = run(&budget, &[&words[..], &[&requested]].concat());
+    assert_eq!(codes(&again), [0; 6], "{}", again.stated);
     let refused = run("budget=1000", &words[..3]);
     assert_eq!(codes(&refused), [0, 0, 2]);
 }
@@ -126,25 +129,25 @@ fn any_number_of_pools_stays_within_the_budget() {
         .driver("cards=1 total=4G context=0")
         .run(&[&START, &words[..]].concat());
     let given = run.lines.iter().filter(|line| *line == "from-pool 0").count();
-    assert_eq!(given, 32, "{}", run.said);
+    assert_eq!(given, 32, "{}", run.stated);
     assert_eq!(run.page().cards()[0].allocated, budget);
     assert!(run.tree().peak <= budget);
 }
 
 #[test]
 fn the_default_pool_gives_back_unseen_and_is_looked_at_before_a_refusal() {
-    let asked = format!("async:{}:0", 64 * MIB);
+    let requested = format!("async:{}:0", 64 * MIB);
     let linear = format!("alloc:{}", 64 * MIB);
     let budget = format!("budget={}", 100 * MIB);
-    let run = run(&budget, &["stream", &asked, &linear, "free-async:1:0", "sync:0", &linear]);
-    assert_eq!(codes(&run), [0, 0, 2, 0, 0, 0], "{}", run.said);
+    let run = run(&budget, &["stream", &requested, &linear, "free-async:1:0", "sync:0", &linear]);
+    assert_eq!(codes(&run), [0, 0, 2, 0, 0, 0], "{}", run.stated);
 }
 
 #[test]
 fn memory_of_a_graph_is_the_graphs() {
-    let asked = format!("async:{}:0", 64 * MIB);
-    let run = run("budget=1000", &["stream", "capture:0", &asked, "free-async:1:0", "end-capture:0"]);
-    assert_eq!(codes(&run), [0; 5], "{}", run.said);
+    let requested = format!("async:{}:0", 64 * MIB);
+    let run = run("budget=1000", &["stream", "capture:0", &requested, "free-async:1:0", "end-capture:0"]);
+    assert_eq!(codes(&run), [0; 5], "{}", run.stated);
     assert_eq!(run.page().cards()[0].allocated, 0);
 }
 
@@ -156,7 +159,7 @@ fn arrays_are_counted_as_the_driver_sizes_them() {
     assert!(mipmap >= (64 * 64 + 32 * 32 + 16 * 16) * 16, "{mipmap}");
     // This driver gives an array whole granules of 2 MiB, whatever its elements sum up to.
     let run = self::run("budget=3000000", &["array:64:64", "array:32:32", "drop-array:0", "array:32:32"]);
-    assert_eq!(codes(&run), [0, 2, 0, 0], "{}", run.said);
+    assert_eq!(codes(&run), [0, 2, 0, 0], "{}", run.stated);
     assert_eq!(run.page().cards()[0].allocated, 2 * MIB);
 }
 
@@ -185,7 +188,7 @@ fn threads_that_start_cuda_together_are_all_counted() {
     let run = Client::new("dlsym", "budget=500")
         .driver("cards=1 total=1G context=0 latency=2000")
         .run(&["begin:8:100"]);
-    assert_eq!(run.lines, ["begin 0 5"], "{}", run.said);
+    assert_eq!(run.lines, ["begin 0 5"], "{}", run.stated);
     assert_eq!(run.page().cards()[0].allocated, 500);
 }
 
@@ -196,7 +199,7 @@ fn threads_that_race_for_the_budget_never_pass_it_together() {
     let card = run.page().cards()[0];
     assert_eq!((card.allocated, card.peak, card.ooms), (100_000, 100_000, 8 * 2000 - 1000));
     let run = self::run("budget=100000", &["churn:8:4096"]);
-    assert_eq!(run.page().cards()[0].allocated, 0, "{}", run.said);
+    assert_eq!(run.page().cards()[0].allocated, 0, "{}", run.stated);
 }
 
 #[test]
@@ -238,7 +241,7 @@ fn each_card_has_its_own_budget() {
 }
 
 #[test]
-fn what_a_context_held_goes_with_it() {
+fn context_allocations_end_with_the_context() {
     let words = ["alloc:100", "create:0", "alloc:200", "array:64:64", "destroy:1"];
     assert_eq!(run("", &words).page().cards()[0].allocated, 100);
     let reset = run("", &[&words[..], &["current:0", "reset:0"]].concat());
@@ -267,7 +270,7 @@ fn options_that_make_no_sense_are_said_and_the_program_runs_unguarded() {
     let run = run("budget=lots", &["alloc:5000000"]);
     assert_eq!(codes(&run), [0]);
     assert_eq!(
-        run.said,
+        run.stated,
         "plimsoll guard: PLIMSOLL_GUARD: `budget=lots` needs a whole number; this process runs unguarded\n"
     );
 }
@@ -302,7 +305,7 @@ fn with_no_option_set_a_program_makes_the_same_calls_and_gets_the_same_results()
     ];
     for door in crate::client::DOORS {
         let (guarded, bare) = (Client::new(door, "").run(&words), Client::bare(door).run(&words));
-        assert_eq!(guarded.lines, bare.lines, "{door}: {}", guarded.said);
+        assert_eq!(guarded.lines, bare.lines, "{door}: {}", guarded.stated);
         assert_eq!(acts(&guarded), acts(&bare), "{door}");
     }
     assert!(artefact::guard().exists());

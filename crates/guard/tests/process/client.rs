@@ -26,7 +26,7 @@ pub(crate) struct Client {
 pub(crate) struct Run {
     /// What the program said, a line for each word.
     pub(crate) lines: Vec<String>,
-    pub(crate) said: String,
+    pub(crate) stated: String,
     pub(crate) status: ExitStatus,
     folder: TempDir,
 }
@@ -114,7 +114,7 @@ impl Client {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Run {
             lines: text(&output.stdout).lines().map(str::to_owned).collect(),
-            said: text(&output.stderr),
+            stated: text(&output.stderr),
             status: output.status,
             folder: self.folder,
         }

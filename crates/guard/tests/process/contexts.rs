@@ -21,12 +21,16 @@ fn a_context_outside_the_plan_is_refused_and_said_with_the_stack_that_asked() {
             run.lines[1..],
             ["retain 0", "alloc 0", "retain 46", "create 46", "alloc 0"],
             "{}",
-            run.said
+            run.stated
         );
         let wanted = "a CUDA context on card 1 (GPU-00000000-0000-0000-0000-00000000000b), which this \
             program may not use, was refused";
-        assert_eq!(run.said.matches(wanted).count(), 1, "{}", run.said);
-        assert!(run.said.contains("#0 ") && run.said.contains("client"), "the caller is named: {}", run.said);
+        assert_eq!(run.stated.matches(wanted).count(), 1, "{}", run.stated);
+        assert!(
+            run.stated.contains("#0 ") && run.stated.contains("client"),
+            "the caller is named: {}",
+            run.stated
+        );
         assert!(!run.calls().iter().any(|call| call.contains("Retain") && call.contains("dev=1")));
         let page = run.page();
         assert_eq!(page.ooms().filter(|oom| oom.refusal == Refusal::Context && oom.card == 1).count(), 2);
@@ -37,12 +41,12 @@ fn a_context_outside_the_plan_is_refused_and_said_with_the_stack_that_asked() {
 fn or_only_reported() {
     let run = run("runtime", &format!("{PLANNED} contexts=report"));
     assert_eq!(run.lines[1..], ["retain 0", "alloc 0", "retain 0", "create 0", "alloc 0"]);
-    assert!(run.said.contains("which this program may not use, was opened"), "{}", run.said);
+    assert!(run.stated.contains("which this program may not use, was opened"), "{}", run.stated);
     assert_eq!(run.page().oom_count, 0);
 }
 
 #[test]
 fn or_left_alone() {
     let run = run("runtime", PLANNED);
-    assert_eq!((run.lines[3].as_str(), run.said.as_str()), ("retain 0", ""));
+    assert_eq!((run.lines[3].as_str(), run.stated.as_str()), ("retain 0", ""));
 }

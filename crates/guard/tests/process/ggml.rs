@@ -11,7 +11,7 @@ use plimsoll_wire::trace::{TraceHeader, TraceKind, TraceRecord};
 
 use crate::artefact::{self, Compiled};
 
-mod asked;
+mod requested;
 
 /// How the class gets into the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ const FOUND: [Loaded; 5] = [Loaded::Linked, Loaded::Opened, Loaded::Exported, Lo
 /// What a run of the program said and left behind.
 #[derive(Debug)]
 struct Run {
-    said: BTreeMap<String, String>,
+    stated: BTreeMap<String, String>,
     complaints: String,
     log: String,
     code: Option<i32>,
@@ -43,7 +43,7 @@ struct Run {
 
 impl Run {
     fn number(&self, key: &str) -> u64 {
-        let value = self.said.get(key).unwrap_or_else(|| panic!("no {key} in {self:?}"));
+        let value = self.stated.get(key).unwrap_or_else(|| panic!("no {key} in {self:?}"));
         value.parse().expect("the program prints numbers")
     }
 
@@ -138,9 +138,9 @@ fn run(mut command: Command, words: Option<&str>, card: &str) -> Run {
     }
     let output = finished(command);
     let text = String::from_utf8(output.stdout).expect("the program prints text");
-    let said = text.lines().filter_map(|line| line.split_once(' '));
+    let stated = text.lines().filter_map(|line| line.split_once(' '));
     Run {
-        said: said.map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
+        stated: stated.map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
         complaints: String::from_utf8(output.stderr).expect("guard says text"),
         log: std::fs::read_to_string(&log).unwrap_or_default(),
         code: output.status.code(),
@@ -213,10 +213,10 @@ fn without_virtual_memory_the_pool_is_still_bounded() {
 }
 
 #[test]
-fn what_nobody_can_find_stays_as_it_was_and_that_is_said_once() {
+fn stripped_pool_stays_unreplaced_with_one_warning() {
     let before = bare(Loaded::Stripped, "grow").clean();
     let run = ours(Loaded::Stripped, "grow").clean();
-    assert_eq!(run.said, before.said);
+    assert_eq!(run.stated, before.stated);
     assert_eq!(
         run.complaints,
         "plimsoll guard: no pool is replaced: no ggml legacy pool is loaded yet, or its symbols are stripped\n"
@@ -239,7 +239,7 @@ fn a_vtable_that_is_not_what_it_is_called_is_left_alone() {
 fn without_the_option_the_driver_sees_the_same_calls() {
     let before = bare(Loaded::Opened, "again").clean();
     let run = run(command(Loaded::Opened, "again"), Some(""), "total=8G").quiet();
-    assert_eq!(run.said, before.said);
+    assert_eq!(run.stated, before.stated);
     assert_eq!(run.calls("cuMemAlloc_v2"), before.calls("cuMemAlloc_v2"));
     assert_eq!(run.calls("cuMemCreate"), 0);
 }
@@ -248,7 +248,7 @@ fn without_the_option_the_driver_sees_the_same_calls() {
 fn no_two_blocks_share_a_byte() {
     for card in ["total=8G", "total=8G vmm=0"] {
         let run = run(command(Loaded::Opened, "pattern"), Some("pool=ours"), card).quiet();
-        assert_eq!(run.said["pattern"], "kept");
+        assert_eq!(run.stated["pattern"], "kept");
     }
 }
 
@@ -266,7 +266,7 @@ fn fifty_prompts_do_not_drift() {
 }
 
 #[test]
-fn what_a_graph_has_seen_is_given_back_when_the_graph_is_gone() {
+fn blocks_seen_by_a_graph_are_released_after_its_destruction() {
     for card in ["total=8G", "total=8G vmm=0"] {
         let run = run(command(Loaded::Opened, "graph"), Some("pool=ours reuse"), card).clean();
         assert_eq!(run.number("refused"), 2);
@@ -300,7 +300,7 @@ fn the_pool_keeps_to_the_budget_and_the_program_learns_that_it_is_spent() {
 }
 
 #[test]
-fn what_rests_goes_while_the_program_goes_on() {
+fn resting_pool_memory_is_released_during_execution() {
     for card in ["total=8G delay=50", "total=8G vmm=0"] {
         let run = run(command(Loaded::Opened, "rest"), Some("pool=ours"), card).quiet();
         assert!(run.number("after") < 15, "{run:?}");
@@ -372,7 +372,7 @@ fn the_trace_names_a_graph_by_its_capture() {
 #[test]
 fn a_library_that_is_closed_and_opened_again_is_found_again() {
     let run = ours(Loaded::Opened, "reopen").quiet();
-    assert_eq!(run.said["gone"], "1");
+    assert_eq!(run.stated["gone"], "1");
     // Each time the pool is ours from its first block on: a granule is mapped to see whether it can be, and
     // one for the block.
     assert_eq!(run.calls("cuMemMap"), 4 * 2);
@@ -382,21 +382,21 @@ fn a_library_that_is_closed_and_opened_again_is_found_again() {
 fn threads_do_not_meet() {
     let words = Some("pool=ours reuse");
     let run = run(command(Loaded::Opened, "threads"), words, "total=8G").clean();
-    assert_eq!(run.said["kept"], "yes");
+    assert_eq!(run.stated["kept"], "yes");
 }
 
 #[test]
 fn a_caller_that_found_only_one_of_the_two_methods_survives() {
     for loaded in [Loaded::Linked, Loaded::Inside] {
         let run = ours(loaded, "half").clean();
-        assert_eq!(run.said["survived"], "yes");
+        assert_eq!(run.stated["survived"], "yes");
     }
 }
 
 #[test]
 fn a_takeover_whose_blocks_never_come_back_is_undone() {
     let run = ours(Loaded::Opened, "never_freed").clean();
-    assert_eq!(run.said["survived"], "yes");
+    assert_eq!(run.stated["survived"], "yes");
     assert_eq!(run.complaints.lines().count(), 2, "{}", run.complaints);
     assert!(run.complaints.contains(
         "not replaced: the program does not return the pool's blocks to guard; the program continues with"

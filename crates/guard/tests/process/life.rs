@@ -13,7 +13,7 @@ fn a_forked_child_is_left_alone_and_its_parent_goes_on() {
     for client in [Client::new("dlsym", "budget=1000"), Client::new("runtime", "budget=1000")] {
         let run = client.run(&words);
         let parent: Vec<_> = run.lines.iter().skip_while(|line| !line.starts_with("fork")).cloned().collect();
-        assert_eq!(parent, ["fork 0", "alloc 2", "free 0", "alloc 0"], "{:?} {}", run.lines, run.said);
+        assert_eq!(parent, ["fork 0", "alloc 2", "free 0", "alloc 0"], "{:?} {}", run.lines, run.stated);
         assert_eq!(run.pages().len(), 1, "only who allocates has a page");
     }
 }
@@ -37,7 +37,7 @@ fn a_child_forked_before_the_driver_is_up_is_guarded_by_itself() {
         run.lines,
         ["init 0", "retain 0", "alloc 0", "alloc 2", "fork 0", "init 0", "retain 0", "alloc 0", "alloc 2"],
         "{}",
-        run.said
+        run.stated
     );
     assert_eq!(run.pages().len(), 2);
 }
@@ -48,7 +48,7 @@ fn another_program_in_the_same_process_starts_with_a_page_of_its_own() {
     let client = client.to_string_lossy();
     let words = [&START[..], &["exec", &client, "dlsym", "init", "retain:0", "alloc:300"]].concat();
     let run = Client::new("dlsym", "budget=1000").run(&words);
-    assert_eq!(run.lines[3..], ["init 0", "retain 0", "alloc 0"], "{}", run.said);
+    assert_eq!(run.lines[3..], ["init 0", "retain 0", "alloc 0"], "{}", run.stated);
     assert_eq!(run.page().cards()[0].allocated, 300);
 }
 
@@ -56,14 +56,14 @@ fn another_program_in_the_same_process_starts_with_a_page_of_its_own() {
 fn a_child_of_vfork_runs_another_program() {
     let run = Client::new("dlsym", "budget=1000")
         .run(&[&START[..], &["vfork-exec", "alloc:600", "alloc:300"]].concat());
-    assert_eq!(run.lines[3..], ["vfork-exec 0", "alloc 2", "alloc 0"], "{}", run.said);
+    assert_eq!(run.lines[3..], ["vfork-exec 0", "alloc 2", "alloc 0"], "{}", run.stated);
 }
 
 #[test]
 fn a_driver_that_is_closed_and_opened_again_is_still_guarded() {
     let run = Client::new("dlsym", "budget=1000")
         .run(&[&START[..], &["close", "enter", "alloc:600", "alloc:300"]].concat());
-    assert_eq!(run.lines[3..], ["close 0", "enter 0", "alloc 2", "alloc 0"], "{}", run.said);
+    assert_eq!(run.lines[3..], ["close 0", "enter 0", "alloc 2", "alloc 0"], "{}", run.stated);
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn a_page_folder_that_is_not_there_is_said_and_budgets_hold() {
         .env("PLIMSOLL_GUARD_PAGES", "/nonexistent")
         .run(&[&START[..], &["alloc:600"]].concat());
     assert_eq!(run.lines[2..], ["alloc 0", "alloc 2"]);
-    assert!(run.said.contains("cannot create a shared-memory file in /nonexistent"), "{}", run.said);
+    assert!(run.stated.contains("cannot create a shared-memory file in /nonexistent"), "{}", run.stated);
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn a_trace_never_goes_through_a_link() {
         folder.join("trace").display()
     );
     let run = client.run(&[&script, &crate::client::program("dlsym").to_string_lossy()]);
-    assert_eq!(run.lines.last().unwrap(), "alloc 0", "{}", run.said);
+    assert_eq!(run.lines.last().unwrap(), "alloc 0", "{}", run.stated);
     assert_eq!(std::fs::read_to_string(target).unwrap(), "kept");
     assert_eq!(run.trace()[0].size, 600);
 }

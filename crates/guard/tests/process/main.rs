@@ -4,7 +4,6 @@
 
 mod aarch64;
 mod artefact;
-mod asked;
 mod budget;
 mod client;
 mod contexts;
@@ -15,5 +14,6 @@ mod life;
 mod nvml;
 mod pinned;
 mod preload;
+mod requested;
 mod spill;
 mod tree;

@@ -33,7 +33,7 @@ const NOT_SUPPORTED: &str = r#""processes":null,"processes_code":3"#;
 const NO_PERMISSION: &str = r#""processes":null,"processes_code":4"#;
 
 #[test]
-fn where_nvml_fails_pytorch_asserts_without_guard_and_raises_its_own_error_with_it() {
+fn nvml_failure_trips_an_assert_in_pytorch_alone_and_a_clean_oom_under_guard() {
     // As on Tegra: NVML has the card under another PCI address than the driver.
     let elsewhere = card(NOT_SUPPORTED).replace(BUS, "00000000:77:00.0");
     for (nvml, assertion) in [
@@ -49,7 +49,7 @@ fn where_nvml_fails_pytorch_asserts_without_guard_and_raises_its_own_error_with_
             guarded.lines[..2],
             ["OutOfMemoryError: 500000 of 2500000", "this process 2000000"],
             "{assertion}: {}",
-            guarded.said
+            guarded.stated
         );
     }
 }
@@ -106,7 +106,7 @@ fn guarded_neighbours_on_the_card_are_named() {
         .run(&[BUS, "1000000"]);
     drop(child.stdin.take());
     child.wait().unwrap();
-    assert_eq!(run.lines[1..3], ["this process 2000000", "another 12345"], "{}", run.said);
+    assert_eq!(run.lines[1..3], ["this process 2000000", "another 12345"], "{}", run.stated);
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn the_first_context_is_measured_and_belongs_to_the_budget() {
         .env("LD_LIBRARY_PATH", libraries)
         .env("PLIMSOLL_FAKE_NVML_CARDS", format!("@{}", list.display()))
         .run(&[&script, &program.to_string_lossy(), BUS, "1000000"]);
-    assert_eq!(run.lines.first().unwrap(), "OutOfMemoryError: 900000 of 2500000", "{}", run.said);
+    assert_eq!(run.lines.first().unwrap(), "OutOfMemoryError: 900000 of 2500000", "{}", run.stated);
     let card = run.page().cards()[0];
     assert_eq!((card.context, card.allocated), (600_000, 1_600_000));
 }

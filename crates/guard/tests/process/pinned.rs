@@ -10,38 +10,38 @@ fn run(words: &[&str]) -> Run {
     Client::new("dlsym", "budget=1000").run(&[&START, words].concat())
 }
 
-fn held(run: &Run) -> (u64, u64) {
+fn occupied(run: &Run) -> (u64, u64) {
     let page = run.page();
     (page.pinned, page.pinned_peak)
 }
 
 #[test]
-fn what_is_pinned_is_counted_through_every_door_and_is_no_cards_memory() {
+fn pinned_memory_is_counted_through_every_entry_and_not_as_card_memory() {
     let words = ["host:8192", "host-v2:4096", "register:12288", "free-host:0", "unregister:2", "host:100"];
-    let said = ["host 0", "host-v2 0", "register 0", "free-host 0", "unregister 0", "host 0"];
+    let stated = ["host 0", "host-v2 0", "register 0", "free-host 0", "unregister 0", "host 0"];
     for door in DOORS {
         let run = Client::new(door, "budget=1000").run(&[&START, &words[..]].concat());
-        assert_eq!(run.lines[2..], said, "{door}: {}", run.said);
-        assert_eq!(held(&run), (4096 + 100, 8192 + 4096 + 12288), "{door}");
+        assert_eq!(run.lines[2..], stated, "{door}: {}", run.stated);
+        assert_eq!(occupied(&run), (4096 + 100, 8192 + 4096 + 12288), "{door}");
         let card = run.page().cards()[0];
         assert_eq!((card.allocated, card.allocations, card.ooms), (0, 0, 0), "{door}");
     }
 }
 
 #[test]
-fn what_the_driver_refuses_to_free_stays_counted_and_what_is_unknown_is_its_to_judge() {
+fn pinned_memory_the_driver_fails_to_free_stays_counted() {
     let twice = run(&["host:8192", "free-host:0", "free-host:0", "host:4096"]);
     assert_ne!(twice.lines[4], "free-host 0");
-    assert_eq!(held(&twice), (4096, 8192));
+    assert_eq!(occupied(&twice), (4096, 8192));
     let wrong = run(&["register:8192", "free-host:0"]);
     assert_ne!(wrong.lines[3], "free-host 0");
-    assert_eq!(held(&wrong), (8192, 8192));
+    assert_eq!(occupied(&wrong), (8192, 8192));
 }
 
 #[test]
-fn what_a_context_pinned_goes_with_it() {
+fn pinned_memory_of_a_context_ends_with_the_context() {
     let run = run(&["host:8192", "create:0", "host:4096", "destroy:1"]);
-    assert_eq!(held(&run), (8192, 8192 + 4096));
+    assert_eq!(occupied(&run), (8192, 8192 + 4096));
 }
 
 #[test]

@@ -26,12 +26,12 @@ fn holding(folder: &Path, words: &[&str]) -> Dialogue {
 }
 
 /// A process of the same tree, from its start to its end.
-fn beside(folder: &Path, words: &[&str]) -> Run {
+fn alongside(folder: &Path, words: &[&str]) -> Run {
     let client = of_tree(Client::new("dlsym", OPTIONS), folder);
     client.run(&[&START, words].concat())
 }
 
-fn said(run: &Run) -> &[String] {
+fn stated(run: &Run) -> &[String] {
     &run.lines[START.len()..]
 }
 
@@ -41,11 +41,11 @@ fn two_processes_share_a_budget_and_the_one_that_passes_it_alone_is_told_who_hol
     let words = ["alloc:600", "wait", "alloc:400", "free:0", "alloc:400", "wait"];
     let mut first = holding(folder.path(), &words);
     assert_eq!(first.hear("alloc"), "0");
-    let second = beside(folder.path(), &["alloc:600", "alloc:400", "alloc:1", "free:1", "alloc:300"]);
-    assert_eq!(said(&second), ["alloc 2", "alloc 0", "alloc 2", "free 0", "alloc 0"]);
+    let second = alongside(folder.path(), &["alloc:600", "alloc:400", "alloc:1", "free:1", "alloc:300"]);
+    assert_eq!(stated(&second), ["alloc 2", "alloc 0", "alloc 2", "free 0", "alloc 0"]);
     let who = format!("; process {} of this run holds 600 B", first.process());
-    assert!(second.said.contains("600 B of a budget of 1000 B allocated"), "{}", second.said);
-    assert!(second.said.contains(&who), "{}", second.said);
+    assert!(second.stated.contains("600 B of a budget of 1000 B allocated"), "{}", second.stated);
+    assert!(second.stated.contains(&who), "{}", second.stated);
     first.go_on();
     assert_eq!(first.hear("alloc"), "0", "the other one is gone, and so is its share");
     assert_eq!((first.hear("free"), first.hear("alloc")), ("0".to_owned(), "0".to_owned()));
@@ -55,15 +55,15 @@ fn two_processes_share_a_budget_and_the_one_that_passes_it_alone_is_told_who_hol
 }
 
 #[test]
-fn what_a_process_may_know_is_what_the_tree_has_left() {
+fn memory_info_of_a_process_is_the_remainder_of_the_tree() {
     let folder = tempfile::tempdir().unwrap();
     let mut first = holding(folder.path(), &["alloc:600", "wait"]);
     assert_eq!(first.hear("alloc"), "0");
-    let second = beside(folder.path(), &["info", "total:0", "alloc:100", "info"]);
-    assert_eq!(said(&second), ["info 0 400 1000", "total 0 1000", "alloc 0", "info 0 300 1000"]);
+    let second = alongside(folder.path(), &["info", "total:0", "alloc:100", "info"]);
+    assert_eq!(stated(&second), ["info 0 400 1000", "total 0 1000", "alloc 0", "info 0 300 1000"]);
     first.kill();
-    let third = beside(folder.path(), &["info"]);
-    assert_eq!(said(&third), ["info 0 1000 1000"], "the dead hold nothing");
+    let third = alongside(folder.path(), &["info"]);
+    assert_eq!(stated(&third), ["info 0 1000 1000"], "the dead hold nothing");
     assert_eq!(tree(folder.path()).peak, 700);
 }
 
@@ -92,8 +92,8 @@ fn processes_that_race_for_the_budget_take_all_of_it_and_never_more() {
         racer.go_on();
     }
     let taken = racers.iter_mut().map(|racer| {
-        let said = racer.hear("race");
-        let (code, count) = said.split_once(' ').unwrap();
+        let stated = racer.hear("race");
+        let (code, count) = stated.split_once(' ').unwrap();
         assert_eq!(code, "0");
         count.parse::<u64>().unwrap()
     });
@@ -115,7 +115,7 @@ fn forty_processes_one_after_the_other_leave_nothing_behind() {
     let shell = of_tree(shell, folder.path()).env("PATH", "/usr/bin:/bin");
     let run = shell.run(&[script, &client]);
     let taken = run.lines.iter().filter(|line| *line == "alloc 0").count();
-    assert_eq!(taken, 40, "{:?} {}", run.lines, run.said);
+    assert_eq!(taken, 40, "{:?} {}", run.lines, run.stated);
     assert_eq!(tree(folder.path()).peak, 1000);
     first.go_on();
     assert_eq!(first.hear("alloc"), "0");
@@ -131,11 +131,11 @@ fn a_child_that_becomes_another_program_is_of_the_tree_and_starts_with_nothing()
     ];
     let run = Client::new("dlsym", OPTIONS).run(&[&START[..], &words.concat()].concat());
     let parent = ["alloc 0", "init 0", "retain 0", "alloc 2", "alloc 0"];
-    assert_eq!(said(&run)[..5], parent, "{:?} {}", run.lines, run.said);
-    assert_eq!(said(&run).last().unwrap(), "alloc 0", "{:?}", run.lines);
+    assert_eq!(stated(&run)[..5], parent, "{:?} {}", run.lines, run.stated);
+    assert_eq!(stated(&run).last().unwrap(), "alloc 0", "{:?}", run.lines);
     let words = ["alloc:600", "exec", &client, "dlsym", "init", "retain:0", "alloc:1000"];
     let run = Client::new("dlsym", OPTIONS).run(&[&START[..], &words].concat());
-    assert_eq!(said(&run).last().unwrap(), "alloc 0", "{}", run.said);
+    assert_eq!(stated(&run).last().unwrap(), "alloc 0", "{}", run.stated);
 }
 
 #[test]
@@ -145,8 +145,8 @@ fn a_budget_that_the_daemon_changes_is_every_processs() {
     let mut first = holding(folder.path(), &words);
     assert_eq!(first.hear("alloc"), "0");
     set_budget(folder.path(), 2000);
-    let second = beside(folder.path(), &["info", "alloc:1300"]);
-    assert_eq!(said(&second), ["info 0 1400 2000", "alloc 0"], "it came later");
+    let second = alongside(folder.path(), &["info", "alloc:1300"]);
+    assert_eq!(stated(&second), ["info 0 1400 2000", "alloc 0"], "it came later");
     first.go_on();
     assert_eq!(first.hear("alloc"), "0");
     set_budget(folder.path(), 1000);
@@ -156,7 +156,7 @@ fn a_budget_that_the_daemon_changes_is_every_processs() {
 }
 
 #[test]
-fn who_never_touches_a_card_leaves_no_trace() {
+fn process_without_card_use_leaves_no_files() {
     let client = Client::of(Path::new("/bin/sh"), "-c").guarded(OPTIONS);
     let folder = client.folder().to_owned();
     let mut client = client.env("PATH", "/usr/bin:/bin");
@@ -169,11 +169,11 @@ fn who_never_touches_a_card_leaves_no_trace() {
 fn a_ledger_that_cannot_be_shared_is_said_and_the_process_keeps_to_its_budget_alone() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join(FILE)).unwrap();
-    let run = beside(folder.path(), &["alloc:600", "alloc:600", "alloc:400"]);
-    assert_eq!(said(&run), ["alloc 0", "alloc 2", "alloc 0"]);
+    let run = alongside(folder.path(), &["alloc:600", "alloc:600", "alloc:400"]);
+    assert_eq!(stated(&run), ["alloc 0", "alloc 2", "alloc 0"]);
     let why = format!("cannot share the ledger of allocations in {} (error 21)", folder.path().display());
-    assert!(run.said.contains(&why), "{}", run.said);
-    assert!(run.said.contains("the budget applies to this process alone"), "{}", run.said);
+    assert!(run.stated.contains(&why), "{}", run.stated);
+    assert!(run.stated.contains("the budget applies to this process alone"), "{}", run.stated);
 }
 
 #[test]
@@ -187,10 +187,10 @@ fn one_process_more_than_there_are_slots_keeps_to_its_budget_alone() {
     // SAFETY: a ledger is plain numbers, as many bytes as it is long.
     let bytes = unsafe { std::slice::from_raw_parts((&raw const full).cast::<u8>(), TreeLedger::SIZE) };
     std::fs::write(folder.path().join(FILE), bytes).unwrap();
-    let run = beside(folder.path(), &["alloc:600", "alloc:600", "alloc:400"]);
-    assert_eq!(said(&run), ["alloc 0", "alloc 2", "alloc 0"]);
+    let run = alongside(folder.path(), &["alloc:600", "alloc:600", "alloc:400"]);
+    assert_eq!(stated(&run), ["alloc 0", "alloc 2", "alloc 0"]);
     let why = "the shared ledger of allocations is full (256 processes or 16 other cards); the budget applies to this process alone";
-    assert!(run.said.contains(why), "{}", run.said);
+    assert!(run.stated.contains(why), "{}", run.stated);
 }
 
 #[test]

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn where_types_can_be_seen_only_what_is_movable_can_be_joined() {
+    fn page_types_restrict_compaction_to_movable_blocks() {
         let types = "Node 0, zone Normal, type Unmovable 25600 0 0 0 0 0 0 0 0 0 0\n\
             Node 0, zone Normal, type Movable 25600 0 0 0 0 0 0 0 0 10 35\n\
             Node 0, zone Normal, type CMA 0 0 0 0 0 0 0 0 0 0 15\n";

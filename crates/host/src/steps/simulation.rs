@@ -67,7 +67,7 @@ impl Simulation {
                 );
                 (ground.slab, Reason::new("drop_slab", text))
             }
-            ReclaimStep::AskNeighbours => return self.asked(),
+            ReclaimStep::AskNeighbours => return self.requested(),
             ReclaimStep::Compact => return self.moved_together(step, Bytes::MAX),
             ReclaimStep::ClaimHugePages => return self.moved_together(step, ground.claimable),
         };
@@ -87,16 +87,16 @@ impl Simulation {
             _ => Bytes::ZERO,
         };
         if joins > dropped {
-            let beside = joins.saturating_sub(dropped);
+            let alongside = joins.saturating_sub(dropped);
             reason.text +=
-                &format!("; another {beside} in smaller free blocks may merge with the freed memory");
+                &format!("; another {alongside} in smaller free blocks may merge with the freed memory");
         }
         (after, PlannedStep { step, frees, joins, reason })
     }
 
     /// The released memory was a driver's, so it counts as free under either gate, and under a cap on driver
     /// memory.
-    fn asked(&self) -> (Self, PlannedStep) {
+    fn requested(&self) -> (Self, PlannedStep) {
         let mut after = *self;
         let frees = std::mem::take(&mut after.ground.idle);
         after.ground.now += frees;

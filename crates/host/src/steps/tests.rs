@@ -47,7 +47,7 @@ fn steps(planned: &[PlannedStep]) -> Vec<ReclaimStep> {
 }
 
 #[test]
-fn what_is_enough_is_left_alone() {
+fn sufficient_memory_needs_no_steps() {
     let course = course(&ground(100, 50, 500), need(100), ROOT, &FutileSteps::default());
     assert_eq!(course, ReclaimPlan::nothing(StepVerdict::Enough));
 }
@@ -67,9 +67,9 @@ fn neighbours_are_asked_before_anything_that_costs_everybody_and_after_the_own_f
         course(&ground, need(mib), powers, &FutileSteps::default())
     };
     assert_eq!(steps(&course_for(150, USER).steps), [ReclaimStep::AdviseFiles]);
-    let asked = course_for(170, USER);
-    assert_eq!(steps(&asked.steps), [ReclaimStep::AskNeighbours]);
-    assert_eq!(asked.steps[0].frees, Bytes::mib(70));
+    let requested = course_for(170, USER);
+    assert_eq!(steps(&requested.steps), [ReclaimStep::AskNeighbours]);
+    assert_eq!(requested.steps[0].frees, Bytes::mib(70));
     assert_eq!(steps(&course_for(220, USER).steps), [ReclaimStep::AdviseFiles, ReclaimStep::AskNeighbours]);
     let strong = [ReclaimStep::AskNeighbours, ReclaimStep::DropPageCache];
     assert_eq!(steps(&course_for(600, ROOT).steps), strong);
@@ -96,7 +96,7 @@ fn unwritten_pages_are_written_only_where_the_clean_ones_are_not_enough() {
 }
 
 #[test]
-fn what_would_not_help_is_not_done_but_by_force() {
+fn unreachable_goal_takes_no_steps_unless_forced() {
     let ground = Baseline { slab: Bytes::mib(80), ..ground(100, 50, 500) };
     let beyond = course(&ground, need(690), ROOT, &FutileSteps::default());
     assert_eq!(beyond, ReclaimPlan::nothing(StepVerdict::Beyond { short: Bytes::mib(90) }));
@@ -235,7 +235,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_refused_no_recipe_reaches_and_what_is_begun_no_milder_recipe_reaches(ground in grounds(), goal in goals()) {
+    fn refused_goals_are_beyond_every_recipe_and_plans_use_the_mildest(ground in grounds(), goal in goals()) {
         let found = course(&ground, goal, ROOT, &FutileSteps::default());
         let simulated = Simulation::of(&ground, goal);
         let reaches = |recipe: &[ReclaimStep]| {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::refused::{LoadRefusals, cut, told};
+use super::refused::{LoadRefusals, cut, reported};
 
 /// Length limit of one event.
 const MOST_EVENT: usize = 4 << 20;
@@ -109,7 +109,7 @@ impl StreamParser {
             // llama-server sends an error during a stream as an `error:` line instead of a `data:` line.
             return match line.strip_prefix(b"error:") {
                 Some(text) => Err(LoadFailure::Event(match serde_json::from_slice(text) {
-                    Ok(error) => told(&error),
+                    Ok(error) => reported(&error),
                     Err(_) => cut(String::from_utf8_lossy(text.trim_ascii()).into_owned()),
                 })),
                 None => Ok(()),
@@ -124,7 +124,7 @@ impl StreamParser {
             .map_err(|_| LoadFailure::Malformed("a server-sent event is not JSON"))?;
         // Other servers, and newer builds of llama-server, send the error as an ordinary event.
         if !event["error"].is_null() {
-            return Err(LoadFailure::Event(told(&event["error"])));
+            return Err(LoadFailure::Event(reported(&event["error"])));
         }
         self.note(&event, after);
         Ok(())

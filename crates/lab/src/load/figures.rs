@@ -57,8 +57,8 @@ impl Figures {
 
     /// One measurement: the memory of each figure, by its name.
     pub async fn look(&self, server: &LoadTarget) -> Vec<(String, Bytes)> {
-        let held = self.process.and_then(|(process, gauge)| process.held(gauge));
-        let mut look: Vec<_> = held.map(|held| (PROCESS.to_owned(), held)).into_iter().collect();
+        let occupied = self.process.and_then(|(process, gauge)| process.occupied(gauge));
+        let mut look: Vec<_> = occupied.map(|occupied| (PROCESS.to_owned(), occupied)).into_iter().collect();
         // The cards of this machine say nothing about a server on another one.
         if !self.cards.is_empty() && server.target.is_here() {
             look.extend(self.on_cards(&self.sampler.read().await));
@@ -72,7 +72,7 @@ impl Figures {
         let tree = self.process.map_or_else(Vec::new, |(process, _)| process.tree());
         let own = reading.holders.iter().filter(|holder| tree.contains(&holder.pid));
         let own: Vec<_> = own.filter_map(|holder| Some((&holder.card, holder.used?))).collect();
-        let held = |card: &Card| {
+        let occupied = |card: &Card| {
             let parts = own.iter().filter(|(id, _)| **id == card.id);
             let sum: Bytes = parts.map(|(_, used)| *used).sum();
             // In a container without the host's pids NVML lists no process of ours, so the card's total is
@@ -87,7 +87,8 @@ impl Figures {
         let figures = self.cards.iter().enumerate();
         figures
             .filter_map(|(number, card)| {
-                held(card).map(|(whose, held)| (format!("{}, {whose}", named(number, card)), held))
+                occupied(card)
+                    .map(|(whose, occupied)| (format!("{}, {whose}", named(number, card)), occupied))
             })
             .collect()
     }

@@ -23,7 +23,7 @@ impl LoadRefusals {
         match serde_json::from_slice::<Value>(body) {
             // A proxy in front of the server may answer with HTML; its text is better than nothing.
             Ok(body) if !body["error"].is_null() => {
-                Self { code: code(&body["error"]), text: told(&body["error"]) }
+                Self { code: code(&body["error"]), text: reported(&body["error"]) }
             }
             _ => Self { code: None, text: cut(String::from_utf8_lossy(body).into_owned()) },
         }
@@ -43,10 +43,10 @@ fn code(error: &Value) -> Option<String> {
 }
 
 /// The message and its reasons, one line each.
-pub(super) fn told(error: &Value) -> String {
+pub(super) fn reported(error: &Value) -> String {
     // The message has the first cause, which stands below.
-    let said = error["reason"]["text"].as_str().or_else(|| error["message"].as_str());
-    let Some(message) = said.or_else(|| error.as_str()) else {
+    let stated = error["reason"]["text"].as_str().or_else(|| error["message"].as_str());
+    let Some(message) = stated.or_else(|| error.as_str()) else {
         return cut(error.to_string());
     };
     let mut text = message.to_owned();
@@ -86,17 +86,17 @@ mod tests {
     fn a_refusal_is_told_with_its_reasons_and_never_at_length() {
         let error = json!({ "message": "no room: card 0", "code": "no_room", "reason": { "text": "no room", "because": [
             { "text": "card 0", "because": [{ "text": "2 GiB is held by others" }] }, { "text": "card 1" }] } });
-        assert_eq!(told(&error), "no room\n  card 0\n    2 GiB is held by others\n  card 1");
+        assert_eq!(reported(&error), "no room\n  card 0\n    2 GiB is held by others\n  card 1");
         assert_eq!(code(&error).as_deref(), Some("no_room"));
-        assert_eq!(told(&json!("plain")), "plain");
-        assert_eq!(told(&json!({ "a": 1 })), "{\"a\":1}");
-        assert_eq!(told(&json!({ "message": "é".repeat(2000) })).len(), LONGEST_TEXT);
+        assert_eq!(reported(&json!("plain")), "plain");
+        assert_eq!(reported(&json!({ "a": 1 })), "{\"a\":1}");
+        assert_eq!(reported(&json!({ "message": "é".repeat(2000) })).len(), LONGEST_TEXT);
         assert_eq!(
             code(&json!({ "code": 503, "type": "unavailable_error" })).as_deref(),
             Some("unavailable_error")
         );
         let deep =
             (0..100).fold(json!({}), |inner, _| json!({ "text": "x".repeat(100), "because": [inner] }));
-        assert!(told(&json!({ "message": "m", "reason": deep })).len() <= LONGEST_TEXT);
+        assert!(reported(&json!({ "message": "m", "reason": deep })).len() <= LONGEST_TEXT);
     }
 }

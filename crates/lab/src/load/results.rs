@@ -30,7 +30,7 @@ pub struct SoakResults {
     pub model: String,
     pub requests: u64,
     pub rounds: u64,
-    pub held_ms: u64,
+    pub occupied_ms: u64,
     pub prompt_tokens: u64,
     pub answer_tokens: u64,
     /// Failures by kind: the count, and a few full texts.
@@ -106,7 +106,7 @@ impl SoakResults {
     pub fn see(&mut self, look: Vec<(String, Bytes)>) {
         self.looks += 1;
         let at = self.requests;
-        for (name, held) in look {
+        for (name, occupied) in look {
             let place = self.figures.iter().position(|figure| figure.name == name);
             let place = place.unwrap_or_else(|| {
                 self.figures.push(SoakFigure {
@@ -117,8 +117,8 @@ impl SoakResults {
                 self.figures.len() - 1
             });
             let figure = &mut self.figures[place];
-            figure.series.push(TrendPoint { at, held });
-            figure.course.push(at, held.get());
+            figure.series.push(TrendPoint { at, occupied });
+            figure.course.push(at, occupied.get());
         }
         // Bounds the memory, should figure names change from look to look.
         self.figures.truncate(MOST_FIGURES);
@@ -133,15 +133,15 @@ impl SoakResults {
         // The number of figures corrects for testing several at once: one of many looks like a leak by
         // chance.
         let judging = TrendTest { figures: self.figures.len(), negligible, ..TrendTest::default() };
-        let held = |point: Option<&TrendPoint>| point.map_or(Bytes::ZERO, |point| point.held);
+        let occupied = |point: Option<&TrendPoint>| point.map_or(Bytes::ZERO, |point| point.occupied);
         self.figures
             .iter()
             .map(|figure| {
                 let points = figure.series.points();
                 SoakVerdict {
                     name: &figure.name,
-                    first: held(points.first()),
-                    last: held(points.last()),
+                    first: occupied(points.first()),
+                    last: occupied(points.last()),
                     peak: Bytes::new(figure.course.highest().unwrap_or_default()),
                     trend: judge(points, &judging),
                     steps: steps(points),

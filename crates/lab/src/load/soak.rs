@@ -17,7 +17,7 @@ use super::server::LoadTarget;
 /// Time for a server to release memory after an answer.
 const CALM: Duration = Duration::from_millis(20);
 /// Interval of progress reports during a round.
-const TELL_EVERY: Duration = Duration::from_secs(1);
+const NOTIFY_EVERY: Duration = Duration::from_secs(1);
 /// Readings of a test whose rounds are paced; a verdict needs about half of them.
 const READINGS: u32 = 40;
 /// Pause after a round without an answer.
@@ -54,8 +54,8 @@ pub struct SoakError {
 }
 
 impl SoakLimit {
-    fn is_reached(&self, results: &SoakResults, held: Duration) -> bool {
-        self.time.is_some_and(|time| held >= time)
+    fn is_reached(&self, results: &SoakResults, occupied: Duration) -> bool {
+        self.time.is_some_and(|time| occupied >= time)
             || self.requests.is_some_and(|most| results.requests >= most)
     }
 
@@ -64,11 +64,11 @@ impl SoakLimit {
     }
 
     /// The requests of a round that takes its part of both limits, of the time by the pace so far.
-    fn paced(&self, results: &SoakResults, held: Duration, clients: usize) -> u64 {
+    fn paced(&self, results: &SoakResults, occupied: Duration, clients: usize) -> u64 {
         let least = u64::try_from(clients).unwrap_or(u64::MAX);
         let of_time = |time: Duration| {
             let part = u128::from(results.requests) * (time / READINGS).as_millis();
-            u64::try_from(part / held.as_millis().max(1)).unwrap_or(u64::MAX)
+            u64::try_from(part / occupied.as_millis().max(1)).unwrap_or(u64::MAX)
         };
         let of_requests = self.requests.map_or(u64::MAX, |most| most / u64::from(READINGS));
         self.time.map_or(u64::MAX, of_time).min(of_requests).max(least)
@@ -113,7 +113,7 @@ impl SoakRun<'_> {
         let mut clients: Vec<Client> = clients.collect();
         let mut answered = Instant::now();
         // Created outside the loop: a signal between two rounds would be missed otherwise.
-        let (mut stop, mut ticks) = (pin!(stopped()), interval(TELL_EVERY));
+        let (mut stop, mut ticks) = (pin!(stopped()), interval(NOTIFY_EVERY));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         while !settings.limit.is_reached(&self.results, self.start.elapsed()) {
             let mut left = settings.limit.left(&self.results);
@@ -159,7 +159,7 @@ impl SoakRun<'_> {
         loop {
             tokio::select! {
                 done = &mut work => return Some(done),
-                _ = ticks.tick() => self.tell(),
+                _ = ticks.tick() => self.notify(),
                 () = &mut *stop => return None,
             }
         }
@@ -176,11 +176,11 @@ impl SoakRun<'_> {
             self.results.begin_series();
         }
         self.results.see(self.figures.look(self.server).await);
-        self.tell();
+        self.notify();
     }
 
-    fn tell(&mut self) {
-        self.results.held_ms = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
+    fn notify(&mut self) {
+        self.results.occupied_ms = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
         (self.progress)(&self.results);
     }
 }
@@ -208,8 +208,8 @@ mod tests {
     fn rounds_of_a_short_test_take_a_fortieth_of_its_time() {
         let limit = |seconds| SoakLimit { time: Some(Duration::from_secs(seconds)), requests: None };
         let mut results = SoakResults::new(String::new(), String::new());
-        let paced = |limit: SoakLimit, results: &SoakResults, held| {
-            limit.paced(results, Duration::from_secs(held), 4)
+        let paced = |limit: SoakLimit, results: &SoakResults, occupied| {
+            limit.paced(results, Duration::from_secs(occupied), 4)
         };
         assert_eq!(paced(limit(60), &results, 0), 4, "a first round shows the pace");
         results.requests = 100;

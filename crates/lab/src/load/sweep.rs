@@ -17,12 +17,12 @@ const CALM: Duration = Duration::from_millis(200);
 /// Result of a sweep at one depth.
 #[derive(Clone, Debug)]
 pub struct SweepDepth {
-    pub asked: u64,
+    pub requested: u64,
     /// Prompt tokens by the server's count.
     pub tokens: u64,
     pub outcome: Result<Speeds, LoadFailure>,
     /// Memory after the answer.
-    pub held: Vec<(String, Bytes)>,
+    pub occupied: Vec<(String, Bytes)>,
     /// The server's process ended or was replaced meanwhile: times and memory are not those of one loaded model.
     pub disturbed: bool,
 }
@@ -82,7 +82,7 @@ pub async fn sweep(
     depths: &[u64],
     (answer, patience): (u64, Duration),
     figures: &mut Figures,
-    told: &mut dyn FnMut(&SweepDepth),
+    reported: &mut dyn FnMut(&SweepDepth),
 ) -> Sweep {
     let mut client = server.client(patience);
     let mut sweep = Sweep { before: warm.before.clone(), ..Sweep::default() };
@@ -92,8 +92,8 @@ pub async fn sweep(
     depths.dedup();
     // The pid tells this sweep's prompts from those that an earlier one left in the cache.
     let nonces = (u64::from(std::process::id()) << 16)..;
-    for (asked, nonce) in depths.into_iter().zip(nonces) {
-        let answered = client.ask(request(server, warm.yardstick, asked, answer, nonce)).await;
+    for (requested, nonce) in depths.into_iter().zip(nonces) {
+        let answered = client.ask(request(server, warm.yardstick, requested, answer, nonce)).await;
         // Also after a failure: memory that stays in use after a refused prompt is a result.
         sleep(CALM).await;
         let known = figures.process();
@@ -101,13 +101,13 @@ pub async fn sweep(
         figures.follow(server).await;
         let lives = known.is_some_and(|process| process.lives());
         let depth = SweepDepth {
-            asked,
-            tokens: answered.as_ref().ok().and_then(|answer| answer.prompt_tokens).unwrap_or(asked),
+            requested,
+            tokens: answered.as_ref().ok().and_then(|answer| answer.prompt_tokens).unwrap_or(requested),
             outcome: answered.as_ref().map(Speeds::of).map_err(Clone::clone),
-            held: figures.look(server).await,
+            occupied: figures.look(server).await,
             disturbed: known.is_some() && !lives,
         };
-        told(&depth);
+        reported(&depth);
         sweep.depths.push(depth);
         // Deeper prompts need more still, and a server that died cannot be measured.
         if answered.is_err() {
@@ -142,13 +142,13 @@ impl Sweep {
     /// Memory of each figure over depth in tokens, starting before the first depth.
     pub fn curves(&self) -> Vec<(&str, Vec<(u64, Bytes)>)> {
         let curve = |name: &str| {
-            let held = |held: &[(String, Bytes)]| {
-                held.iter().find(|(other, _)| other == name).map(|(_, held)| *held)
+            let occupied = |occupied: &[(String, Bytes)]| {
+                occupied.iter().find(|(other, _)| other == name).map(|(_, occupied)| *occupied)
             };
-            let before = held(&self.before).map(|held| (0, held));
+            let before = occupied(&self.before).map(|occupied| (0, occupied));
             // A failed prompt may have ended anywhere before its depth, and another process began anew.
             let answered = self.depths.iter().filter(|depth| depth.outcome.is_ok() && !depth.disturbed);
-            let after = answered.filter_map(|depth| Some((depth.tokens, held(&depth.held)?)));
+            let after = answered.filter_map(|depth| Some((depth.tokens, occupied(&depth.occupied)?)));
             before.into_iter().chain(after).collect()
         };
         self.before.iter().map(|(name, _)| (name.as_str(), curve(name))).collect()
@@ -159,13 +159,13 @@ impl Sweep {
 /// outliers.
 pub fn slope(curve: &[(u64, Bytes)]) -> Option<f64> {
     let mut slopes: Vec<f64> = Vec::new();
-    for (place, (tokens, held)) in curve.iter().enumerate() {
+    for (place, (tokens, occupied)) in curve.iter().enumerate() {
         for (deeper, later) in &curve[place + 1..] {
             let run =
                 deeper.checked_sub(*tokens).and_then(|run| u32::try_from(run).ok()).filter(|run| *run > 0);
             // KiB fit into `u32` up to 4 TiB, and `u32` converts to `f64` without loss.
             let kib = |bytes: Bytes| u32::try_from(bytes.get() >> 10).map_or(f64::INFINITY, f64::from);
-            slopes.extend(run.map(|run| (kib(*later) - kib(*held)) * 1024.0 / f64::from(run)));
+            slopes.extend(run.map(|run| (kib(*later) - kib(*occupied)) * 1024.0 / f64::from(run)));
         }
     }
     super::rounds::median(&mut slopes)

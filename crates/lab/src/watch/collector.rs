@@ -65,10 +65,11 @@ impl Collector {
         self.machine.look(&mut look);
         self.processes.look(&mut look);
         let refused = self.guards.look(&mut look);
-        let mut said: Vec<(Source, String)> = refused.into_iter().map(|text| (Source::Guard, text)).collect();
+        let mut stated: Vec<(Source, String)> =
+            refused.into_iter().map(|text| (Source::Guard, text)).collect();
         let lines = self.kernel_log.as_mut().map_or_else(Vec::new, KernelLog::lines);
-        said.extend(lines.into_iter().map(|line| (Source::Kernel, line)));
-        (look, said)
+        stated.extend(lines.into_iter().map(|line| (Source::Kernel, line)));
+        (look, stated)
     }
 
     async fn look_at_cards(&mut self, look: &mut Look) {

@@ -50,7 +50,7 @@ impl Guards {
 
     fn look_at(&mut self, page: &PageSnapshot, look: &mut Look) -> Vec<String> {
         // The name is kept: a refusal is often the last act of a process that is gone at the next look.
-        let (name, told) =
+        let (name, reported) =
             self.seen.entry(page.pid).or_insert_with(|| (name(page.pid).unwrap_or_default(), 0));
         let subject = format!("{} {name}", page.pid);
         for (card, number) in page.cards().iter().zip(0_u32..) {
@@ -71,21 +71,21 @@ impl Guards {
             }
         }
         // The page keeps its last refusals, so each look sees older ones again.
-        let news = page.ooms().filter(|oom| oom.sequence > *told).collect::<Vec<_>>();
-        *told = news.iter().map(|oom| oom.sequence).max().unwrap_or(*told);
+        let news = page.ooms().filter(|oom| oom.sequence > *reported).collect::<Vec<_>>();
+        *reported = news.iter().map(|oom| oom.sequence).max().unwrap_or(*reported);
         news.into_iter().map(|oom| format!("{subject}: {}", refusal(oom))).collect()
     }
 }
 
 fn refusal(oom: &OomSnapshot) -> String {
-    let [asked, allocated, free] = [oom.asked, oom.allocated, oom.free].map(Bytes::new);
+    let [requested, allocated, free] = [oom.requested, oom.allocated, oom.free].map(Bytes::new);
     let by = match oom.refusal {
         Refusal::Budget => "its budget",
         _ => "the driver",
     };
     let of = oom.budget.map_or_else(String::new, |budget| format!(" of a budget of {}", Bytes::new(budget)));
     format!(
-        "card {}: {by} refused a request for {asked} more; the program held {allocated}{of}, and {free} were \
+        "card {}: {by} refused a request for {requested} more; the program held {allocated}{of}, and {free} were \
             free",
         oom.card
     )

@@ -153,7 +153,7 @@ mod tests {
         let mut encoder = Encoder::begin(&Default::default(), &mut bytes);
         encoder.sample(0, &look, &mut bytes);
         let figures = summarise(&bytes).unwrap().figures;
-        let has = |what: &str| figures.iter().any(|told| told.figure.what == what);
+        let has = |what: &str| figures.iter().any(|reported| reported.figure.what == what);
         assert!(has("MemFree") && has("MemAvailable") && has("order 3"), "{figures:?}");
     }
 }

@@ -64,10 +64,10 @@ impl Recording {
 
     /// Takes one sample.
     pub async fn sample(&mut self, collector: &mut Collector) -> Result<(), RecordingError> {
-        let (look, said) = collector.look().await;
+        let (look, stated) = collector.look().await;
         let now = self.now();
         // Events first: a reader that stops at a sample then knows what led to it.
-        for (source, text) in said {
+        for (source, text) in stated {
             self.encoder.event(now, source, &text, &mut self.bytes);
         }
         self.encoder.sample(now, &look, &mut self.bytes);

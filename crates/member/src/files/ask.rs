@@ -39,8 +39,9 @@ pub(super) struct WantedPart {
 pub(super) async fn list(peer: &Upstream, digest: &FileDigest) -> Result<FileList, HostFault> {
     let path = format!("/{}-{}", digest.header, digest.size.get());
     for _ in 0..MOST_PENDING {
-        let asked = timeout(PATIENCE, peer.ask(Method::GET, &path, None, LONGEST_LIST)).await;
-        let answer = asked.ok().flatten().ok_or_else(|| HostFault::Silent("no list of the files".to_owned()));
+        let requested = timeout(PATIENCE, peer.ask(Method::GET, &path, None, LONGEST_LIST)).await;
+        let answer =
+            requested.ok().flatten().ok_or_else(|| HostFault::Silent("no list of the files".to_owned()));
         let (status, text) = answer?;
         if status == StatusCode::OK {
             let list: Option<FileList> = serde_json::from_slice(&text).ok();
@@ -124,8 +125,9 @@ mod tests {
     /// A host that gives these answers, one a connection, and then the last one again.
     fn host(answers: Vec<Vec<u8>>) -> (Upstream, Arc<AtomicUsize>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (address, asked) = (listener.local_addr().unwrap().to_string(), Arc::new(AtomicUsize::new(0)));
-        let count = Arc::clone(&asked);
+        let (address, requested) =
+            (listener.local_addr().unwrap().to_string(), Arc::new(AtomicUsize::new(0)));
+        let count = Arc::clone(&requested);
         std::thread::spawn(move || {
             for mut stream in listener.incoming().flatten() {
                 let number = count.fetch_add(1, Ordering::Relaxed);
@@ -133,7 +135,7 @@ mod tests {
                 let _ = stream.write_all(answers.get(number).or(answers.last()).unwrap());
             }
         });
-        (Upstream::new(EngineAddress::Remote(address)), asked)
+        (Upstream::new(EngineAddress::Remote(address)), requested)
     }
 
     fn answer(status: &str, lines: &str, body: &str) -> Vec<u8> {
@@ -145,14 +147,14 @@ mod tests {
         answer("206 Partial Content", &lines, body)
     }
 
-    async fn asked(given: Vec<u8>) -> Result<Vec<u8>, HostFault> {
+    async fn requested(given: Vec<u8>) -> Result<Vec<u8>, HostFault> {
         let wanted = WantedPart { sha256: "a".repeat(64), start: 5, length: 4, size: 100 };
         part_from(&host(vec![given]).0, &wanted).await
     }
 
     #[tokio::test]
     async fn a_part_is_exactly_what_was_asked_for() {
-        assert_eq!(asked(part("5-8/100", "abcd")).await, Ok(b"abcd".to_vec()));
+        assert_eq!(requested(part("5-8/100", "abcd")).await, Ok(b"abcd".to_vec()));
         let chunked = "Content-Range: bytes 5-8/100\r\nTransfer-Encoding: chunked\r\n";
         let endless = format!("{:x}\r\n{}\r\n", 1 << 20, "x".repeat(1 << 20));
         for (name, lie) in [
@@ -167,7 +169,7 @@ mod tests {
             ("no end", answer("206 Partial Content", chunked, &endless)),
             ("an end too soon", answer("206 Partial Content", chunked, "1\r\na\r\n0\r\n\r\n")),
         ] {
-            let ended = asked(lie).await;
+            let ended = requested(lie).await;
             assert!(matches!(ended, Err(HostFault::Lies(_))), "{name}: {ended:?}");
         }
         for (name, silence) in [
@@ -176,11 +178,11 @@ mod tests {
             ("garbage", b"\xff\0\r\n\r\n".to_vec()),
             ("another one's turn", answer("503 Busy", "Content-Length: 0\r\n", "")),
         ] {
-            let ended = asked(silence).await;
+            let ended = requested(silence).await;
             assert!(matches!(ended, Err(HostFault::Silent(_))), "{name}: {ended:?}");
         }
         let refused = answer("404 Not Found", "", r#"{"error":{"code":"no_such_file"}}"#);
-        assert_eq!(asked(refused).await, Err(HostFault::Refused("no_such_file".to_owned())));
+        assert_eq!(requested(refused).await, Err(HostFault::Refused("no_such_file".to_owned())));
     }
 
     #[tokio::test]
@@ -188,9 +190,9 @@ mod tests {
         let digest = FileDigest { header: "00ff00ff00ff00ff".to_owned(), size: Bytes::new(4) };
         let pending = answer("503 Busy", "", r#"{"error":{"code":"digest_pending"}}"#);
         let sound = answer("200 OK", "", r#"{"schema":1,"files":[],"later":true}"#);
-        let (peer, asked) = host(vec![pending, sound]);
+        let (peer, requested) = host(vec![pending, sound]);
         assert!(list(&peer, &digest).await.unwrap().files.is_empty());
-        assert_eq!(asked.load(Ordering::Relaxed), 2);
+        assert_eq!(requested.load(Ordering::Relaxed), 2);
         let deep = "[".repeat(100_000);
         for text in [
             "",

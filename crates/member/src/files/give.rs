@@ -39,11 +39,11 @@ enum FileQuestion {
 
 impl FileQuestion {
     fn read(head: &Parts) -> Option<Self> {
-        let asked = head.uri.path().strip_prefix('/').filter(|_| head.method == Method::GET)?;
+        let requested = head.uri.path().strip_prefix('/').filter(|_| head.method == Method::GET)?;
         let is_hex = |text: &str, digits| {
             text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
         };
-        if let Some((header, size)) = asked.split_once('-') {
+        if let Some((header, size)) = requested.split_once('-') {
             let size = plimsoll_base::Bytes::new(size.parse().ok()?);
             return is_hex(header, 16).then(|| Self::List(FileDigest { header: header.to_owned(), size }));
         }
@@ -51,8 +51,8 @@ impl FileQuestion {
         let (start, end) = range.split_once('-')?;
         let (start, end): (u64, u64) = (start.parse().ok()?, end.parse().ok()?);
         let length = end.checked_sub(start)?.checked_add(1)?;
-        let is_read = is_hex(asked, 64) && length <= MOST_PART;
-        is_read.then(|| Self::Part { sha256: asked.to_owned(), start, length })
+        let is_read = is_hex(requested, 64) && length <= MOST_PART;
+        is_read.then(|| Self::Part { sha256: requested.to_owned(), start, length })
     }
 }
 
@@ -83,7 +83,7 @@ impl FleetMember {
             problem(StatusCode::NOT_FOUND, "not_offered", "this host does not offer the model's file")
         })?;
         match question {
-            FileQuestion::List(asked) if asked == offered => self.list(files, &entry).await,
+            FileQuestion::List(requested) if requested == offered => self.list(files, &entry).await,
             FileQuestion::List(_) => {
                 Err(problem(StatusCode::CONFLICT, "other_file", "this host offers another file of the model"))
             }

@@ -39,21 +39,21 @@ impl FilePlace {
 pub(super) fn places(entry: &ConfiguredModel) -> Vec<(FilePlace, PathBuf)> {
     let options = entry.launch.options();
     let flags = options.and_then(|options| named::flags(entry, options).ok());
-    let wish = flags.and_then(|flags| flags.wish(ProgramKind::LlamaServer).ok());
-    let places = wish.filter(|wish| wish.model.is_some()).map_or_else(Vec::new, |wish| of(&wish));
+    let params = flags.and_then(|flags| flags.params(ProgramKind::LlamaServer).ok());
+    let places = params.filter(|params| params.model.is_some()).map_or_else(Vec::new, |params| of(&params));
     if places.len() > MOST_FILES { Vec::new() } else { places }
 }
 
-fn of(wish: &ModelParams) -> Vec<(FilePlace, PathBuf)> {
+fn of(params: &ModelParams) -> Vec<(FilePlace, PathBuf)> {
     let set = |role, path: &Option<String>| {
         let paths = path.as_deref().map(siblings).unwrap_or_default();
         numbered(role, paths)
     };
-    let mut places = set(FileRole::Model, &wish.model);
-    places.extend(set(FileRole::Draft, &wish.draft_model));
-    places.extend(set(FileRole::Projector, &wish.projector));
-    places.extend(numbered(FileRole::Adapter, wish.adapters.clone()));
-    places.extend(numbered(FileRole::ControlVector, wish.control_vectors.clone()));
+    let mut places = set(FileRole::Model, &params.model);
+    places.extend(set(FileRole::Draft, &params.draft_model));
+    places.extend(set(FileRole::Projector, &params.projector));
+    places.extend(numbered(FileRole::Adapter, params.adapters.clone()));
+    places.extend(numbered(FileRole::ControlVector, params.control_vectors.clone()));
     places
 }
 

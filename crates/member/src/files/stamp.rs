@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_has_no_stamp_and_stops_no_thread() {
+    fn non_regular_files_have_no_stamp_and_block_no_thread() {
         let folder = tempfile::tempdir().unwrap();
         let fifo = folder.path().join("fifo");
         rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();

@@ -43,7 +43,7 @@ impl FleetMember {
         for source in self.sources(&model) {
             let host = source.host.clone();
             files.copying.replace(Some(RunningCopy { model: model.clone(), from: host.clone(), percent: 0 }));
-            self.tell_copy(files);
+            self.notify_copy(files);
             match self.copy_from(files, &runtime, &entry, source).await {
                 Ok(()) => {
                     tracing::info!("fleet: the files of model '{model}' were copied from host '{host}'");
@@ -64,7 +64,7 @@ impl FleetMember {
         } else {
             files.postpone(&model);
         }
-        self.tell_copy(files);
+        self.notify_copy(files);
     }
 
     /// Hosts with the model's files, each host's in an order of its own; none if they have different ones.
@@ -101,17 +101,17 @@ impl FleetMember {
         let peer = self.peer(&source.host, &source.address).with_lines(lines);
         let list = list(&peer, &source.digest).await.map_err(of_host)?;
         let copies = matched(place::places(entry), &list, &source.digest).map_err(of_host)?;
-        let (ask, mut asked) = mpsc::channel(1);
+        let (ask, mut requested) = mpsc::channel(1);
         let (host, digest, part) = (source.host.clone(), source.digest.clone(), files.part());
         let total: u64 = copies.iter().map(|(_, copy)| copy.size()).sum();
         let work = spawn_blocking(move || write(&copies, &ask, &host, &digest, part));
         let mut before = 0;
-        while let Some(news) = asked.recv().await {
+        while let Some(news) = requested.recv().await {
             match news {
                 CopyNews::Whole(size) => before += size,
                 CopyNews::Part(wanted, answer) => {
                     runtime.show_copy(&entry.name, before + wanted.start, total);
-                    self.tell_progress(files, before + wanted.start, total);
+                    self.notify_progress(files, before + wanted.start, total);
                     let answered = self.part_of(files, &peer, &wanted).await;
                     // An error means that the thread has ended.
                     let _ = answer.send(answered);
@@ -123,14 +123,14 @@ impl FleetMember {
     }
 
     /// Notes how far the copy is, and tells the fleet of each tenth.
-    fn tell_progress(&self, files: &SharedFiles, done: u64, total: u64) {
+    fn notify_progress(&self, files: &SharedFiles, done: u64, total: u64) {
         let tenth = u128::from(done) * 10 / u128::from(total.max(1));
         let percent = u8::try_from(tenth.min(10) * 10).unwrap_or_default();
         let mut copying = files.copying.borrow_mut();
         if let Some(running) = copying.as_mut().filter(|running| running.percent != percent) {
             running.percent = percent;
             drop(copying);
-            self.tell_copy(files);
+            self.notify_copy(files);
         }
     }
 

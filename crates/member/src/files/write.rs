@@ -68,7 +68,7 @@ pub(super) fn write(
             let other = |why| HubFailure::WrongFile(why).of(copy.path().display());
             is_offered(copy.path(), digest).map_err(other)?;
         }
-        tell_whole(ask, copy);
+        notify_whole(ask, copy);
     }
     let copies: Vec<FileCopy> = missing.iter().map(|(_, copy)| copy.clone()).collect();
     FileCopy::check(&copies)?;
@@ -88,12 +88,12 @@ pub(super) fn write(
             copy.discard();
         }
         copied?;
-        tell_whole(ask, copy);
+        notify_whole(ask, copy);
     }
     Ok(())
 }
 
-fn tell_whole(ask: &mpsc::Sender<CopyNews>, copy: &FileCopy) {
+fn notify_whole(ask: &mpsc::Sender<CopyNews>, copy: &FileCopy) {
     // An error means that the task has ended, and the next question shows it.
     let _ = ask.blocking_send(CopyNews::Whole(copy.size()));
 }

@@ -20,7 +20,7 @@ pub(super) fn recurrent(
     let trunk = hyper.layers - hyper.nextn_layers;
     let among = |recurs: &dyn Fn(u32) -> bool| PerLayer::Each((0..trunk).map(recurs).collect());
     let layers = match recurring {
-        Recurring::All | Recurring::AllBesideAttention => PerLayer::Same(true),
+        Recurring::All | Recurring::AllAlongsideAttention => PerLayer::Same(true),
         Recurring::WithoutHeads => among(&|layer| hyper.heads_kv.at(layer) == 0),
         Recurring::WithoutHeadsAndFeedForward => {
             among(&|layer| hyper.heads_kv.at(layer) == 0 && hyper.feed_forward.at(layer) == 0)
@@ -37,7 +37,7 @@ pub(super) fn recurrent(
         }
     };
     let (rolling, state) = states(keys, traits, hyper)?;
-    let attends = recurring == Recurring::AllBesideAttention;
+    let attends = recurring == Recurring::AllAlongsideAttention;
     Ok(Some(Recurrent {
         layers,
         rolling,

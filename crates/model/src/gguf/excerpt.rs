@@ -64,7 +64,7 @@ impl Excerpt {
     }
 
     /// Bytes of the header that are kept.
-    pub fn held(&self) -> Bytes {
+    pub fn occupied(&self) -> Bytes {
         Bytes::new(u64::try_from(self.kept.len()).unwrap_or(u64::MAX))
     }
 

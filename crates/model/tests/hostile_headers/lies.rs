@@ -111,7 +111,7 @@ fn lies_about_tensors_are_named() {
 
 /// llama.cpp accepts these, so they are no lies.
 #[test]
-fn what_the_engine_accepts_is_accepted() {
+fn headers_valid_in_llama_cpp_are_accepted() {
     let with = |tensor: DraftTensor| lie(|draft| draft.tensors.push(tensor));
     for header in [
         with(tensor("empty", &[0, 7])),

@@ -38,8 +38,8 @@ fn good() -> String {
 }
 
 fn check(lines: &[Value]) {
-    let said: Vec<&str> = lines.iter().map(|line| line["message"]["content"].as_str().unwrap()).collect();
-    assert_eq!(said, ["he", "llo", "", ""]);
+    let stated: Vec<&str> = lines.iter().map(|line| line["message"]["content"].as_str().unwrap()).collect();
+    assert_eq!(stated, ["he", "llo", "", ""]);
     assert_eq!(lines[1]["message"]["thinking"], "hä");
     assert_eq!(lines[2]["message"]["tool_calls"][0]["function"]["arguments"], json!({"a": 1}));
     let last = &lines[3];

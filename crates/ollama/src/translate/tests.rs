@@ -81,7 +81,7 @@ fn nothing_to_answer_is_a_load() {
 }
 
 #[test]
-fn what_cannot_be_translated_is_refused_in_words() {
+fn untranslatable_requests_are_rejected_with_a_reason() {
     let chat = |field: &str, value: Value| {
         let mut request = json!({"model": "m", "messages": [{"role": "user", "content": "x"}]});
         request[field] = value;

@@ -28,7 +28,7 @@ vulkan! {
     fn vkGetPhysicalDeviceProperties(physical: u64, place: *mut vk::PhysicalDeviceProperties) {
         let Some((number, card)) = of(physical) else { return };
         let limits = card.vulkan;
-        let mut said = vk::PhysicalDeviceProperties {
+        let mut stated = vk::PhysicalDeviceProperties {
             api_version: vk::API_VERSION_1_3,
             vendor_id: limits.vendor,
             device_id: u32::try_from(number).unwrap_or(0),
@@ -50,8 +50,8 @@ vulkan! {
             },
             ..Default::default()
         };
-        write_text(&mut said.device_name, card.name.as_bytes());
-        place.write(said);
+        write_text(&mut stated.device_name, card.name.as_bytes());
+        place.write(stated);
     }
 
     fn vkGetPhysicalDeviceProperties2(physical: u64, place: *mut vk::PhysicalDeviceProperties2<'static>) {
@@ -88,17 +88,17 @@ vulkan! {
     fn vkGetPhysicalDeviceMemoryProperties(physical: u64, place: *mut vk::PhysicalDeviceMemoryProperties) {
         let Some((_, card)) = of(physical) else { return };
         let types: &[(u32, u32)] = if card.integrated { &UNIFIED } else { &DISCRETE };
-        let mut said = vk::PhysicalDeviceMemoryProperties {
+        let mut stated = vk::PhysicalDeviceMemoryProperties {
             memory_type_count: u32::try_from(types.len()).unwrap_or(0),
             memory_heap_count: if card.integrated { 1 } else { 2 },
             ..Default::default()
         };
-        for (place, (flags, heap)) in said.memory_types.iter_mut().zip(types) {
+        for (place, (flags, heap)) in stated.memory_types.iter_mut().zip(types) {
             *place = vk::MemoryType { property_flags: Flags::from_raw(*flags), heap_index: *heap };
         }
-        said.memory_heaps[0] = vk::MemoryHeap { size: card.total, flags: vk::MemoryHeapFlags::DEVICE_LOCAL };
-        said.memory_heaps[1].size = HOST_HEAP;
-        place.write(said);
+        stated.memory_heaps[0] = vk::MemoryHeap { size: card.total, flags: vk::MemoryHeapFlags::DEVICE_LOCAL };
+        stated.memory_heaps[1].size = HOST_HEAP;
+        place.write(stated);
     }
 
     fn vkGetPhysicalDeviceMemoryProperties2(
@@ -108,10 +108,10 @@ vulkan! {
         vkGetPhysicalDeviceMemoryProperties(physical, &raw mut (*place).memory_properties);
         each((*place).p_next, |kind, at| {
             if kind == Kind::PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT {
-                let said = &mut *at.cast::<vk::PhysicalDeviceMemoryBudgetPropertiesEXT<'static>>();
+                let stated = &mut *at.cast::<vk::PhysicalDeviceMemoryBudgetPropertiesEXT<'static>>();
                 // An engine subtracts usage from budget without a sign.
-                (said.heap_budget[0], said.heap_usage[0]) = (machine().memory.free(number, card.free), 0);
-                (said.heap_budget[1], said.heap_usage[1]) = (HOST_HEAP, 0);
+                (stated.heap_budget[0], stated.heap_usage[0]) = (machine().memory.free(number, card.free), 0);
+                (stated.heap_budget[1], stated.heap_usage[1]) = (HOST_HEAP, 0);
             }
         });
     }
@@ -130,8 +130,8 @@ unsafe fn extended(card: &Card, bus: u32, kind: Kind, at: *mut c_void) {
             match kind {
                 $(Kind::$kind => {
                     // SAFETY: the caller's promise.
-                    let said = unsafe { &mut *at.cast::<vk::$type<'static>>() };
-                    $(said.$field = $value;)*
+                    let stated = unsafe { &mut *at.cast::<vk::$type<'static>>() };
+                    $(stated.$field = $value;)*
                 })*
                 // SAFETY: the caller's promise: three words follow.
                 MATRIX_2_PROPERTIES => unsafe {

@@ -21,8 +21,8 @@ vulkan! {
         SUCCESS
     }
 
-    fn vkCreateInstance(_: *const c_void, _: *const c_void, made: *mut u64) -> vk::Result {
-        made.write(Dispatchable::make(0));
+    fn vkCreateInstance(_: *const c_void, _: *const c_void, created: *mut u64) -> vk::Result {
+        created.write(Dispatchable::make(0));
         SUCCESS
     }
 
@@ -37,9 +37,9 @@ vulkan! {
     }
 
     fn vkEnumeratePhysicalDevices(_instance: u64, count: *mut u32, room: *mut u64) -> vk::Result {
-        let made = || (0..machine().cards.len()).map(Dispatchable::make).collect();
-        let made = machine().physical.hold().get_or_insert_with(made).clone();
-        list(count, room, made.into_iter())
+        let created = || (0..machine().cards.len()).map(Dispatchable::make).collect();
+        let created = machine().physical.hold().get_or_insert_with(created).clone();
+        list(count, room, created.into_iter())
     }
 
     fn vkEnumerateDeviceExtensionProperties(
@@ -64,18 +64,18 @@ vulkan! {
         list(count, room, all)
     }
 
-    fn vkCreateDevice(physical: u64, _: *const c_void, _: *const c_void, made: *mut u64) -> vk::Result {
+    fn vkCreateDevice(physical: u64, _: *const c_void, _: *const c_void, created: *mut u64) -> vk::Result {
         say!("Vulkan device");
-        made.write(Dispatchable::make(Dispatchable::card_of(physical)));
+        created.write(Dispatchable::make(Dispatchable::card_of(physical)));
         SUCCESS
     }
 
-    fn vkGetDeviceQueue(device: u64, _family: u32, _index: u32, made: *mut u64) {
-        vkGetDeviceQueue2(device, null_mut(), made);
+    fn vkGetDeviceQueue(device: u64, _family: u32, _index: u32, created: *mut u64) {
+        vkGetDeviceQueue2(device, null_mut(), created);
     }
 
-    fn vkGetDeviceQueue2(device: u64, _wish: *const c_void, made: *mut u64) {
-        made.write(Dispatchable::make(Dispatchable::card_of(device)));
+    fn vkGetDeviceQueue2(device: u64, _params: *const c_void, created: *mut u64) {
+        created.write(Dispatchable::make(Dispatchable::card_of(device)));
     }
 
     fn vkGetPhysicalDeviceQueueFamilyProperties(_: u64, count: *mut u32, room: *mut vk::QueueFamilyProperties) {

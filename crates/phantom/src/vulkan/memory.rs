@@ -19,44 +19,44 @@ static BUFFERS: Lock<BTreeMap<u64, u64>> = Lock::new(BTreeMap::new());
 
 vulkan! {
     fn vkCreateBuffer(
-        _device: u64, wish: *const vk::BufferCreateInfo<'static>, _allocator: *const c_void, made: *mut u64,
+        _device: u64, params: *const vk::BufferCreateInfo<'static>, _allocator: *const c_void, created: *mut u64,
     ) -> vk::Result {
-        made.write(super::work::handle());
-        BUFFERS.hold().insert(*made, (*wish).size);
+        created.write(super::work::handle());
+        BUFFERS.hold().insert(*created, (*params).size);
         vk::Result::SUCCESS
     }
 
     fn vkDestroyBuffer(_device: u64, buffer: u64) { BUFFERS.hold().remove(&buffer); }
 
-    fn vkGetBufferMemoryRequirements(device: u64, buffer: u64, said: *mut vk::MemoryRequirements) {
+    fn vkGetBufferMemoryRequirements(device: u64, buffer: u64, stated: *mut vk::MemoryRequirements) {
         let Some(card) = card(Dispatchable::card_of(device)) else { return };
         let size = BUFFERS.hold().get(&buffer).copied().unwrap_or(0);
         let memory_type_bits = if card.integrated { 1 } else { (1 << DISCRETE.len()) - 1 };
         let size = size.checked_next_multiple_of(card.vulkan.round).unwrap_or(size);
         let alignment = card.vulkan.round.max(16);
-        said.write(vk::MemoryRequirements { size, alignment, memory_type_bits });
+        stated.write(vk::MemoryRequirements { size, alignment, memory_type_bits });
     }
 
     fn vkGetBufferMemoryRequirements2(
-        device: u64, asked: *const vk::BufferMemoryRequirementsInfo2<'static>,
-        said: *mut vk::MemoryRequirements2<'static>,
+        device: u64, requested: *const vk::BufferMemoryRequirementsInfo2<'static>,
+        stated: *mut vk::MemoryRequirements2<'static>,
     ) {
-        let buffer = vk::Handle::as_raw((*asked).buffer);
-        vkGetBufferMemoryRequirements(device, buffer, &raw mut (*said).memory_requirements);
+        let buffer = vk::Handle::as_raw((*requested).buffer);
+        vkGetBufferMemoryRequirements(device, buffer, &raw mut (*stated).memory_requirements);
     }
 
     fn vkAllocateMemory(
-        device: u64, wish: *const vk::MemoryAllocateInfo<'static>, _allocator: *const c_void, made: *mut u64,
+        device: u64, params: *const vk::MemoryAllocateInfo<'static>, _allocator: *const c_void, created: *mut u64,
     ) -> vk::Result {
         let number = Dispatchable::card_of(device);
-        let (Some(card), Ok(bytes)) = (card(number), usize::try_from((*wish).allocation_size)) else {
+        let (Some(card), Ok(bytes)) = (card(number), usize::try_from((*params).allocation_size)) else {
             return vk::Result::ERROR_OUT_OF_DEVICE_MEMORY;
         };
-        if let Some(imported) = imported(wish) {
-            made.write(address(imported));
+        if let Some(imported) = imported(params) {
+            created.write(address(imported));
             return vk::Result::SUCCESS;
         }
-        let kind = match (*wish).memory_type_index {
+        let kind = match (*params).memory_type_index {
             _ if card.integrated => Kind::VulkanMapped,
             0 => Kind::Vulkan,
             2 => Kind::VulkanMapped,
@@ -66,7 +66,7 @@ vulkan! {
         if place.is_null() {
             return vk::Result::ERROR_OUT_OF_DEVICE_MEMORY;
         }
-        made.write(address(place.expose_provenance()));
+        created.write(address(place.expose_provenance()));
         vk::Result::SUCCESS
     }
 
@@ -87,9 +87,9 @@ vulkan! {
 
     /// The first type of a card that uses the host's memory, and the host's types of another.
     fn vkGetMemoryHostPointerPropertiesEXT(
-        _device: u64, _kind: u32, _pointer: *const c_void, said: *mut vk::MemoryHostPointerPropertiesEXT<'static>,
+        _device: u64, _kind: u32, _pointer: *const c_void, stated: *mut vk::MemoryHostPointerPropertiesEXT<'static>,
     ) -> vk::Result {
-        (*said).memory_type_bits = 0b1011;
+        (*stated).memory_type_bits = 0b1011;
         vk::Result::SUCCESS
     }
 }
@@ -98,14 +98,14 @@ vulkan! {
 ///
 /// # Safety
 /// As of Vulkan.
-unsafe fn imported(wish: *const vk::MemoryAllocateInfo<'static>) -> Option<usize> {
+unsafe fn imported(params: *const vk::MemoryAllocateInfo<'static>) -> Option<usize> {
     let mut found = None;
     // SAFETY: the caller's promise.
     unsafe {
-        each((*wish).p_next.cast_mut(), |kind, at| {
+        each((*params).p_next.cast_mut(), |kind, at| {
             if kind == vk::StructureType::IMPORT_MEMORY_HOST_POINTER_INFO_EXT {
-                let wish = &*at.cast::<vk::ImportMemoryHostPointerInfoEXT<'static>>();
-                found = Some(wish.p_host_pointer.expose_provenance());
+                let params = &*at.cast::<vk::ImportMemoryHostPointerInfoEXT<'static>>();
+                found = Some(params.p_host_pointer.expose_provenance());
             }
         });
     }

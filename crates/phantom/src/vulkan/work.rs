@@ -18,7 +18,7 @@ const DONE: [&str; 22] = [
 ];
 /// Objects that nothing is asked of.
 #[rustfmt::skip]
-const MADE: [&str; 9] = [
+const CREATED: [&str; 9] = [
     "vkCreateShaderModule", "vkCreatePipelineLayout", "vkCreatePipelineCache", "vkCreateDescriptor",
     "vkCreateCommandPool", "vkCreateEvent", "vkCreateFence", "vkCreateSemaphore", "vkCreateQueryPool",
 ];
@@ -27,7 +27,7 @@ const MADE: [&str; 9] = [
 pub(super) fn usual(name: &str) -> Option<*const c_void> {
     let begins = |names: &[&str]| names.iter().any(|start| name.starts_with(start));
     match name {
-        _ if begins(&MADE) => Some(make as *const c_void),
+        _ if begins(&CREATED) => Some(make as *const c_void),
         _ if begins(&DONE) => Some(done as *const c_void),
         _ => None,
     }
@@ -45,17 +45,17 @@ extern "system" fn done() -> vk::Result {
 
 /// # Safety
 /// As of Vulkan.
-unsafe extern "system" fn make(_: u64, _: *const c_void, _: *const c_void, made: *mut u64) -> vk::Result {
+unsafe extern "system" fn make(_: u64, _: *const c_void, _: *const c_void, created: *mut u64) -> vk::Result {
     // SAFETY: the caller's promise.
-    unsafe { make_each(made, 1, handle) }
+    unsafe { make_each(created, 1, handle) }
 }
 
 /// # Safety
 /// Room for so many handles.
-unsafe fn make_each(made: *mut u64, count: u32, mut handle: impl FnMut() -> u64) -> vk::Result {
+unsafe fn make_each(created: *mut u64, count: u32, mut handle: impl FnMut() -> u64) -> vk::Result {
     for at in 0..usize::try_from(count).unwrap_or(0) {
         // SAFETY: the caller's promise.
-        unsafe { made.add(at).write(handle()) };
+        unsafe { created.add(at).write(handle()) };
     }
     vk::Result::SUCCESS
 }
@@ -64,22 +64,22 @@ vulkan! {
     fn vkGetEventStatus() -> vk::Result { vk::Result::EVENT_SET }
 
     fn vkCreateComputePipelines(
-        _: u64, _: u64, count: u32, _: *const c_void, _: *const c_void, made: *mut u64,
+        _: u64, _: u64, count: u32, _: *const c_void, _: *const c_void, created: *mut u64,
     ) -> vk::Result {
-        make_each(made, count, handle)
+        make_each(created, count, handle)
     }
 
     fn vkAllocateDescriptorSets(
-        _: u64, wish: *const vk::DescriptorSetAllocateInfo<'static>, made: *mut u64,
+        _: u64, params: *const vk::DescriptorSetAllocateInfo<'static>, created: *mut u64,
     ) -> vk::Result {
-        make_each(made, (*wish).descriptor_set_count, handle)
+        make_each(created, (*params).descriptor_set_count, handle)
     }
 
     fn vkAllocateCommandBuffers(
-        device: u64, wish: *const vk::CommandBufferAllocateInfo<'static>, made: *mut u64,
+        device: u64, params: *const vk::CommandBufferAllocateInfo<'static>, created: *mut u64,
     ) -> vk::Result {
         let card = Dispatchable::card_of(device);
-        make_each(made, (*wish).command_buffer_count, || Dispatchable::make(card))
+        make_each(created, (*params).command_buffer_count, || Dispatchable::make(card))
     }
 
     /// Everything that a semaphore could count to has happened.
@@ -89,8 +89,8 @@ vulkan! {
     }
 
     /// Addresses for shaders, which do not run.
-    fn vkGetBufferDeviceAddress(_: u64, asked: *const vk::BufferDeviceAddressInfo<'static>) -> u64 {
-        vk::Handle::as_raw((*asked).buffer) << 32
+    fn vkGetBufferDeviceAddress(_: u64, requested: *const vk::BufferDeviceAddressInfo<'static>) -> u64 {
+        vk::Handle::as_raw((*requested).buffer) << 32
     }
 
     fn vkGetQueryPoolResults(_: u64, _: u64, _: u32, _: u32, size: usize, data: *mut u8) -> vk::Result {

@@ -10,7 +10,7 @@ use crate::artefact;
 pub(crate) const H200: &str = "total=150754820096,free=150000000000,cc=9.0,sms=132,name=NVIDIA H200";
 
 /// What a run left.
-pub(crate) struct Said {
+pub(crate) struct Stated {
     pub(crate) status: ExitStatus,
     pub(crate) out: String,
     pub(crate) err: String,
@@ -18,7 +18,7 @@ pub(crate) struct Said {
 }
 
 /// Runs an act of the program, which was linked with `libcudart.so.VERSION`.
-pub(crate) fn run(version: &str, cards: Option<&str>, act: &str) -> Said {
+pub(crate) fn run(version: &str, cards: Option<&str>, act: &str) -> Stated {
     let folder = tempfile::tempdir().unwrap();
     let library = artefact::phantom();
     let runtime = format!("libcudart.so.{version}");
@@ -30,11 +30,11 @@ pub(crate) fn run(version: &str, cards: Option<&str>, act: &str) -> Said {
         .args([&runtime, act, version.split('.').next().unwrap()])
         .env("LD_PRELOAD", library)
         .env("LD_LIBRARY_PATH", folder.path());
-    said(command, cards)
+    stated(command, cards)
 }
 
 /// Runs a command over these cards.
-pub(crate) fn said(mut command: Command, cards: Option<&str>) -> Said {
+pub(crate) fn stated(mut command: Command, cards: Option<&str>) -> Stated {
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("report");
     command.env_remove("PLIMSOLL_PHANTOM_CARDS").env("PLIMSOLL_PHANTOM_REPORT", &report);
@@ -43,7 +43,7 @@ pub(crate) fn said(mut command: Command, cards: Option<&str>) -> Said {
     }
     let output = command.output().unwrap();
     let lines = std::fs::read_to_string(report).unwrap_or_default();
-    Said {
+    Stated {
         status: output.status,
         out: String::from_utf8(output.stdout).unwrap(),
         err: String::from_utf8(output.stderr).unwrap(),
@@ -51,7 +51,7 @@ pub(crate) fn said(mut command: Command, cards: Option<&str>) -> Said {
     }
 }
 
-impl Said {
+impl Stated {
     pub(crate) fn events(&self, kind: &str) -> Vec<&Value> {
         self.report.iter().filter(|event| event["event"] == kind).collect()
     }

@@ -4,12 +4,12 @@ use std::os::unix::fs::symlink;
 use std::process::Command;
 
 use crate::artefact;
-use crate::backend::{Said, said};
+use crate::backend::{Stated, stated};
 
 const CARDS: &str = "total=24,cc=8.9,name=A;total=8589934592,cc=8.9,name=B,gfx=gfx90a,sms=104";
 
 /// What the program says over these cards, with variables that hide some of them.
-fn asked(hidden: &[(&str, &str)]) -> Said {
+fn requested(hidden: &[(&str, &str)]) -> Stated {
     let folder = tempfile::tempdir().unwrap();
     let name = folder.path().join("libamdhip64.so.6");
     symlink(artefact::phantom(), &name).unwrap();
@@ -19,14 +19,14 @@ fn asked(hidden: &[(&str, &str)]) -> Said {
         command.env_remove(variable);
     }
     command.envs(hidden.iter().copied());
-    said(command, Some(CARDS))
+    stated(command, Some(CARDS))
 }
 
 #[test]
 fn every_card_that_was_told_is_a_card_of_hips_with_its_memory() {
-    let said = asked(&[]);
+    let stated = requested(&[]);
     assert_eq!(
-        said.out,
+        stated.out,
         "2 cards, status 0\n\
          A gfx1100, 32 lanes, 132 processors, 24 bytes, cooperative 1, virtual memory 0, end ee\n\
          B gfx90a, 64 lanes, 104 processors, 8589934592 bytes, cooperative 1, virtual memory 0, end ee\n\
@@ -35,17 +35,17 @@ fn every_card_that_was_told_is_a_card_of_hips_with_its_memory() {
          host 0, too large 2, given 0, again 1\n\
          no room 1, version 0 4\n",
         "{}",
-        said.err
+        stated.err
     );
-    assert_eq!(said.err.matches("plimsoll_phantom: ROCm runtime\n").count(), 1, "{}", said.err);
-    let taken = said.events("take");
+    assert_eq!(stated.err.matches("plimsoll_phantom: ROCm runtime\n").count(), 1, "{}", stated.err);
+    let taken = stated.events("take");
     assert_eq!((taken[0]["device"].as_u64(), taken[0]["kind"].as_str()), (Some(1), Some("device")));
 }
 
 #[test]
 fn a_process_on_rocm_sees_no_card_that_its_variables_hide() {
     let sees = |hidden: &[(&str, &str)]| {
-        let out = asked(hidden).out;
+        let out = requested(hidden).out;
         let cards = out.lines().filter_map(|line| line.split_once(" gfx")).map(|(name, _)| name.to_owned());
         (out.split(' ').next().unwrap_or_default().to_owned(), cards.collect::<Vec<String>>())
     };

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 mod artefact;
-mod asked;
 mod backend;
 mod hip;
+mod requested;
 mod vulkan;

@@ -150,8 +150,8 @@ impl OpGraph {
 
     fn push(&mut self, kind: OpKind, element: u64, shape: [u64; 4], sources: &[Id]) -> Id {
         // Sources beyond the array would be a bug of a builder: no operation reads more.
-        let mut held = [None; SOURCES];
-        for (slot, source) in held.iter_mut().zip(sources) {
+        let mut occupied = [None; SOURCES];
+        for (slot, source) in occupied.iter_mut().zip(sources) {
             *slot = Some(*source);
         }
         self.nodes.push(OpNode {
@@ -160,7 +160,7 @@ impl OpGraph {
             // Sizes saturate, because a hostile header may state any shape.
             bytes: elements(&shape).saturating_mul(element),
             scratch: 0,
-            sources: held,
+            sources: occupied,
             root: None,
             output: false,
             host_only: false,
@@ -196,8 +196,8 @@ impl OpGraph {
     }
 
     /// Such operations one after the other, each with these operands beside the result of the one before.
-    pub(super) fn chain(&mut self, of: Id, beside: &[&[Id]]) -> Id {
-        beside.iter().fold(of, |of, beside| self.in_place(&[&[of], *beside].concat()))
+    pub(super) fn chain(&mut self, of: Id, alongside: &[&[Id]]) -> Id {
+        alongside.iter().fold(of, |of, alongside| self.in_place(&[&[of], *alongside].concat()))
     }
 
     pub(super) fn rope(&mut self, sources: &[Id]) -> Id {

@@ -27,7 +27,7 @@ pub(super) struct Inputs {
     /// Rows of the stored states from which the sequences of a batch continue.
     pub(super) states_of_batch: Id,
     /// States of sequences that are not in the batch; the reserved graph has none.
-    pub(super) states_beside: Id,
+    pub(super) states_alongside: Id,
     pub(super) outputs: Id,
 }
 
@@ -48,7 +48,7 @@ impl ModelLayers<'_> {
             full,
             sliding,
             states_of_batch: graph.view(states, [reserve.sequences, 1, 1, 1]),
-            states_beside: graph.view(states, [0, 1, 1, 1]),
+            states_alongside: graph.view(states, [0, 1, 1, 1]),
             outputs: graph.input(I32, [reserve.outputs, 1, 1, 1]),
         }
     }

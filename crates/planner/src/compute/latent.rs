@@ -138,8 +138,8 @@ impl Decoder<'_> {
     }
 
     /// A matrix on the device of the first of these that the file has.
-    fn latent_matrix(&mut self, beside: [&str; 2], shape: [u64; 4]) -> Id {
-        let found = beside.iter().find_map(|role| self.block().part(role, WEIGHT));
+    fn latent_matrix(&mut self, alongside: [&str; 2], shape: [u64; 4]) -> Id {
+        let found = alongside.iter().find_map(|role| self.block().part(role, WEIGHT));
         let place = found.map_or(self.block().place, |(_, place)| place);
         // Its bytes do not matter: it is allocated with the weights.
         self.graph.stored(OpKind::Weight(place), elements(&shape), 0, shape)

@@ -55,9 +55,9 @@ impl Decoder<'_> {
         let current = read(self, states, self.inputs.states_of_batch);
         self.graph.expand(current);
         // States of other sequences move to their new rows; the reserved graph has none, but keeps the operations.
-        let beside = self.graph.gather([row, 0, 1, 1], states, self.inputs.states_beside);
+        let alongside = self.graph.gather([row, 0, 1, 1], states, self.inputs.states_alongside);
         let target = self.graph.view(cache, [row, 0, 1, 1]);
-        self.graph.write(&[beside, target], target);
+        self.graph.write(&[alongside, target], target);
         RecurrentState { states: cache, current }
     }
 

@@ -45,12 +45,12 @@ impl EngineSizes<'_> {
     fn cost(&self, calculator: &PlanCalculator<'_>) -> Result<RequestCost, PlanError> {
         use BufferKind::{Cache, Compute, Other, Output};
         let (request, transcript) = (self.request, self.transcript);
-        let mut cost = calculator.without_graph(u64::from(request.wish.context))?;
+        let mut cost = calculator.without_graph(u64::from(request.params.context))?;
         let source = Source::Engine(format!("{}, ± {OFF}", self.named()).into());
         // The engine may have rounded the context differently from this planner.
         cost.reserve.context = transcript.context.unwrap_or(cost.reserve.context);
         // Unknown buffers count as compute buffers.
-        let said = |place, kinds: &[BufferKind]| {
+        let stated = |place, kinds: &[BufferKind]| {
             PlanTerm::new(kinds.iter().map(|&kind| transcript.sum(place, kind)).sum(), source.clone())
         };
         let cache = |cost: &RequestCost| -> Bytes {
@@ -59,15 +59,15 @@ impl EngineSizes<'_> {
         let by_formula = cache(&cost);
         let places: Vec<BufferPlace> = places(request.cards).collect();
         for (&place, terms) in places.iter().zip(&mut cost.cards) {
-            terms.weights = said(place, &WEIGHTS);
-            terms.kv = said(place, &[Cache]);
-            terms.compute = said(place, &[Compute, Output, Other]);
+            terms.weights = stated(place, &WEIGHTS);
+            terms.kv = stated(place, &[Cache]);
+            terms.compute = stated(place, &[Compute, Output, Other]);
         }
         cost.host = HostTerms {
-            weights: said(BufferPlace::Host, &WEIGHTS),
-            kv: said(BufferPlace::Host, &[Cache]),
-            compute: said(BufferPlace::Host, &[Compute, Other]),
-            output: said(BufferPlace::Host, &[Output]),
+            weights: stated(BufferPlace::Host, &WEIGHTS),
+            kv: stated(BufferPlace::Host, &[Cache]),
+            compute: stated(BufferPlace::Host, &[Compute, Other]),
+            output: stated(BufferPlace::Host, &[Output]),
         };
         // An engine may keep a cache for fewer layers than the formulas count.
         if !by_formula.is_zero() {
@@ -92,14 +92,14 @@ impl EngineSizes<'_> {
     /// Replaces the pool by the engine's memory after a prompt, besides its buffers. cuBLAS requests memory
     /// of its own.
     fn grow(&self, terms: &mut Terms, number: usize, card: &Card) {
-        let said = self.transcript.card(number);
-        let Some(memory) = said.grown else { return };
-        let held = match card.counting {
+        let stated = self.transcript.card(number);
+        let Some(memory) = stated.grown else { return };
+        let occupied = match card.counting {
             Counting::Driver => memory.taken,
-            Counting::Guard => memory.held,
+            Counting::Guard => memory.occupied,
         };
         let buffers = terms.weights.known() + terms.kv.known() + terms.compute.known();
-        let cublas = if said.cublas { calibration::cublas(self.request, card) } else { Bytes::ZERO };
+        let cublas = if stated.cublas { calibration::cublas(self.request, card) } else { Bytes::ZERO };
         let mut source = format!("{}, after a prompt of {} tokens", self.named(), memory.tokens);
         if self.transcript.seen.without_code > 0 {
             source += &format!(
@@ -107,7 +107,7 @@ impl EngineSizes<'_> {
                 counted(self.transcript.seen.without_code, "kernel")
             );
         }
-        terms.pool = PlanTerm::new(held.saturating_sub(buffers) + cublas, Source::Engine(source.into()));
+        terms.pool = PlanTerm::new(occupied.saturating_sub(buffers) + cublas, Source::Engine(source.into()));
     }
 
     /// `llama-server b10605 with its backend for CUDA 13`.
@@ -147,7 +147,7 @@ impl EngineSizes<'_> {
         (0..cards).filter_map(|card| {
             let of = |buffer: &&EngineBuffer| buffer.place == BufferPlace::Card(card);
             let logged: Bytes = self.transcript.buffers.iter().filter(of).map(|buffer| buffer.bytes).sum();
-            let more = self.transcript.card(card).asked?.saturating_sub(logged);
+            let more = self.transcript.card(card).requested?.saturating_sub(logged);
             let text = format!("on card {card} the engine requests {more} more than its log shows");
             (more > Bytes::mib(1)).then(|| Reason::new("engine_asked_more", text).fact("bytes", more))
         })

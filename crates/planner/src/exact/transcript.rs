@@ -69,7 +69,8 @@ pub struct EngineBuffer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GrownMemory {
     /// Bytes that the engine's backend holds.
-    pub held: Bytes,
+    #[serde(rename = "held")]
+    pub occupied: Bytes,
     /// Bytes that a driver takes of the card for them.
     pub taken: Bytes,
     /// Length of the prompt.
@@ -80,7 +81,8 @@ pub struct GrownMemory {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CardMemory {
     /// Bytes that the engine's backend asked for in all, which its log may not name.
-    pub asked: Option<Bytes>,
+    #[serde(rename = "asked")]
+    pub requested: Option<Bytes>,
     /// Where the engine computed a prompt.
     pub grown: Option<GrownMemory>,
     /// True where the engine used cuBLAS.
@@ -178,8 +180,8 @@ impl Transcript {
 
     /// True if another log reports the same memory.
     pub fn agrees_with(&self, other: &Self) -> bool {
-        let said = |log: &Self| (log.context, log.flash_attention_off, log.copies_dropped);
-        self.buffers == other.buffers && said(self) == said(other)
+        let stated = |log: &Self| (log.context, log.flash_attention_off, log.copies_dropped);
+        self.buffers == other.buffers && stated(self) == stated(other)
     }
 
     /// The cause, for an engine that ended before it was ready.

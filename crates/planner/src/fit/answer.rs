@@ -82,7 +82,7 @@ pub struct TradeOff {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FitAnswer {
     pub dimension: Dimension,
-    pub asked: Fact,
+    pub requested: Fact,
     /// False if the dimension does not exist for this model or machine.
     pub applicable: bool,
     /// The best value; `None` if none fits in this dimension.
@@ -123,7 +123,7 @@ pub struct Fit {
 pub(crate) struct FitQuestion<'a, P> {
     pub(crate) request: &'a PlanRequest<'a>,
     pub(crate) price: &'a P,
-    pub(crate) asked: PlanPrice,
+    pub(crate) requested: PlanPrice,
 }
 
 /// The text of an answer after the price model has stopped answering.
@@ -170,10 +170,10 @@ impl<P: CostModel> FitQuestion<'_, P> {
             schema: "plimsoll.fit/1",
             model: model_name(self.request),
             engine: self.request.engine,
-            fits: self.asked.fits(self.request.cards),
+            fits: self.requested.fits(self.request.cards),
             default_context: default_context(self.request),
             warnings: Vec::new(),
-            cards: self.lines(&self.asked),
+            cards: self.lines(&self.requested),
             hints: hints::hints(&self),
             answers,
         }
@@ -189,7 +189,7 @@ impl<P: CostModel> FitQuestion<'_, P> {
         let cards = priced.map_or(Vec::new(), |priced| self.lines(&priced));
         let best = found.map(|found| scale.value(found.at));
         FitAnswer {
-            asked: scale.asked.into(),
+            requested: scale.requested.into(),
             text: text(scale, best, &cards, next.as_ref()),
             best: best.map(Fact::from),
             change,
@@ -200,8 +200,13 @@ impl<P: CostModel> FitQuestion<'_, P> {
     }
 
     /// The best on a scale, with other changes made as well.
-    pub(crate) fn best(&self, scale: &FitScale, guarded: bool, beside: &[RequestChange]) -> Option<FitBound> {
-        let with = |&steps: &u64| [beside, &[scale.change(steps)]].concat();
+    pub(crate) fn best(
+        &self,
+        scale: &FitScale,
+        guarded: bool,
+        alongside: &[RequestChange],
+    ) -> Option<FitBound> {
+        let with = |&steps: &u64| [alongside, &[scale.change(steps)]].concat();
         let estimate = |steps| self.price.estimate(&with(&steps));
         let guess = scale.search(estimate).largest().map(|guess| guess.at);
         let foresee = |steps: &[u64]| self.price.foresee(&steps.iter().map(with).collect::<Vec<_>>());
@@ -234,8 +239,8 @@ impl<P: CostModel> FitQuestion<'_, P> {
 
     fn trade(&self, dimension: Dimension, turn: &[RequestChange]) -> Option<TradeOff> {
         self.priced(turn)?;
-        let wish = changed(self.request.wish, turn);
-        let request = PlanRequest { wish: &wish, ..*self.request };
+        let params = changed(self.request.params, turn);
+        let request = PlanRequest { params: &params, ..*self.request };
         // The change may move the ends of the scale: half the context leaves room for more slots.
         let scale = FitScale::of(dimension, &request)?;
         let found = self.best(&scale, false, turn);
@@ -249,20 +254,20 @@ impl<P: CostModel> FitQuestion<'_, P> {
 
     /// Changes to trade against: half and twice the context, twice the micro-batch or the slots, a smaller cache.
     fn turns(&self, dimension: Dimension) -> Vec<RequestChange> {
-        let wish = self.request.wish;
-        let reserve = Reserve::of_model(self.request, u64::from(wish.context));
+        let params = self.request.params;
+        let reserve = Reserve::of_model(self.request, u64::from(params.context));
         let twice = |value: u64| value.saturating_mul(2);
         let slots = twice(reserve.sequences);
         // More slots keep their tokens each, unless the context itself is searched for.
         let context = saturated(slots.saturating_mul(reserve.per_sequence));
         let context = (dimension != Dimension::Context).then_some(context);
-        let shrinks = self.request.model.hyper.cached && !wish.cache_key.quantised();
+        let shrinks = self.request.model.hyper.cached && !params.cache_key.quantised();
         let turns = [
             (context.is_some(), RequestChange::Context(saturated(twice(reserve.context)))),
             (context.is_some(), RequestChange::Context(saturated((reserve.context / 2).max(1)))),
             (
                 dimension != Dimension::MicroBatch,
-                RequestChange::micro_batch(saturated(twice(reserve.micro_batch)), wish.batch),
+                RequestChange::micro_batch(saturated(twice(reserve.micro_batch)), params.batch),
             ),
             (dimension != Dimension::Slots, RequestChange::Slots { slots: saturated(slots), context }),
             (shrinks, RequestChange::Cache(types::Q8_0)),
@@ -280,13 +285,13 @@ impl<P: CostModel> FitQuestion<'_, P> {
         // All types are priced, so that a refusal of one is remembered for the trades.
         let allowed: Vec<(TensorType, PlanPrice)> = CACHE_TYPES.into_iter().filter_map(priced).collect();
         let fits = |(_, priced): &&(_, PlanPrice)| priced.fits(self.request.cards);
-        let asked = self.request.wish.cache_key.name.into();
+        let requested = self.request.params.cache_key.name.into();
         let Some((kind, priced)) = allowed.iter().find(fits) else {
-            return FitAnswer { asked, ..nothing(Dimension::Cache, "no cache type makes the model fit") };
+            return FitAnswer { requested, ..nothing(Dimension::Cache, "no cache type makes the model fit") };
         };
         let lines = self.lines(priced);
         FitAnswer {
-            asked,
+            requested,
             best: Some(kind.name.into()),
             change: Some(RequestChange::Cache(*kind)),
             text: format!("a cache in {} fits{}", kind.name, spare(&lines)),
@@ -303,7 +308,7 @@ pub(super) fn inapplicable(dimension: Dimension, why: &str) -> FitAnswer {
 pub(super) fn nothing(dimension: Dimension, why: &str) -> FitAnswer {
     FitAnswer {
         dimension,
-        asked: "".into(),
+        requested: "".into(),
         applicable: true,
         best: None,
         change: None,

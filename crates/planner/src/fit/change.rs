@@ -43,29 +43,29 @@ impl RequestChange {
         Self::MicroBatch { tokens, batch }
     }
 
-    pub(crate) fn apply(&self, wish: &mut ModelParams) {
+    pub(crate) fn apply(&self, params: &mut ModelParams) {
         match self {
-            Self::Context(tokens) => wish.context = *tokens,
+            Self::Context(tokens) => params.context = *tokens,
             Self::MicroBatch { tokens, batch } => {
-                wish.micro_batch = *tokens;
-                wish.batch = batch.unwrap_or(wish.batch);
+                params.micro_batch = *tokens;
+                params.batch = batch.unwrap_or(params.batch);
             }
             Self::Slots { slots, context } => {
-                wish.parallel = Parallel::Count(*slots);
-                wish.context = context.unwrap_or(wish.context);
+                params.parallel = Parallel::Count(*slots);
+                params.context = context.unwrap_or(params.context);
             }
-            Self::Cache(kind) => (wish.cache_key, wish.cache_value) = (*kind, *kind),
-            Self::FlashAttention => wish.flash_attention = FlashAttention::Auto,
-            Self::Layers(layers) => wish.gpu_layers = GpuLayers::Count(*layers),
-            Self::ExpertsOnHost(layers) => wish.experts_on_host = *layers,
-            Self::NoOpOffload => wish.op_offload = false,
-            Self::WindowedCache => wish.full_sliding_cache = false,
-            Self::ProjectorOnHost => wish.projector_offload = false,
+            Self::Cache(kind) => (params.cache_key, params.cache_value) = (*kind, *kind),
+            Self::FlashAttention => params.flash_attention = FlashAttention::Auto,
+            Self::Layers(layers) => params.gpu_layers = GpuLayers::Count(*layers),
+            Self::ExpertsOnHost(layers) => params.experts_on_host = *layers,
+            Self::NoOpOffload => params.op_offload = false,
+            Self::WindowedCache => params.full_sliding_cache = false,
+            Self::ProjectorOnHost => params.projector_offload = false,
             Self::Cards { devices, layers } => {
-                wish.devices.clone_from(devices);
-                wish.tensor_split = shares(layers);
+                params.devices.clone_from(devices);
+                params.tensor_split = shares(layers);
                 // Shares apply to a split by layers alone, and -mg would choose one of the cards.
-                (wish.split_mode, wish.main_gpu) = (SplitMode::Layer, None);
+                (params.split_mode, params.main_gpu) = (SplitMode::Layer, None);
             }
         }
     }
@@ -138,12 +138,12 @@ impl RequestChange {
 }
 
 /// The parameters with changes applied in order.
-pub(crate) fn changed(wish: &ModelParams, changes: &[RequestChange]) -> ModelParams {
-    let mut wish = wish.clone();
+pub(crate) fn changed(params: &ModelParams, changes: &[RequestChange]) -> ModelParams {
+    let mut params = params.clone();
     for change in changes {
-        change.apply(&mut wish);
+        change.apply(&mut params);
     }
-    wish
+    params
 }
 
 /// A command line with changes applied: contradicting flags are removed, new ones are appended.
@@ -185,8 +185,8 @@ mod tests {
 
     use super::*;
 
-    fn wish(options: &Options) -> ModelParams {
-        options.wish(ProgramKind::LlamaServer).unwrap()
+    fn params(options: &Options) -> ModelParams {
+        options.params(ProgramKind::LlamaServer).unwrap()
     }
 
     #[test]
@@ -216,7 +216,7 @@ mod tests {
         let before = Options::from_argv(&argv).unwrap();
         for change in changes {
             let line = edited(&before, std::slice::from_ref(&change)).unwrap();
-            assert_eq!(wish(&line), changed(&wish(&before), std::slice::from_ref(&change)), "{change:?}");
+            assert_eq!(params(&line), changed(&params(&before), std::slice::from_ref(&change)), "{change:?}");
             assert_eq!(line.text("-t"), Some("4"), "what does not say otherwise stays");
         }
     }

@@ -63,10 +63,10 @@ impl CostModel for ClosedForms<'_> {
     type Error = PlanError;
 
     fn price(&self, changes: &[RequestChange], cards: &[Card]) -> Result<PlanPrice, PlanError> {
-        let wish = changed(self.0.wish, changes);
-        let request = PlanRequest { wish: &wish, cards, ..self.0 };
+        let params = changed(self.0.params, changes);
+        let request = PlanRequest { params: &params, cards, ..self.0 };
         // Everything is planned anew: a change of flags may change the layout.
-        let cost = PlanCalculator::new(&request)?.at(u64::from(wish.context))?;
+        let cost = PlanCalculator::new(&request)?.at(u64::from(params.context))?;
         Ok(cost.into())
     }
 }

@@ -19,7 +19,7 @@ pub(crate) struct FitScale {
     pub(super) range: RangeInclusive<u64>,
     pub(super) unit: u64,
     /// The requested value, in the dimension's own measure.
-    pub(super) asked: u64,
+    pub(super) requested: u64,
     /// The value without a step, where each step takes from it: experts in host memory.
     from: Option<u64>,
     /// The reason for the end of the range.
@@ -33,19 +33,19 @@ pub(crate) struct FitScale {
 impl FitScale {
     /// Scale of a dimension; `None` if the dimension is not numeric or does not exist for the model.
     pub(crate) fn of(dimension: Dimension, request: &PlanRequest<'_>) -> Option<Self> {
-        let wish = request.wish;
-        let reserve = Reserve::of_model(request, u64::from(wish.context));
+        let params = request.params;
+        let reserve = Reserve::of_model(request, u64::from(params.context));
         let hyper = &request.model.hyper;
         let layers = u64::from(hyper.layers);
-        let scale = |range, unit, asked, end| Self {
+        let scale = |range, unit, requested, end| Self {
             range,
             unit,
-            asked,
+            requested,
             from: None,
             end,
             dimension,
             per_slot: reserve.per_sequence,
-            batch: wish.batch,
+            batch: params.batch,
         };
         Some(match dimension {
             Dimension::Context => {
@@ -73,23 +73,27 @@ impl FitScale {
                 scale(1..=most, 1, reserve.sequences, "the engine allows no more slots")
             }
             Dimension::Layers => {
-                let asked = u64::from(wanted_layers(wish, hyper.layers));
-                scale(0..=layers + 1, 1, asked.min(layers + 1), "the model has no more layers")
+                let requested = u64::from(wanted_layers(params, hyper.layers));
+                scale(0..=layers + 1, 1, requested.min(layers + 1), "the model has no more layers")
             }
             Dimension::Experts => {
                 // Experts on the host cost time, so fewer of them are better.
                 hyper.experts.as_ref()?;
-                let asked = u64::from(wish.experts_on_host).min(layers);
-                Self { from: Some(layers), ..scale(0..=layers, 1, asked, "no expert is left in host memory") }
+                let requested = u64::from(params.experts_on_host).min(layers);
+                Self {
+                    from: Some(layers),
+                    ..scale(0..=layers, 1, requested, "no expert is left in host memory")
+                }
             }
             Dimension::Cache | Dimension::Split => return None,
         })
     }
 
     /// The part of the scale that takes no more memory than the request.
-    pub(crate) fn up_to_asked(mut self) -> Self {
-        let asked = self.from.map_or(self.asked, |all| all.saturating_sub(self.asked)) / self.unit;
-        self.range = *self.range.start()..=asked.min(*self.range.end());
+    pub(crate) fn up_to_requested(mut self) -> Self {
+        let requested =
+            self.from.map_or(self.requested, |all| all.saturating_sub(self.requested)) / self.unit;
+        self.range = *self.range.start()..=requested.min(*self.range.end());
         self
     }
 

@@ -182,15 +182,15 @@ mod tests {
     proptest! {
         #[test]
         fn a_straight_line_takes_a_handful_of_questions(limit in 0_u64..100_000, step in 1_i64..1 << 40) {
-            let mut asked = 0;
+            let mut requested = 0;
             let mut search = LargestSearch::new(0..=100_000, |n| {
-                asked += 1;
+                requested += 1;
                 Some((i64::try_from(limit).unwrap() - i64::try_from(n).unwrap()).saturating_mul(step))
             });
             let found = search.largest().unwrap();
             prop_assert_eq!(found.at, limit);
             prop_assert_eq!(found.above, Some(limit + 1));
-            prop_assert!(asked <= 6, "{}", asked);
+            prop_assert!(requested <= 6, "{}", requested);
         }
 
         #[test]
@@ -217,14 +217,14 @@ mod tests {
 
         #[test]
         fn from_a_guess_a_straight_line_takes_two_pairs_of_questions(limit in 0_u64..100_000, guess in 0_u64..99_999, step in 1_i64..1 << 40) {
-            let mut asked = 0;
+            let mut requested = 0;
             let found = LargestSearch::new(0..=100_000, |n| {
-                asked += 1;
+                requested += 1;
                 Some((i64::try_from(limit).unwrap() - i64::try_from(n).unwrap()).saturating_mul(step))
             });
             let found = found.guess(Some(guess)).largest().unwrap();
             prop_assert_eq!((found.at, found.above), (limit, Some(limit + 1)));
-            prop_assert!(asked <= 5, "{}", asked);
+            prop_assert!(requested <= 5, "{}", requested);
         }
 
         #[test]
@@ -245,14 +245,14 @@ mod tests {
     #[test]
     fn a_right_guess_takes_two_questions_and_a_wrong_one_is_corrected() {
         for (guess, most) in [(700, 2), (699, 4), (0, 16), (1000, 16), (690, 8)] {
-            let mut asked = 0;
+            let mut requested = 0;
             let slack = |n: u64| {
-                asked += 1;
+                requested += 1;
                 i64::try_from(n).ok().map(|n| 700 - n)
             };
             let found = LargestSearch::new(0..=1000, slack).guess(Some(guess)).largest();
             assert_eq!(found, Some(FitBound { at: 700, above: Some(701) }));
-            assert!(asked <= most, "{asked} from {guess}");
+            assert!(requested <= most, "{requested} from {guess}");
         }
         assert_eq!(LargestSearch::new(5..=9, |_| Some(-1)).guess(Some(7)).largest(), None);
         assert_eq!(

@@ -68,7 +68,7 @@ fn fitting<P: CostModel>(question: &FitQuestion<'_, P>, division: &Division) -> 
         count => format!("{count} cards are needed"),
     };
     FitAnswer {
-        asked: question.request.wish.devices.join(",").into(),
+        requested: question.request.params.devices.join(",").into(),
         best: Some(flags.as_str().into()),
         change: Some(division.change.clone()),
         text: format!("{many}: `{flags}` fits{}", spare(&used)),
@@ -97,7 +97,7 @@ fn best_on<P: CostModel>(question: &FitQuestion<'_, P>, cuda: &[usize], count: u
     };
     // Layers on cards, including the output.
     let layers = question.request.model.hyper.layers;
-    let active = wanted_layers(question.request.wish, layers).min(layers.saturating_add(1));
+    let active = wanted_layers(question.request.params, layers).min(layers.saturating_add(1));
     // Whole MiB, as the engine's own split sees free memory.
     let free: Vec<u64> = positions.iter().map(|&card| cards[card].free.get() >> 20).collect();
     let mut best = price(by_share(active, &free)?)?;
@@ -144,8 +144,8 @@ fn moved(division: &Division, reach: bool) -> Option<Vec<u32>> {
     }
     let terms = division.priced.cards.get(division.positions[tight])?;
     // Only weights and cache move with a layer.
-    let held = terms.weights.known() + terms.kv.known();
-    let layer = (held.get() / u64::from(here)).max(1);
+    let occupied = terms.weights.known() + terms.kv.known();
+    let layer = (occupied.get() / u64::from(here)).max(1);
     let level = most.saturating_sub(least).unsigned_abs() / 2 / layer;
     let wanted = if reach { saturated(level).max(1) } else { 1 };
     let mut layers = division.layers.clone();

@@ -56,12 +56,12 @@ mod tests {
 
     #[test]
     fn a_grown_prompt_asks_the_driver_for_the_recorded_blocks() {
-        let said = include_str!("../../../../data/traces/old-q8_0-ub512.legacy-driver.txt");
-        let said: Vec<u64> = said.lines().map(|line| line.parse().unwrap()).collect();
+        let stated = include_str!("../../../../data/traces/old-q8_0-ub512.legacy-driver.txt");
+        let stated: Vec<u64> = stated.lines().map(|line| line.parse().unwrap()).collect();
         let copies = |depth| [2048 * depth, 2048 * depth, 0, 0, 0];
         let pool = replayed(first([0, 0, 0, 65_536, 1024]), products(), 512, 61_440, copies);
-        assert_eq!(pool.driver_sizes(), said);
-        assert_eq!(pool.policy().idle().count(), said.len());
+        assert_eq!(pool.driver_sizes(), stated);
+        assert_eq!(pool.policy().idle().count(), stated.len());
     }
 
     #[test]

@@ -32,8 +32,8 @@ pub(super) fn group(
     match experts {
         Some(_) => {
             let experts = product::ExpertProduct { count: matrices, used, shared: !is_last(tensor) };
-            let asked = product::of_experts(rules, experts, matrix, tokens);
-            group[1..].copy_from_slice(&asked);
+            let requested = product::of_experts(rules, experts, matrix, tokens);
+            group[1..].copy_from_slice(&requested);
         }
         None => group[1..4].copy_from_slice(&product::dense(rules, matrix, tokens)),
     }
@@ -54,7 +54,7 @@ fn matrix(tensor: &Tensor, engine: DemandRules) -> Matrix {
 fn tokens(tensor: &Tensor, reserve: &Reserve) -> u64 {
     match tensor.name.as_str() {
         // Only rows that a request can ask for reach the output matrix.
-        "output.weight" => reserve.outputs_asked,
+        "output.weight" => reserve.outputs_requested,
         _ => reserve.tokens,
     }
 }

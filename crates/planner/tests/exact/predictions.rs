@@ -7,7 +7,7 @@ use plimsoll_base::Bytes;
 use plimsoll_planner::exact::EngineSizes;
 use plimsoll_planner::{Plan, plan};
 
-use super::{Asked, Recorded, Row, joined, mib, show, terms};
+use super::{Recorded, Requested, Row, joined, mib, show, terms};
 
 fn recorded() -> Recorded {
     joined(&[include_str!("../../../../data/exact/b11063-predictions.json")])
@@ -15,11 +15,11 @@ fn recorded() -> Recorded {
 
 /// The engine's terms of a row, and the default plan.
 fn both(row: &Row, models: &mut BTreeMap<String, plimsoll_model::Model>, build: u32) -> (Plan, Plan) {
-    let asked = Asked::of(row, models);
-    let request = asked.request(build);
-    let transcript = row.said();
-    let said = EngineSizes { request: &request, transcript: &transcript, program: "llama-server" };
-    (said.plan(Ok(None)).unwrap(), plan(&request).unwrap())
+    let requested = Requested::of(row, models);
+    let request = requested.request(build);
+    let transcript = row.stated();
+    let stated = EngineSizes { request: &request, transcript: &transcript, program: "llama-server" };
+    (stated.plan(Ok(None)).unwrap(), plan(&request).unwrap())
 }
 
 #[test]
@@ -30,12 +30,12 @@ fn a_prediction_layers_context_is_planned_as_the_engine_reserves_it() {
     let mut apart: Vec<String> = Vec::new();
     let mut predicted = BTreeSet::new();
     for row in &recorded.rows {
-        let (said, ours) = both(row, &mut models, recorded.build);
+        let (stated, ours) = both(row, &mut models, recorded.build);
         if row.args.contains("draft-mtp") {
             predicted.insert((models[&row.model].architecture.clone(), row.args.clone()));
         }
         for card in 0..row.cards {
-            let (theirs, ours) = (terms(&said, card), terms(&ours, card));
+            let (theirs, ours) = (terms(&stated, card), terms(&ours, card));
             let off = [0, 1, 2].map(|term| (mib(ours[term]) - mib(theirs[term])).abs());
             println!("{} `{}` {card}: engine {}, planned {}", row.model, row.args, show(theirs), show(ours));
             let text = || {
@@ -96,8 +96,8 @@ fn a_quantised_cache_of_the_model_leaves_that_of_its_prediction_layers_as_it_is(
     let recorded = recorded();
     let mut models = BTreeMap::new();
     let row = recorded.rows.iter().find(|row| row.args.contains("-ctk q4_0") && !row.args.contains("-ctkd"));
-    let (said, ours) = both(row.unwrap(), &mut models, recorded.build);
-    assert!((mib(terms(&said, 0)[1]) - mib(terms(&ours, 0)[1])).abs() < 0.02);
+    let (stated, ours) = both(row.unwrap(), &mut models, recorded.build);
+    assert!((mib(terms(&stated, 0)[1]) - mib(terms(&ours, 0)[1])).abs() < 0.02);
 }
 
 /// Rows of an H200 that have experts: what one kernel computes at once keeps its operands.
@@ -112,9 +112,9 @@ fn experts_are_planned_as_a_card_of_the_same_build_reserved_them() {
     let mut models = BTreeMap::new();
     let mut wrong = Vec::new();
     for row in recorded.rows.iter().filter(|row| row.draft.is_none() && row.projector.is_none()) {
-        let (said, ours) = both(row, &mut models, 11_063);
+        let (stated, ours) = both(row, &mut models, 11_063);
         for card in 0..row.cards {
-            let (theirs, ours) = (terms(&said, card), terms(&ours, card));
+            let (theirs, ours) = (terms(&stated, card), terms(&ours, card));
             let routed = models[&row.model].hyper.experts.is_some();
             if routed && (mib(ours[2]) - mib(theirs[2])).abs() > 1.0 {
                 wrong.push(format!("{} {}: {} {}", row.model, row.args, show(theirs), show(ours)));

@@ -38,7 +38,7 @@ pub(crate) fn plimsoll(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_plimsoll")).arg("fleet").args(words).output().unwrap()
 }
 
-pub(crate) fn said(output: &Output) -> String {
+pub(crate) fn stated(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
@@ -60,7 +60,7 @@ impl Certified {
         for number in 1..3 {
             let invitation = fleet.invite("1h");
             let joined = fleet.join(number, &invitation);
-            assert!(joined.status.success(), "{}", said(&joined));
+            assert!(joined.status.success(), "{}", stated(&joined));
             fleet.serve(number, "1GiB");
         }
         fleet
@@ -72,7 +72,7 @@ impl Certified {
 
     pub(crate) fn invite(&self, valid: &str) -> String {
         let output = plimsoll(&["invite", "--for", valid, "--folder", shown(&self.identity(0))]);
-        assert!(output.status.success(), "{}", said(&output));
+        assert!(output.status.success(), "{}", stated(&output));
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
@@ -149,7 +149,7 @@ const CLIENT: &str =
     "GET /v1/models HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer a-client\r\nConnection: close\r\n\r\n";
 
 #[test]
-fn whoever_is_no_host_of_the_fleet_is_refused_and_told_of() {
+fn peers_without_a_fleet_certificate_are_refused_and_logged() {
     let fleet = Certified::start("90d");
     let owner = if fleet.answered(0) == "h1" { 1 } else { 2 };
     let other = 3 - owner;
@@ -218,20 +218,20 @@ fn an_invitation_is_good_for_one_host_and_for_its_time() {
     let (invitation, late) = (fleet.invite("1h"), fleet.invite("1s"));
     assert!(fleet.join(3, &invitation).status.success());
     let again = fleet.join(4, &invitation);
-    assert!(!again.status.success() && said(&again).contains("was used before"), "{}", said(&again));
+    assert!(!again.status.success() && stated(&again).contains("was used before"), "{}", stated(&again));
     std::thread::sleep(Duration::from_secs(2));
     let expired = fleet.join(4, &late);
-    assert!(!expired.status.success() && said(&expired).contains("has expired"), "{}", said(&expired));
+    assert!(!expired.status.success() && stated(&expired).contains("has expired"), "{}", stated(&expired));
     let taken = fleet.invite("1h");
     let taken = plimsoll(&["join", &taken, "--host", "h1", "--folder", shown(&fleet.identity(9))]);
-    assert!(said(&taken).contains("a host `h1` has a certificate"), "{}", said(&taken));
+    assert!(stated(&taken).contains("a host `h1` has a certificate"), "{}", stated(&taken));
     let garbage = plimsoll(&["join", "plimsoll-join-1.e30", "--folder", shown(&fleet.identity(9))]);
-    assert_eq!(garbage.status.code(), Some(2), "{}", said(&garbage));
+    assert_eq!(garbage.status.code(), Some(2), "{}", stated(&garbage));
     assert!(!fleet.identity(9).join("host.json").exists() && !fleet.identity(4).join("host.json").exists());
     // Only the host that began the fleet invites.
     let elsewhere = plimsoll(&["invite", "--folder", shown(&fleet.identity(1))]);
-    assert!(said(&elsewhere).contains("host 'h0'"), "{}", said(&elsewhere));
-    fleet.hosts[0].told("no certificate for 'h4'");
+    assert!(stated(&elsewhere).contains("host 'h0'"), "{}", stated(&elsewhere));
+    fleet.hosts[0].reported("no certificate for 'h4'");
 }
 
 #[test]
@@ -243,18 +243,18 @@ fn a_revoked_host_is_left_by_all_others() {
     let serial = fleet.file(owner)["serial"].as_str().unwrap().to_owned();
     let folder = fleet.identity(0);
     let revoked = plimsoll(&["revoke", &name, "--store", &store, "--folder", shown(&folder)]);
-    assert!(said(&revoked).contains("revoked"), "{}", said(&revoked));
+    assert!(stated(&revoked).contains("revoked"), "{}", stated(&revoked));
     fleet
         .hosts
         .iter()
-        .for_each(|host| host.told(&format!("certificate {serial} of the fleet is no longer valid")));
+        .for_each(|host| host.reported(&format!("certificate {serial} of the fleet is no longer valid")));
     assert_eq!(fleet.visit(other, Shown::Host(&fleet.identity(owner))).ask(&hop("x:1")), Err(()));
     // Its models are answered elsewhere, and it is no member any more.
     until("the model moves", || fleet.answered(0) == format!("h{other}"));
     assert!(dump_of(&fleet.store).contains(&format!("revoked/{serial}")));
-    fleet.hosts[other].told("is refused: its certificate is revoked");
+    fleet.hosts[other].reported("is refused: its certificate is revoked");
     let unknown = plimsoll(&["revoke", "h9", "--store", &store, "--folder", shown(&folder)]);
-    assert!(said(&unknown).contains("no valid certificate for host `h9`"), "{}", said(&unknown));
+    assert!(stated(&unknown).contains("no valid certificate for host `h9`"), "{}", stated(&unknown));
 }
 
 #[test]
@@ -277,11 +277,11 @@ fn a_host_that_lies_about_its_cards_and_its_name_gets_no_request() {
     put(&fleet.store, FleetKey::Host("liar".to_owned()), &record);
     let store = fleet.store.address();
     let moved = plimsoll(&["move", "one", "liar", "--store", &store]);
-    assert!(moved.status.success(), "{}", said(&moved));
+    assert!(moved.status.success(), "{}", stated(&moved));
     until("the store says that the model is there", || dump_of(&fleet.store).contains("\"host\":\"liar\""));
     let host = fleet.answered(0);
     assert!(host == "h1" || host == "h2", "{host}");
-    fleet.hosts[0].told("host 'liar' is not trusted for a minute");
+    fleet.hosts[0].reported("host 'liar' is not trusted for a minute");
     assert!(fleet.hosts.iter().all(|host| host.talk().lines().all(|line| !line.contains("panicked"))));
 }
 
@@ -307,7 +307,7 @@ fn certificates_are_renewed_before_they_end() {
     }
     for (number, first) in first.iter().enumerate() {
         assert_ne!(fleet.file(number)["serial"], *first, "h{number}");
-        fleet.hosts[number].told("this host's certificate is renewed");
+        fleet.hosts[number].reported("this host's certificate is renewed");
     }
 }
 
@@ -326,5 +326,5 @@ fn slow_handshakes_take_no_place_of_a_host() {
     let host = fleet.identity(3 - owner);
     assert_eq!(fleet.visit(owner, Shown::Host(&host)).ask(&hop("x:1")).map(|(status, _)| status), Ok(503));
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
-    fleet.hosts[owner].told("the handshake took too long");
+    fleet.hosts[owner].reported("the handshake took too long");
 }

@@ -95,12 +95,12 @@ fn the_answer_of_another_program_at_a_dead_hosts_address_reaches_no_client() {
     let address = fleet.hosts[owner].address;
     fleet.hosts[owner].signal("KILL");
     fleet.hosts[owner].wait();
-    let asked = impostor(address, other.to_owned());
+    let requested = impostor(address, other.to_owned());
     // It asks until the lease has ended, and takes nothing but a refusal or the answer of a host.
     let answer = fleet.ask(0, "one");
     assert_eq!(answer.header("plimsoll-host"), Some(other));
     assert!(answer.json()["choices"].is_array(), "{}", answer.text());
-    assert!(asked.load(Ordering::Relaxed) >= 2, "both answers were given");
+    assert!(requested.load(Ordering::Relaxed) >= 2, "both answers were given");
 }
 
 /// Asks for a loaded model all the time, through one daemon; gives the answers, or what was no answer.
@@ -126,12 +126,12 @@ fn outlives_a_silence(silence: Duration) {
     let over = Arc::new(AtomicBool::new(false));
     let asking: Vec<_> = fleet.hosts.iter().map(|host| asks_on(host.address, Arc::clone(&over))).collect();
     fleet.store.members.iter_mut().for_each(Member::kill);
-    let (gone, mut told) = (Instant::now(), 0_u64);
+    let (gone, mut reported) = (Instant::now(), 0_u64);
     while gone.elapsed() < silence {
-        let refused = http::chat(fleet.hosts[usize::try_from(told % 3).unwrap()].address, "two");
+        let refused = http::chat(fleet.hosts[usize::try_from(reported % 3).unwrap()].address, "two");
         assert_eq!(refused.status, 503, "{}", refused.text());
         assert_eq!(refused.json()["error"]["code"], "store_unreachable", "{}", refused.text());
-        told += 1;
+        reported += 1;
         sleep(Duration::from_millis(300));
     }
     fleet.store.members.iter_mut().for_each(Member::restart);
@@ -147,7 +147,7 @@ fn outlives_a_silence(silence: Duration) {
         answers += asking.join().unwrap().unwrap_or_else(|lost| panic!("a request is lost: {lost}"));
     }
     println!(
-        "the store was gone for {silence:?}: {answers} requests for the loaded model answered and none lost, {told} others \
+        "the store was gone for {silence:?}: {answers} requests for the loaded model answered and none lost, {reported} others \
         told why; whole again {whole:?} after its return"
     );
     assert!(whole <= WHOLE, "{whole:?}");

@@ -173,7 +173,7 @@ fn a_host_copies_the_files_that_it_lacks_when_the_host_that_has_them_takes_no_mo
     plimsoll(&["leave", "h0", "--store", &fleet.store.address()]);
     fleet.answers(1);
     fleet.assert_whole();
-    fleet.hosts[1].told("the files of model 'one' were copied from host 'h0'");
+    fleet.hosts[1].reported("the files of model 'one' were copied from host 'h0'");
     assert_eq!(fleet.given(), 2 * SIZE as u64);
     assert!(!dump_of(&fleet.store).contains("gguf"), "the store holds no path");
 }
@@ -251,7 +251,7 @@ fn no_file_but_those_of_an_offered_model_is_given_and_to_hosts_alone() {
     assert_eq!(status, 416);
     let store = fleet.store.address();
     plimsoll(&["revoke", "h1", "--store", &store, "--folder", fleet.identity(0).to_str().unwrap()]);
-    fleet.hosts[0].told("is no longer valid");
+    fleet.hosts[0].reported("is no longer valid");
     assert_eq!(fleet.visit(Shown::Host(&host)).ask(&fetch), Err(()));
 }
 

@@ -22,7 +22,7 @@ pub(crate) type Lie = dyn Fn(usize, &mut Listener) -> std::io::Result<()> + Send
 
 pub(crate) struct Liar {
     /// Connections on which the lie was told to the end, or was cut off.
-    told: Arc<AtomicUsize>,
+    reported: Arc<AtomicUsize>,
 }
 
 impl Liar {
@@ -34,8 +34,8 @@ impl Liar {
         let builder = builder.with_protocol_versions(&[&rustls::version::TLS13]).unwrap();
         let config = builder.with_no_client_auth().with_single_cert(vec![certificate], key).unwrap();
         let (config, listener) = (Arc::new(config), TcpListener::bind(address).unwrap());
-        let told = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&told);
+        let reported = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&reported);
         spawn(move || {
             for (number, stream) in listener.incoming().flatten().enumerate() {
                 let (config, lie, count) = (Arc::clone(&config), Arc::clone(&lie), Arc::clone(&count));
@@ -48,11 +48,11 @@ impl Liar {
                 });
             }
         });
-        Self { told }
+        Self { reported }
     }
 
-    pub(crate) fn told(&self) -> usize {
-        self.told.load(Ordering::Relaxed)
+    pub(crate) fn reported(&self) -> usize {
+        self.reported.load(Ordering::Relaxed)
     }
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn truth(address: &str) -> (StoreHeader, Vec<StoreChange>) {
 }
 
 /// All records as a host tells them first.
-pub(crate) fn told(store: &StoreHeader, revision: u64, records: Vec<StoreChange>) -> Vec<u8> {
+pub(crate) fn reported(store: &StoreHeader, revision: u64, records: Vec<StoreChange>) -> Vec<u8> {
     let view = FleetView::at(revision, records);
     NewsLine::all(&keys(), &view, store.cluster_id, store.raft_term, 0)
 }

@@ -13,8 +13,8 @@ use plimsoll_fleet::{
 };
 use serde_json::json;
 
-use super::certificates::{Certified, plimsoll, put, said, shown};
-use super::liar::{Liar, Lie, Listener, beat, changed, told, truth};
+use super::certificates::{Certified, plimsoll, put, shown, stated};
+use super::liar::{Liar, Lie, Listener, beat, changed, reported, truth};
 use super::sources::watches_of;
 use crate::daemon::{Daemon, until};
 
@@ -40,7 +40,7 @@ fn hosts_with_certificates_learn_of_moves_and_of_a_revoked_one_without_watching_
     let store = fleet.store.address();
     for to in [1, 2, 1] {
         let moved = plimsoll(&["move", "one", &format!("h{to}"), "--store", &store]);
-        assert!(moved.status.success(), "{}", said(&moved));
+        assert!(moved.status.success(), "{}", stated(&moved));
         for host in 0..3 {
             let name = if host == to { "itself".to_owned() } else { format!("h{to}") };
             until("each host knows of the move", || fleet.answered(host) == name);
@@ -50,9 +50,9 @@ fn hosts_with_certificates_learn_of_moves_and_of_a_revoked_one_without_watching_
     let (folder, serial) = (fleet.identity(0), fleet.file(2)["serial"].as_str().unwrap().to_owned());
     let (revoked, began) =
         (plimsoll(&["revoke", "h2", "--store", &store, "--folder", shown(&folder)]), Instant::now());
-    assert!(revoked.status.success(), "{}", said(&revoked));
+    assert!(revoked.status.success(), "{}", stated(&revoked));
     for host in [0, 1] {
-        fleet.hosts[host].told(&format!("audit revoke: certificate {serial}"));
+        fleet.hosts[host].reported(&format!("audit revoke: certificate {serial}"));
     }
     // The store is asked when another host tells of a revocation, and each minute without that.
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
@@ -89,7 +89,7 @@ fn name_of_the_first() -> String {
 fn with_liar(fleet: &mut Certified, lie: Arc<Lie>) -> Liar {
     let (name, invitation) = (name_of_the_first(), fleet.invite("1h"));
     let joined = fleet.join_as(3, &name, &invitation);
-    assert!(joined.status.success(), "{}", said(&joined));
+    assert!(joined.status.success(), "{}", stated(&joined));
     let liar = Liar::start(fleet.ports[3], &fleet.identity(3), lie);
     let record = serde_json::from_slice(&Record::new(record_of(fleet.ports[3].to_string())).write()).unwrap();
     put(&fleet.store, FleetKey::Host(name), &record);
@@ -105,10 +105,10 @@ fn no_news(store: &str, number: usize, stream: &mut Listener) -> std::io::Result
     match number % KINDS {
         0 => {
             let other = plimsoll_etcd::StoreHeader { cluster_id: header.cluster_id ^ 1, ..header };
-            stream.write_all(&told(&other, header.revision, records))?;
+            stream.write_all(&reported(&other, header.revision, records))?;
         }
-        1 => stream.write_all(&told(&header, header.revision + 1000, records))?,
-        2 => stream.write_all(&told(&header, u64::MAX, records))?,
+        1 => stream.write_all(&reported(&header, header.revision + 1000, records))?,
+        2 => stream.write_all(&reported(&header, u64::MAX, records))?,
         3 => stream.write_all(b"{\"begin\":{}}\n")?,
         4 => loop {
             stream.write_all(&[b'['; 64 * 1024])?;
@@ -144,7 +144,7 @@ fn no_news(store: &str, number: usize, stream: &mut Listener) -> std::io::Result
 }
 
 #[test]
-fn what_is_no_news_of_this_store_is_not_taken_and_the_fleet_goes_on() {
+fn forged_news_is_rejected_and_the_fleet_keeps_serving() {
     let mut fleet = start();
     let store = fleet.store.address();
     let lie = move |number: usize, stream: &mut Listener| no_news(&store, number, stream);
@@ -153,7 +153,7 @@ fn what_is_no_news_of_this_store_is_not_taken_and_the_fleet_goes_on() {
     until("each kind of lie is told", || {
         // Meanwhile all is as before.
         (0..3).for_each(|host| drop(fleet.answered(host)));
-        liar.told() >= KINDS
+        liar.reported() >= KINDS
     });
     let began = Instant::now();
     fleet.answered_for(0, "two");
@@ -209,7 +209,7 @@ fn lies(store: &str, serials: &[String], stream: &mut Listener) -> std::io::Resu
     ));
     let mut records = records;
     records.extend(lies.iter().filter(|lie| matches!(lie.key, FleetKey::Revoked(_))).cloned());
-    stream.write_all(&told(&header, revision, records))?;
+    stream.write_all(&reported(&header, revision, records))?;
     stream.write_all(&changed(&lies))?;
     beat(stream, revision)
 }
@@ -246,7 +246,7 @@ fn resident(host: &Daemon) -> u64 {
 /// The true records, and then drains of hosts that are none, as fast as they are taken.
 fn flood(store: &str, stream: &mut Listener) -> std::io::Result<()> {
     let (header, records) = truth(store);
-    stream.write_all(&told(&header, header.revision, records))?;
+    stream.write_all(&reported(&header, header.revision, records))?;
     for round in 0.. {
         let drains = (0..256).map(|number| StoreChange {
             key: FleetKey::Drain(format!("no-host-{round}-{number}")),
@@ -264,7 +264,7 @@ fn a_host_that_sends_news_without_end_takes_no_memory_and_no_lease() {
     let store = fleet.store.address();
     let before: Vec<u64> = fleet.hosts.iter().map(resident).collect();
     let liar = with_liar(&mut fleet, Arc::new(move |_: usize, stream: &mut Listener| flood(&store, stream)));
-    until("the flood has begun", || liar.told() > 0);
+    until("the flood has begun", || liar.reported() > 0);
     let mut most = 0;
     for _ in 0..15 {
         sleep(Duration::from_secs(1));

@@ -31,17 +31,17 @@ fn validator() -> PathBuf {
 /// What the validator says of a file, and whether it accepts it.
 fn validated(file: &Path) -> (bool, String) {
     let output = Command::new(validator()).arg("--strict").arg(file).output().unwrap();
-    let said =
+    let stated =
         [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
-    (output.status.success(), said)
+    (output.status.success(), stated)
 }
 
 #[test]
 fn the_manifests_are_valid_and_a_wrong_field_is_found() {
-    let (is_valid, said) = validated(&manifests());
-    assert!(is_valid, "{said}");
+    let (is_valid, stated) = validated(&manifests());
+    assert!(is_valid, "{stated}");
     for resource in ["statefulset/etcd", "daemonset/plimsoll", "networkpolicy/etcd"] {
-        assert!(said.contains(&format!("passed for resource {resource}")), "{said}");
+        assert!(stated.contains(&format!("passed for resource {resource}")), "{stated}");
     }
     let wrong = std::fs::read_to_string(manifests()).unwrap().replace("matchLabels", "matchLabel");
     let folder = tempfile::tempdir().unwrap();

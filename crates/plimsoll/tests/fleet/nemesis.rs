@@ -53,7 +53,7 @@ pub(crate) struct World {
     folder: tempfile::TempDir,
     random: u64,
     began: Instant,
-    pub(crate) told: Vec<String>,
+    pub(crate) reported: Vec<String>,
     /// Kinds that are still to come in this round.
     left: Vec<Fault>,
     /// Faults by kind.
@@ -83,7 +83,7 @@ impl World {
             folder,
             random: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
             began: Instant::now(),
-            told: Vec::new(),
+            reported: Vec::new(),
             left: Vec::new(),
             kinds: BTreeMap::new(),
             checked: 0,
@@ -134,7 +134,7 @@ impl World {
         let at = usize::try_from(self.draw(HOSTS as u64)).unwrap();
         // Longer than a lease, now and then.
         let most = if self.draw(4) == 0 { 12_000 } else { 3000 };
-        self.told.push(format!(
+        self.reported.push(format!(
             "{:.1} s: {fault:?} at {at}, at most {most} ms",
             self.began.elapsed().as_secs_f64()
         ));
@@ -199,7 +199,7 @@ impl World {
     pub(crate) fn words(&self) -> String {
         let hosts = self.names.iter().zip(&self.daemons);
         let hosts = hosts.map(|(name, daemon)| format!("── {name} ──\n{}", daemon.talk()));
-        format!("{}\n{}", self.told.join("\n"), hosts.collect::<String>())
+        format!("{}\n{}", self.reported.join("\n"), hosts.collect::<String>())
     }
 }
 
@@ -250,14 +250,14 @@ fn run(seed: u64, time: Duration) -> World {
         "seed {seed}, {network}, slow disk by {disk}: {} faults {:?}; {count} answers, {refused} refusals; {looks} looks at \
         the cards, {} changes of the store checked, {} seats beside another one; {} seats found after a fault, in {:?} at most; whole {whole:?} after \
         the last: no fault found",
-        world.told.len(),
+        world.reported.len(),
         world.kinds,
         world.checked,
         world.further,
         world.found.0,
         world.found.1,
     );
-    assert!(count > 20 && !world.told.is_empty(), "{count} answers");
+    assert!(count > 20 && !world.reported.is_empty(), "{count} answers");
     world
 }
 

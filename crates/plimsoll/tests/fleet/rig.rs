@@ -139,14 +139,14 @@ fn decode(text: &str) -> String {
 /// Bytes of base64.
 pub(crate) fn decode_bytes(text: &str) -> Vec<u8> {
     const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let (mut bits, mut held, mut bytes) = (0_u32, 0, Vec::new());
+    let (mut bits, mut occupied, mut bytes) = (0_u32, 0, Vec::new());
     for letter in text.bytes().filter(|letter| *letter != b'=') {
         let value = LETTERS.iter().position(|other| *other == letter).unwrap();
         bits = (bits << 6) | u32::try_from(value).unwrap();
-        held += 6;
-        if held >= 8 {
-            held -= 8;
-            bytes.push(u8::try_from((bits >> held) & 0xff).unwrap());
+        occupied += 6;
+        if occupied >= 8 {
+            occupied -= 8;
+            bytes.push(u8::try_from((bits >> occupied) & 0xff).unwrap());
         }
     }
     bytes

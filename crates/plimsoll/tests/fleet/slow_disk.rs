@@ -36,8 +36,8 @@ impl SlowDisk {
 
 impl Drop for SlowDisk {
     fn drop(&mut self) {
-        let held = fs::read_to_string(self.group.join("cgroup.procs")).unwrap_or_default();
-        held.lines().for_each(|pid| drop(fs::write(own_group().join("cgroup.procs"), pid)));
+        let occupied = fs::read_to_string(self.group.join("cgroup.procs")).unwrap_or_default();
+        occupied.lines().for_each(|pid| drop(fs::write(own_group().join("cgroup.procs"), pid)));
         let _ = fs::remove_dir(&self.group);
     }
 }

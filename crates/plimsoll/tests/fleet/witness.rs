@@ -120,8 +120,8 @@ pub(crate) fn crowds(seed: u64, gates: &[Arc<Gate>], over: &AtomicBool) -> Seen 
             })
         };
         let crowd: Vec<_> = (0..8).map(ask).collect();
-        for asked in crowd {
-            let answer = asked.join().unwrap();
+        for requested in crowd {
+            let answer = requested.join().unwrap();
             let has_lived = before.is_some() && gate.turn() == before;
             match answer {
                 Some(answer) if answer.whole => judge(&answer, model, true, &mut seen),

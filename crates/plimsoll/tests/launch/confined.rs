@@ -8,7 +8,7 @@ use rustix::process::getuid;
 use super::rig::{launcher, on_one_thread, shell, start};
 
 /// The lines that a confined shell writes.
-fn said(script: &str, confinement: Confinement) -> Vec<String> {
+fn stated(script: &str, confinement: Confinement) -> Vec<String> {
     on_one_thread(async {
         let mut spec = shell(script);
         spec.confinement = confinement;
@@ -21,7 +21,7 @@ fn said(script: &str, confinement: Confinement) -> Vec<String> {
 
 #[test]
 fn no_engine_leaves_a_core_dump() {
-    assert_eq!(said("ulimit -c; ulimit -Hc", Confinement::default()), ["0", "0"]);
+    assert_eq!(stated("ulimit -c; ulimit -Hc", Confinement::default()), ["0", "0"]);
 }
 
 #[test]
@@ -29,7 +29,7 @@ fn no_program_that_a_confined_engine_starts_has_more_rights_than_it() {
     let script = "grep NoNewPrivs /proc/self/status";
     for (no_new_privileges, bit) in [(true, "1"), (false, "0")] {
         let confinement = Confinement { no_new_privileges, ..Confinement::default() };
-        assert_eq!(said(script, confinement), [format!("NoNewPrivs:\t{bit}")]);
+        assert_eq!(stated(script, confinement), [format!("NoNewPrivs:\t{bit}")]);
     }
 }
 
@@ -40,7 +40,7 @@ fn short_lived_files_of_an_engine_are_its_own() {
     let confinement = Confinement { folder: Some(folder.path().to_owned()), ..Confinement::default() };
     // As root it has a private /tmp; where the machine refuses that, TMPDIR names the folder.
     let script = "t=${TMPDIR:-/tmp}; echo secret > $t/of-engine; ls $t | head -1; test -w $0 || true";
-    let lines = said(script, confinement);
+    let lines = stated(script, confinement);
     assert_eq!(lines.last().map(String::as_str), Some("of-engine"), "{lines:?}");
     assert!(folder.path().join("tmp/of-engine").exists());
     assert!(!std::path::Path::new("/tmp/of-engine").exists());
@@ -57,7 +57,7 @@ fn a_private_tmp_keeps_the_folder_of_the_socket_and_hides_the_rest() {
     let own = folder.path().display();
     let script =
         format!("ls {own}; echo TMPDIR=$TMPDIR; cd /tmp; test -e {name} && echo seen || echo hidden");
-    let lines = said(&script, confinement);
+    let lines = stated(&script, confinement);
     assert!(lines.iter().any(|line| line == "engine.sock"), "{lines:?}");
     let has_mount = lines.iter().any(|line| line == "TMPDIR=");
     if has_mount {
@@ -87,7 +87,7 @@ fn an_engine_of_another_user_has_none_of_the_daemons_rights() {
     );
     let confinement =
         Confinement { user: Some(nobody.clone()), no_new_privileges: true, ..Confinement::default() };
-    let lines = said(&script, confinement);
+    let lines = stated(&script, confinement);
     assert_eq!(lines[0], nobody.uid.to_string(), "{lines:?}");
     assert!(!lines[1].split(' ').any(|group| group == "0"), "{lines:?}");
     assert!(lines.contains(&"CapEff:\t0000000000000000".to_owned()), "{lines:?}");
@@ -104,5 +104,5 @@ fn an_engine_of_another_user_still_dies_with_the_daemon() {
     let confinement =
         Confinement { user: Some(EngineUser::find("nobody").unwrap()), ..Confinement::default() };
     let script = "exec python3 -c 'import ctypes; s = ctypes.c_int(); ctypes.CDLL(None).prctl(2, ctypes.byref(s)); print(s.value)'";
-    assert_eq!(said(script, confinement), ["9"]);
+    assert_eq!(stated(script, confinement), ["9"]);
 }

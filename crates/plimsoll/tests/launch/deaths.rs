@@ -125,9 +125,9 @@ fn a_child_that_never_stops_talking_keeps_nobody_waiting() {
         tokio::time::sleep(Duration::from_millis(100)).await;
         let mut slowest = Duration::ZERO;
         for _ in 0..50 {
-            let asked = std::time::Instant::now();
+            let requested = std::time::Instant::now();
             tokio::time::sleep(Duration::from_millis(1)).await;
-            slowest = slowest.max(asked.elapsed());
+            slowest = slowest.max(requested.elapsed());
         }
         assert!(slowest < LIMIT / 3, "{slowest:?}");
         drop(running);

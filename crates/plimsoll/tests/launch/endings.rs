@@ -14,7 +14,7 @@ fn a_ready_engine_leaves_on_the_exit_command() {
         running.ready().await;
         running.child.stop(LIMIT);
         let ended = running.ended().await;
-        assert_eq!((ended.exit, ended.cause), (Exit::Code(0), EndCause::Asked));
+        assert_eq!((ended.exit, ended.cause), (Exit::Code(0), EndCause::Requested));
         assert!(ended.was_ready);
         assert!(!lives(running.child.pid()));
     });
@@ -25,11 +25,11 @@ fn an_engine_of_the_early_channel_leaves_on_the_exit_command_too() {
     on_one_thread(async {
         let mut running = start(&launcher(), engine("early_channel=1")).await;
         running.ready().await;
-        let asked = Instant::now();
+        let requested = Instant::now();
         running.child.stop(LIMIT);
         let ended = running.ended().await;
-        assert_eq!((ended.exit, ended.cause), (Exit::Code(0), EndCause::Asked));
-        assert!(asked.elapsed() < LIMIT / 2, "{:?}", asked.elapsed());
+        assert_eq!((ended.exit, ended.cause), (Exit::Code(0), EndCause::Requested));
+        assert!(requested.elapsed() < LIMIT / 2, "{:?}", requested.elapsed());
     });
 }
 
@@ -40,7 +40,7 @@ fn a_slow_drain_may_take_its_time() {
         running.ready().await;
         running.child.stop(LIMIT);
         let ended = running.ended().await;
-        assert_eq!((ended.exit, ended.cause), (Exit::Code(0), EndCause::Asked));
+        assert_eq!((ended.exit, ended.cause), (Exit::Code(0), EndCause::Requested));
     });
 }
 
@@ -49,11 +49,11 @@ fn an_engine_that_will_not_leave_is_killed_after_its_time() {
     on_one_thread(async {
         let mut running = start(&launcher(), engine("ignore_term=1")).await;
         running.ready().await;
-        let asked = Instant::now();
+        let requested = Instant::now();
         running.child.stop(Duration::from_millis(200));
         let ended = running.ended().await;
-        assert_eq!((ended.exit, ended.cause), (Exit::Signal(9), EndCause::AskedAndKilled));
-        assert!(asked.elapsed() >= Duration::from_millis(200));
+        assert_eq!((ended.exit, ended.cause), (Exit::Signal(9), EndCause::RequestedAndKilled));
+        assert!(requested.elapsed() >= Duration::from_millis(200));
     });
 }
 
@@ -64,7 +64,7 @@ fn a_second_and_more_urgent_request_to_stop_is_heard() {
         running.ready().await;
         running.child.stop(Duration::MAX);
         running.child.stop(Duration::from_millis(50));
-        assert_eq!(running.ended().await.cause, EndCause::AskedAndKilled);
+        assert_eq!(running.ended().await.cause, EndCause::RequestedAndKilled);
     });
 }
 
@@ -73,10 +73,10 @@ fn an_engine_that_hangs_while_loading_can_be_stopped_at_once() {
     on_one_thread(async {
         let mut running = start(&launcher(), engine("fail=hang_at_load")).await;
         running.next().await;
-        let asked = Instant::now();
+        let requested = Instant::now();
         running.child.stop(LIMIT);
         assert_eq!(running.ended().await.exit, Exit::Signal(9));
-        assert!(asked.elapsed() < LIMIT / 2);
+        assert!(requested.elapsed() < LIMIT / 2);
     });
 }
 
@@ -92,7 +92,7 @@ fn a_stop_command_gets_the_process_id() {
         }
         running.child.stop(LIMIT);
         let ended = running.ended().await;
-        assert_eq!((ended.exit, ended.cause), (Exit::Code(7), EndCause::Asked));
+        assert_eq!((ended.exit, ended.cause), (Exit::Code(7), EndCause::Requested));
     });
 }
 

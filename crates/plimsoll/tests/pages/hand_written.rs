@@ -110,19 +110,19 @@ impl HandWritten {
     }
 
     /// Asks for `bytes` more of the card.
-    pub(crate) fn plea(mut self, bytes: u64) -> Self {
-        self.long(offset_of!(Page, plea), 1);
-        self.long(offset_of!(Page, plea_bytes), bytes);
+    pub(crate) fn room_request(mut self, bytes: u64) -> Self {
+        self.long(offset_of!(Page, room_request), 1);
+        self.long(offset_of!(Page, room_request_bytes), bytes);
         self
     }
 
     /// Adds a refusal of `asked` bytes, just now.
-    pub(crate) fn refusal(mut self, why: Refusal, asked: u64) -> Self {
+    pub(crate) fn refusal(mut self, why: Refusal, requested: u64) -> Self {
         let count = offset_of!(Page, oom_count);
         let number = u64::from_ne_bytes(self.page[count..count + 8].try_into().expect("eight bytes"));
         let at = offset_of!(Page, ooms) + usize::try_from(number).expect("few") * size_of::<Oom>();
         self.long(count, number + 1);
-        self.long(at + offset_of!(Oom, asked), asked);
+        self.long(at + offset_of!(Oom, requested), requested);
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let seconds = u64::try_from(now.tv_sec).expect("after the start");
         self.long(at + offset_of!(Oom, time), seconds * 1_000_000_000);
@@ -135,8 +135,8 @@ impl HandWritten {
     pub(crate) fn write(&self, path: &Path) {
         std::fs::write(path, &self.page).expect("the folder can be written");
         if let Some(ledger) = &self.ledger {
-            let beside = format!("{}.tree", path.display());
-            std::fs::write(beside, ledger).expect("the folder can be written");
+            let alongside = format!("{}.tree", path.display());
+            std::fs::write(alongside, ledger).expect("the folder can be written");
         }
     }
 

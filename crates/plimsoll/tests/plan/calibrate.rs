@@ -108,24 +108,24 @@ impl Machine {
             format!("[models.m8]\ncmd = \"{engine} --port ${{PORT}} -m {model} -c 4096 -ngl 99 -np 1\"\n");
         fs::write(&config, text).unwrap();
         let output = self.plimsoll(&["serve", config.to_str().unwrap(), "--check"]);
-        let (_, stdout, stderr) = said(&output);
+        let (_, stdout, stderr) = stated(&output);
         let line = stdout.lines().find(|line| line.starts_with("model m8"));
         let words = line.unwrap_or_else(|| panic!("{stdout}{stderr}")).split_ascii_whitespace();
         words.filter_map(|word| word.parse().ok()).next().unwrap()
     }
 }
 
-fn said(output: &Output) -> (Option<i32>, String, String) {
+fn stated(output: &Output) -> (Option<i32>, String, String) {
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
 #[test]
-fn what_a_context_takes_is_measured_kept_and_planned_with() {
+fn context_size_is_measured_saved_and_used_by_plans() {
     let machine = Machine::new();
     assert_eq!(machine.planned().0, 512 * MIB, "assumed");
     let engine = machine.usual_engine(0);
     let output = machine.calibrate(&engine, &[]);
-    let (status, stdout, stderr) = said(&output);
+    let (status, stdout, stderr) = stated(&output);
     assert_eq!(status, Some(0), "{stderr}");
     let table = machine.path("plimsoll/contexts.toml");
     assert_eq!(
@@ -148,7 +148,7 @@ fn what_a_context_takes_is_measured_kept_and_planned_with() {
 fn a_budget_is_planned_with_the_context_as_it_was_opened() {
     let machine = Machine::new();
     let engine = machine.usual_engine(0);
-    assert_eq!(said(&machine.calibrate(&engine, &[])).0, Some(0));
+    assert_eq!(stated(&machine.calibrate(&engine, &[])).0, Some(0));
     let table = machine.path("plimsoll/contexts.toml");
     let kept = fs::read_to_string(&table).unwrap();
     assert!(kept.contains("plimsoll.contexts/2") && kept.contains(&format!("opened = {CONTEXT}")), "{kept}");
@@ -165,17 +165,17 @@ fn a_daemon_claims_by_what_was_measured() {
     let engine = machine.usual_engine(0);
     let assumed = machine.served(&engine);
     let output = machine.calibrate(&engine, &[]);
-    assert_eq!(said(&output).0, Some(0));
+    assert_eq!(stated(&output).0, Some(0));
     assert_eq!(machine.served(&engine), assumed - (512 - 64));
 }
 
 #[test]
-fn what_a_prompt_adds_for_good_is_the_first_use_of_cublas_and_json_says_all_of_it() {
+fn lasting_growth_at_a_prompt_counts_as_first_use_of_cublas_and_is_in_the_json() {
     let machine = Machine::new();
     let engine = machine.usual_engine(MIB);
     let table = machine.path("elsewhere.toml");
     let output = machine.calibrate(&engine, &["--json", "--write", table.to_str().unwrap()]);
-    let (status, stdout, stderr) = said(&output);
+    let (status, stdout, stderr) = stated(&output);
     assert_eq!(status, Some(0), "{stderr}");
     let calibration: Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!(calibration["schema"], "plimsoll.calibration/1");
@@ -207,12 +207,12 @@ fn a_driver_that_names_no_process_is_told_with_the_remedy_and_free_memory_helps_
     machine.cards[0]["processes"] = Value::Null;
     let engine = machine.usual_engine(0);
     let output = machine.calibrate(&engine, &[]);
-    let (status, stdout, _) = said(&output);
+    let (status, stdout, _) = stated(&output);
     assert_eq!(status, Some(1));
     assert!(stdout.contains("Fake 8G: not measured: ") && stdout.contains("--pid=host"), "{stdout}");
     assert!(!machine.path("plimsoll").exists(), "nothing is kept");
     let output = machine.calibrate(&engine, &["--alone"]);
-    let (status, stdout, stderr) = said(&output);
+    let (status, stdout, stderr) = stated(&output);
     assert_eq!(status, Some(0), "{stderr}");
     assert!(
         stdout.starts_with("Fake 8G: a context takes 64 MiB (64 MiB right after its creation), "),
@@ -229,7 +229,7 @@ fn a_port_that_somebody_else_took_is_no_reason_to_give_up() {
     let faults = format!("cuda=1 vram={vram} fail=port_taken fail_once={marker_file}");
     let engine = machine.engine(&format!("exec {} --fake '{faults}' \"$@\"", double.display()));
     let output = machine.calibrate(&engine, &[]);
-    let (status, stdout, stderr) = said(&output);
+    let (status, stdout, stderr) = stated(&output);
     assert_eq!(status, Some(0), "{stdout}{stderr}");
     assert!(marker.exists() && stdout.contains("a context takes 64 MiB"), "{stdout}");
 }
@@ -239,13 +239,13 @@ fn an_engine_that_fails_or_stays_off_the_card_is_told_in_its_own_words() {
     let machine = Machine::new();
     let broken = machine.engine("echo 'no kernel image is available' >&2; exit 3");
     let output = machine.calibrate(&broken, &[]);
-    let (status, stdout, _) = said(&output);
+    let (status, stdout, _) = stated(&output);
     assert_eq!(status, Some(1));
     assert!(stdout.contains("no kernel image is available") && stdout.contains("hint: "), "{stdout}");
     let double = built("fake-engine", "fake-engine");
     let cpu = machine.engine(&format!("exec {} \"$@\"", double.display()));
     let output = machine.calibrate(&cpu, &[]);
-    let (status, stdout, _) = said(&output);
+    let (status, stdout, _) = stated(&output);
     assert_eq!(status, Some(1));
     assert!(stdout.contains("allocated no memory on the card"), "{stdout}");
 }
@@ -254,13 +254,13 @@ fn an_engine_that_fails_or_stays_off_the_card_is_told_in_its_own_words() {
 fn without_a_card_or_an_engine_there_is_nothing_to_measure_and_that_is_bad_input() {
     let mut machine = Machine::new();
     let output = machine.calibrate(Path::new("/nowhere/llama-server"), &[]);
-    let (status, _, stderr) = said(&output);
+    let (status, _, stderr) = stated(&output);
     assert_eq!(status, Some(2));
     assert!(stderr.contains("/nowhere/llama-server"), "{stderr}");
     machine.cards = json!([]);
     let engine = machine.usual_engine(0);
     let output = machine.calibrate(&engine, &[]);
-    let (status, _, stderr) = said(&output);
+    let (status, _, stderr) = stated(&output);
     assert_eq!(status, Some(2));
     assert!(stderr.contains("there is no card to measure") && stderr.contains("hint: "), "{stderr}");
 }
@@ -273,7 +273,7 @@ fn a_damaged_table_is_not_written_over_and_plans_go_on_without_it() {
     fs::write(&table, "nonsense").unwrap();
     assert_eq!(machine.planned().0, 512 * MIB);
     let output = machine.calibrate(&machine.usual_engine(0), &[]);
-    let (status, _, stderr) = said(&output);
+    let (status, _, stderr) = stated(&output);
     assert_eq!(status, Some(1));
     assert!(stderr.contains("contexts.toml: line 1: "), "{stderr}");
     assert_eq!(fs::read_to_string(&table).unwrap(), "nonsense");

@@ -115,8 +115,8 @@ fn an_engine_is_found_by_its_address_and_asked_for_its_context() {
 }
 
 #[test]
-fn what_cannot_be_checked_is_said_and_exits_2() {
-    for (target, said) in [
+fn uncheckable_targets_are_reported_and_exit_2() {
+    for (target, stated) in [
         ("chat", "give a PID or an address such as http://127.0.0.1:8080"),
         ("http://192.0.2.7:80", "only loopback addresses are allowed"),
         ("4294967295", "there is no process 4294967295"),
@@ -124,6 +124,6 @@ fn what_cannot_be_checked_is_said_and_exits_2() {
     ] {
         let output = plimsoll(&["plan", "--check", target]);
         assert_eq!(output.status.code(), Some(2), "{target}");
-        assert!(text(&output.stderr).contains(said), "{target}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(stated), "{target}: {}", text(&output.stderr));
     }
 }

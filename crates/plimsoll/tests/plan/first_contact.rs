@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::{plimsoll, specimen, text};
 
 /// The commands of the file, each with its answer, run in a folder that holds the models.
-fn told(file: &str, folder: &Path) -> String {
+fn reported(file: &str, folder: &Path) -> String {
     let commands = file.lines().filter_map(|line| line.strip_prefix("$ "));
     let answers = commands.map(|command| {
         let output = Command::new("sh")
@@ -46,7 +46,7 @@ fn as_it_stands(name: &str) -> String {
     }
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/plan").join(name);
     let expected = std::fs::read_to_string(&file).unwrap();
-    let today = told(&expected, folder.path());
+    let today = reported(&expected, folder.path());
     assert!(today.matches("\n[exit ").count() > 10, "{today}");
     if std::env::var_os("UPDATE_DOCUMENTS").is_some() {
         std::fs::write(file, &today).unwrap();
@@ -57,7 +57,7 @@ fn as_it_stands(name: &str) -> String {
 }
 
 #[test]
-fn what_a_first_user_types_is_answered_as_it_stands_in_the_file() {
+fn first_commands_of_a_user_print_the_recorded_output() {
     let today = as_it_stands("first_contact.txt");
     let lines = today.lines().filter(|line| !is_command_or_error(line));
     let widest = lines.max_by_key(|line| line.chars().count()).unwrap();
@@ -97,9 +97,9 @@ fn a_machine_without_a_card_is_told_first_in_text_and_json() {
         command.env("PLIMSOLL_NVML", "").arg("plan").args(more).arg(&model);
         command.output().unwrap()
     };
-    let said = text(&run(&[]).stdout);
-    let second = said.lines().nth(1).unwrap();
-    assert!(second.starts_with("warning: no NVIDIA card is visible"), "{said}");
+    let stated = text(&run(&[]).stdout);
+    let second = stated.lines().nth(1).unwrap();
+    assert!(second.starts_with("warning: no NVIDIA card is visible"), "{stated}");
     let plan: Value = serde_json::from_slice(&run(&["--json"]).stdout).unwrap();
     assert_eq!(plan["warnings"][0]["code"], "no_card_seen", "{plan:#}");
 }

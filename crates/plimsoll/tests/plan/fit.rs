@@ -88,10 +88,10 @@ fn an_answer_that_the_host_cannot_hold_is_none_to_paste() {
     assert!(text(&unknown.stdout).contains("--n-cpu-moe 35"));
 
     let plan = plimsoll(&["plan", "--card", "3060", "--host", "16GiB", "-m", model, "-c", "16384"]);
-    let said = unwrapped(&plan.stdout);
-    assert!(said.contains("warning: no advice makes it fit: with --n-cpu-moe"), "{said}");
-    let told = unwrapped(&plan.stdout);
-    assert!(told.contains("hint: --n-cpu-moe 35") && !told.contains("MiB, fits  each"), "{told}");
+    let stated = unwrapped(&plan.stdout);
+    assert!(stated.contains("warning: no advice makes it fit: with --n-cpu-moe"), "{stated}");
+    let reported = unwrapped(&plan.stdout);
+    assert!(reported.contains("hint: --n-cpu-moe 35") && !reported.contains("MiB, fits  each"), "{reported}");
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn the_status_is_1_where_no_direction_fits_and_hints_say_what_would_help() {
 }
 
 #[test]
-fn what_is_asked_of_the_wrong_kind_is_said() {
+fn inapplicable_fit_dimensions_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let model = specimen("l8", folder.path());
     let model = model.to_str().unwrap();
@@ -195,7 +195,7 @@ fn stdout_has_one_command_line_however_many_directions_fit() {
 }
 
 #[test]
-fn what_is_pasted_is_the_first_hint_or_all_that_holds_together() {
+fn fit_prints_the_first_hint_or_all_compatible_ones() {
     let folder = tempfile::tempdir().unwrap();
     let model = specimen("q30", folder.path());
     let model = model.to_str().unwrap();
@@ -232,9 +232,9 @@ fn a_number_that_the_engine_reads_otherwise_is_never_pasted() {
     for fit in [&["--fit", "ngl"][..], &["--quants"], &["--json"], &[]] {
         let flags = ["--card", CARD, "--", "-m", model, "-c", "64k"];
         let output = plimsoll(&[&["plan"], fit, &flags].concat());
-        let told = text(&output.stdout);
-        let is_error = told.is_empty() || (fit == ["--json"] && told.contains("\"bad_input\""));
-        assert!(output.status.code() == Some(2) && is_error, "{fit:?}: {told}");
+        let reported = text(&output.stdout);
+        let is_error = reported.is_empty() || (fit == ["--json"] && reported.contains("\"bad_input\""));
+        assert!(output.status.code() == Some(2) && is_error, "{fit:?}: {reported}");
         let why = unwrapped(&output.stderr);
         assert!(why.contains("`-c 64k`: llama-server reads this as 64; write `-c 65536`"), "{why}");
     }
@@ -253,24 +253,27 @@ fn the_largest_context_is_held_to_the_hosts_memory() {
     let model = model.to_str().unwrap();
     let partly = ["--card", "3060", "-ngl", "10", "--no-mmap"];
     let plan = |context: &str| with_host(model, "5GiB", &[&partly[..], &["-c", context]].concat());
-    let (status, said) = plan("8192");
-    assert_eq!(status, Some(0), "{said}");
+    let (status, stated) = plan("8192");
+    assert_eq!(status, Some(0), "{stated}");
     let largest =
-        said.split("largest context that fits: ").nth(1).unwrap().lines().next().unwrap().to_owned();
+        stated.split("largest context that fits: ").nth(1).unwrap().lines().next().unwrap().to_owned();
     let next = (largest.parse::<u64>().unwrap() + 256).to_string();
     assert_eq!((plan(&largest).0, plan(&next).0), (Some(0), Some(1)), "{largest}");
 
     let fit = [&partly[..], &["-c", "8192", "--fit", "ctx"]].concat();
-    let (status, said) = with_host(model, "5GiB", &fit);
-    assert_eq!(status, Some(0), "{said}");
-    assert!(said.contains(&format!("--ctx-size {largest}\n")), "{said}");
-    assert!(said.contains(&format!("a context of {largest} tokens fits in the host's memory")), "{said}");
-    let (status, said) = with_host(model, "1GiB", &fit);
-    assert!(status == Some(1) && said.contains("does not fit as requested"), "{said}");
-    assert!(said.contains("nothing fits: ") && !said.contains("--ctx-size"), "{said}");
-    assert!(said.contains("; on the cards alone, a context of ") && !said.contains(" with -ub "), "{said}");
-    let (status, said) = with_host(model, "1GiB", &partly);
-    assert!(status == Some(1) && said.contains("host memory: does not fit, "), "{said}");
+    let (status, stated) = with_host(model, "5GiB", &fit);
+    assert_eq!(status, Some(0), "{stated}");
+    assert!(stated.contains(&format!("--ctx-size {largest}\n")), "{stated}");
+    assert!(stated.contains(&format!("a context of {largest} tokens fits in the host's memory")), "{stated}");
+    let (status, stated) = with_host(model, "1GiB", &fit);
+    assert!(status == Some(1) && stated.contains("does not fit as requested"), "{stated}");
+    assert!(stated.contains("nothing fits: ") && !stated.contains("--ctx-size"), "{stated}");
+    assert!(
+        stated.contains("; on the cards alone, a context of ") && !stated.contains(" with -ub "),
+        "{stated}"
+    );
+    let (status, stated) = with_host(model, "1GiB", &partly);
+    assert!(status == Some(1) && stated.contains("host memory: does not fit, "), "{stated}");
 }
 
 #[test]
@@ -279,8 +282,8 @@ fn one_more_card_is_no_advice_where_the_host_has_no_memory_for_it() {
     let model = specimen("l8", folder.path());
     let model = model.to_str().unwrap();
     let advice = "spread the model over one more card";
-    let said = |host| with_host(model, host, &["--card", "3060", "-c", "65536"]).1;
-    assert!(said("32GiB").contains(advice) && !said("500MiB").contains(advice), "{}", said("500MiB"));
+    let stated = |host| with_host(model, host, &["--card", "3060", "-c", "65536"]).1;
+    assert!(stated("32GiB").contains(advice) && !stated("500MiB").contains(advice), "{}", stated("500MiB"));
 }
 
 #[test]
@@ -304,10 +307,10 @@ fn slots_with_caches_of_their_own_are_told_what_each_has() {
     let folder = tempfile::tempdir().unwrap();
     let model = specimen("l8", folder.path());
     let model = model.to_str().unwrap();
-    let said =
+    let stated =
         |words: &[&str]| with_host(model, "64GiB", &[&["--card", "3090", "-np", "2"], words].concat()).1;
     assert!(
-        said(&["-c", "8192"]).contains("largest context that fits: 150528 (75264 for each of 2 requests)")
+        stated(&["-c", "8192"]).contains("largest context that fits: 150528 (75264 for each of 2 requests)")
     );
-    assert!(said(&["--fit", "ctx"]).contains("a context of 150528 tokens (75264 a request) fits"));
+    assert!(stated(&["--fit", "ctx"]).contains("a context of 150528 tokens (75264 a request) fits"));
 }

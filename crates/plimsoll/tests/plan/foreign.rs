@@ -13,14 +13,14 @@ use super::{H200, plimsoll, text};
 const HOSTILE: &str = "a\u{1b}]0;x\u{7}\u{1b}[2J\u{9b}31m\u{7f}\nplimsoll: ok\u{202e}\u{2028}\u{fdd0}b";
 
 /// Nothing that a terminal obeys, and each line is one of ours.
-fn check(said: &str) {
+fn check(stated: &str) {
     let obeyed = |letter: char| {
         letter != '\n' && letter.is_control()
             || matches!(letter, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fdd0}'..='\u{fdef}')
     };
-    assert!(!said.contains(obeyed), "{said:?}");
-    assert!(!said.lines().any(|line| line.starts_with("plimsoll: ok")), "{said}");
-    assert!(said.contains("\\u{1b}]0;x\\u{7}"), "it is shown: {said}");
+    assert!(!stated.contains(obeyed), "{stated:?}");
+    assert!(!stated.lines().any(|line| line.starts_with("plimsoll: ok")), "{stated}");
+    assert!(stated.contains("\\u{1b}]0;x\\u{7}"), "it is shown: {stated}");
 }
 
 fn both(arguments: &[&str]) -> String {
@@ -105,10 +105,10 @@ const BROKEN: &str = "a\nplimsoll: ok\nhint: no";
 
 /// A command's words on both streams, with names that hold line feeds; each of their lines is one of ours.
 fn unbroken(arguments: &[&str]) {
-    let said = both(arguments);
+    let stated = both(arguments);
     let foreign = |line: &&str| line.starts_with("plimsoll: ok") || line.starts_with("hint: no");
-    assert_eq!(said.lines().find(foreign), None, "{arguments:?}: {said}");
-    assert!(said.contains("a\\nplimsoll: ok\\nhint: no"), "{arguments:?}: {said}");
+    assert_eq!(stated.lines().find(foreign), None, "{arguments:?}: {stated}");
+    assert!(stated.contains("a\\nplimsoll: ok\\nhint: no"), "{arguments:?}: {stated}");
 }
 
 #[test]

@@ -28,8 +28,8 @@ fn every_point_is_in_the_table_and_in_the_data_and_was_planned() {
     let points = data["points"].as_array().unwrap();
     assert_eq!(page.matches("<tr data-point=").count(), points.len());
     assert!(points.len() > 60 && points.len() < 80, "{}", points.len());
-    let asked = usize::try_from(data["asked"].as_u64().unwrap()).unwrap();
-    assert_eq!(points[asked]["context"], 10_240);
+    let requested = usize::try_from(data["asked"].as_u64().unwrap()).unwrap();
+    assert_eq!(points[requested]["context"], 10_240);
     let free = data["cards"][0]["free"].as_u64().unwrap();
     let peak = |point: &Value| {
         point["cards"][0].as_array().unwrap().iter().map(|term| term.as_u64().unwrap()).sum::<u64>()

@@ -111,12 +111,15 @@ fn quantisations_are_listed_with_the_best_that_fits_first() {
     let arguments = ["-hf", REPO, "--quants", "--card", SMALL, "--", "-c", "8192"];
     let output = plan(&server, home.path(), &arguments);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let said = text(&output.stdout);
-    println!("{said}");
-    let lines: Vec<&str> = said.lines().collect();
+    let stated = text(&output.stdout);
+    println!("{stated}");
+    let lines: Vec<&str> = stated.lines().collect();
     let order = ["quantisation", "Q4_K_M", "Q2_K", "Q8_0"];
-    assert!(lines.len() == 4 && lines.iter().zip(order).all(|(line, name)| line.starts_with(name)), "{said}");
-    assert!(lines[1].contains("fits, ") && lines[3].contains("does not fit, "), "{said}");
+    assert!(
+        lines.len() == 4 && lines.iter().zip(order).all(|(line, name)| line.starts_with(name)),
+        "{stated}"
+    );
+    assert!(lines[1].contains("fits, ") && lines[3].contains("does not fit, "), "{stated}");
     let output = plan(&server, home.path(), &[&["--json"], &arguments[..]].concat());
     let list = json(&output);
     assert_eq!(list["schema"], "plimsoll.quants/1");
@@ -129,7 +132,7 @@ fn quantisations_are_listed_with_the_best_that_fits_first() {
 }
 
 #[test]
-fn what_has_been_downloaded_is_not_fetched() {
+fn downloaded_models_are_not_fetched_again() {
     let (server, home) = (server(), tempfile::tempdir().unwrap());
     let snapshot = home.path().join(".cache/huggingface/hub/models--user--model-GGUF/snapshots/abc");
     fs::create_dir_all(&snapshot).unwrap();
@@ -147,7 +150,7 @@ fn what_has_been_downloaded_is_not_fetched() {
 #[test]
 fn a_failed_fetch_exits_2_and_names_file_and_remedy() {
     let (server, home) = (server(), tempfile::tempdir().unwrap());
-    for (arguments, said) in [
+    for (arguments, stated) in [
         (vec!["-hf", "user/gated-GGUF"], "HF_TOKEN"),
         (vec!["-hf", "user/none"], "user/none"),
         (vec!["-hf", "user/model-GGUF:Q9"], "it has Q2_K, Q4_K_M, Q8_0"),
@@ -160,6 +163,6 @@ fn a_failed_fetch_exits_2_and_names_file_and_remedy() {
     ] {
         let output = plan(&server, home.path(), &[vec!["--card", H200], arguments.clone()].concat());
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", text(&output.stdout));
-        assert!(text(&output.stderr).contains(said), "{arguments:?}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(stated), "{arguments:?}: {}", text(&output.stderr));
     }
 }

@@ -20,13 +20,13 @@ fn nobody_who_waited_for_a_load_waits_for_a_thread_that_an_idle_connection_holds
     let fleet = Fleet::start(&three()[..1], "", |needs| needs[0]);
     let daemon = &fleet.daemon;
     let address = daemon.address;
-    let asked = move || {
+    let requested = move || {
         let answer = fleet::chat(address, "alpha");
         assert_eq!(answer.status, 200, "{}", answer.text());
         Instant::now()
     };
     for _ in 0..BURSTS {
-        let clients: Vec<_> = (0..CLIENTS).map(|_| thread::spawn(asked)).collect();
+        let clients: Vec<_> = (0..CLIENTS).map(|_| thread::spawn(requested)).collect();
         let mut ends: Vec<Instant> = clients.into_iter().map(|client| client.join().unwrap()).collect();
         ends.sort();
         let between = ends[CLIENTS - 1] - ends[0];

@@ -27,8 +27,8 @@ fn checked(target: &str, flags: &[&str]) -> (Option<i32>, Value) {
 }
 
 fn json(output: &Output) -> (Option<i32>, Value) {
-    let said = String::from_utf8_lossy(&output.stderr);
-    let check = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{said}"));
+    let stated = String::from_utf8_lossy(&output.stderr);
+    let check = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{stated}"));
     (output.status.code(), check)
 }
 
@@ -44,16 +44,16 @@ fn an_engine_on_the_cpu_takes_what_was_planned_and_has_the_sizes_that_were() {
         assert_eq!((status, &check["ok"]), (Some(0), &true.into()), "{check}");
         let card = &check["models"][0]["cards"][0];
         assert!(card["measured"].as_u64() > card["loaded"].as_u64(), "{card}");
-        let said = &check["models"][0]["said"];
-        assert_eq!((&said[0]["planned"], &said[0]["engine"]), (&4096.into(), &4096.into()), "{said}");
-        assert_eq!((&said[1]["planned"], &said[1]["engine"]), (&2.into(), &2.into()), "{said}");
+        let stated = &check["models"][0]["said"];
+        assert_eq!((&stated[0]["planned"], &stated[0]["engine"]), (&4096.into(), &4096.into()), "{stated}");
+        assert_eq!((&stated[1]["planned"], &stated[1]["engine"]), (&2.into(), &2.into()), "{stated}");
     }
     let (status, check) = checked(&address, &["-np", "4"]);
     assert_eq!(status, Some(1), "the engine has two slots: {check}");
     // The program that runs is the one that is asked.
-    let asked = ask(&address, &["--exact", "--no-cache"], &[]);
-    let (status, check) = json(&asked);
+    let requested = ask(&address, &["--exact", "--no-cache"], &[]);
+    let (status, check) = json(&requested);
     assert_eq!((status, &check["ok"]), (Some(0), &true.into()), "{check}");
-    let said = String::from_utf8_lossy(&asked.stderr);
-    assert!(said.contains("asked llama-server: the engine ran once"), "{said}");
+    let stated = String::from_utf8_lossy(&requested.stderr);
+    assert!(stated.contains("asked llama-server: the engine ran once"), "{stated}");
 }

@@ -108,6 +108,6 @@ fn fetch(place: &Path) {
 
 pub(crate) fn run(command: &mut Command) {
     let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {said}");
+    let stated = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {stated}");
 }

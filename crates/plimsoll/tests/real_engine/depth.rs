@@ -111,7 +111,7 @@ fn a_prompt_that_is_too_deep_is_refused_with_the_engines_own_count() {
     assert_eq!(answer.status, 413, "{}", answer.text());
     let error = answer.json()["error"].clone();
     assert_eq!(error["code"], "too_deep");
-    let asked = &error["reason"]["because"][0]["facts"];
-    assert_eq!(asked["prompt"].as_u64(), Some(tokens), "{error}");
-    assert_eq!(asked["answer"].as_u64(), Some(4), "{error}");
+    let requested = &error["reason"]["because"][0]["facts"];
+    assert_eq!(requested["prompt"].as_u64(), Some(tokens), "{error}");
+    assert_eq!(requested["answer"].as_u64(), Some(4), "{error}");
 }

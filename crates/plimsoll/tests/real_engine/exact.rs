@@ -118,22 +118,22 @@ fn an_installed_engine_is_asked_unless_the_formulas_are_wanted() {
         (json(&output), text(&output.stderr))
     };
     let flags = ["-c", "8192", "-fa", "on"];
-    let (plan, said) = planned(&[], &flags);
+    let (plan, stated) = planned(&[], &flags);
     assert_eq!(plan["engine"]["build"], BUILD);
     assert!(
-        plan["reasons"].to_string().contains("engine_said") && said.contains("asked llama-server"),
-        "{said}"
+        plan["reasons"].to_string().contains("engine_said") && stated.contains("asked llama-server"),
+        "{stated}"
     );
     let exact = bench.ask(&engine.program, &flags);
     assert_eq!(plan, json(&exact));
     for more in [&["--formulas"][..], &["--build", "llama.cpp@10605"], &["--program", "library"]] {
-        let (plan, said) = planned(more, &flags);
-        assert!(!plan.to_string().contains("engine_said") && !said.contains("asked"), "{more:?}: {said}");
+        let (plan, stated) = planned(more, &flags);
+        assert!(!plan.to_string().contains("engine_said") && !stated.contains("asked"), "{more:?}: {stated}");
     }
 }
 
 #[test]
-fn what_the_engine_refuses_is_said_in_its_own_words() {
+fn refusals_of_the_engine_are_quoted_with_a_hint() {
     let bench = Bench::new();
     for (flags, words) in [
         (&["-c", "8192", "-ctk", "q8_0", "-ctv", "q8_0", "-fa", "off"][..], "requires flash_attn"),
@@ -141,10 +141,10 @@ fn what_the_engine_refuses_is_said_in_its_own_words() {
     ] {
         let refused = bench.ask(&engine().program, flags);
         assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stdout));
-        let said = text(&refused.stderr);
+        let stated = text(&refused.stderr);
         assert!(
-            said.contains("the engine refuses") && said.contains(words) && said.contains("hint:"),
-            "{said}"
+            stated.contains("the engine refuses") && stated.contains(words) && stated.contains("hint:"),
+            "{stated}"
         );
     }
     assert!(bench.entries().is_empty());
@@ -155,19 +155,19 @@ fn what_the_engine_refuses_is_said_in_its_own_words() {
 fn an_engine_without_a_cuda_backend_leaves_the_closed_forms_and_says_so() {
     let bench = Bench::new();
     let flags = ["-c", "8192", "-fa", "on"];
-    let asked = bench.command(&["--card", CARD], cpu_program(), &flags).output().unwrap();
-    assert_eq!(asked.status.code(), Some(0), "{}", text(&asked.stderr));
-    let plan = json(&asked);
+    let requested = bench.command(&["--card", CARD], cpu_program(), &flags).output().unwrap();
+    assert_eq!(requested.status.code(), Some(0), "{}", text(&requested.stderr));
+    let plan = json(&requested);
     let reason = &plan["warnings"][0];
     assert_eq!(reason["code"], "engine_not_asked", "{plan}");
-    let said = reason["text"].to_string();
-    assert!(said.contains("invalid device: CUDA0") && said.contains("no CUDA backend"), "{said}");
+    let stated = reason["text"].to_string();
+    assert!(stated.contains("invalid device: CUDA0") && stated.contains("no CUDA backend"), "{stated}");
     assert!(plan.to_string().contains("formula"), "{plan}");
     assert!(bench.entries().is_empty());
 }
 
 #[test]
-fn what_is_no_engine_is_told_with_a_remedy() {
+fn missing_and_silent_engines_are_reported_with_their_cause() {
     let bench = Bench::new();
     let missing = bench.ask(Path::new("/nowhere/llama-server"), &[]);
     assert_eq!(missing.status.code(), Some(2));
@@ -188,12 +188,12 @@ pub(crate) fn json(output: &Output) -> Value {
 fn the_largest_context_was_said_by_the_engine_and_one_step_more_does_not_fit() {
     let bench = Bench::new();
     let flags = ["-fa", "on", "-c", "4096"];
-    let asked = bench.ask_for(&SMALL, &engine().program, &flags);
-    let largest = json(&asked)["largest_context"].as_u64().unwrap();
+    let requested = bench.ask_for(&SMALL, &engine().program, &flags);
+    let largest = json(&requested)["largest_context"].as_u64().unwrap();
     assert!((4096..131_072).contains(&largest), "{largest}");
     // What was asked for, the same without vocabulary, and contexts in pairs: were they asked with it again, that were six.
-    let asked = runs(&asked);
-    assert!((4..6).contains(&asked), "{asked}");
+    let requested = runs(&requested);
+    assert!((4..6).contains(&requested), "{requested}");
     for (context, status) in [(largest, 0), (largest + 256, 1)] {
         let context = context.to_string();
         let again = bench.ask_for(&SMALL, &engine().program, &["-fa", "on", "-c", &context]);
@@ -206,8 +206,8 @@ fn the_largest_context_was_said_by_the_engine_and_one_step_more_does_not_fit() {
     let fit = bench.ask_for(&options, &engine().program, &flags);
     let answer = &json(&fit)["answers"][0];
     assert_eq!((&answer["best"], &answer["next"]["value"]), (&largest.into(), &(largest + 256).into()));
-    let said = text(&fit.stderr);
-    assert!(said.contains("asked llama-server: ") && said.contains("came from the cache"), "{said}");
+    let stated = text(&fit.stderr);
+    assert!(stated.contains("asked llama-server: ") && stated.contains("came from the cache"), "{stated}");
     // Twice the micro-batch, twice the slots, a smaller cache: each searched by asking.
     assert_eq!(answer["trades"].as_array().map(Vec::len), Some(3), "{answer}");
 }
@@ -228,11 +228,11 @@ fn a_page_shows_at_every_context_what_the_engine_says() {
 
 /// How often the engine was asked, as told on stderr.
 fn runs(output: &Output) -> usize {
-    let said = text(&output.stderr);
-    let runs = said.split("asked llama-server: the engine ran ").nth(1);
+    let stated = text(&output.stderr);
+    let runs = stated.split("asked llama-server: the engine ran ").nth(1);
     let runs = runs.and_then(|rest| rest.split([' ', '\n', ';']).next());
     match runs {
         Some("once") => 1,
-        other => other.and_then(|runs| runs.parse().ok()).unwrap_or_else(|| panic!("{said}")),
+        other => other.and_then(|runs| runs.parse().ok()).unwrap_or_else(|| panic!("{stated}")),
     }
 }

@@ -81,12 +81,12 @@ struct Total {
 }
 
 /// The engine of CI, or the folder of another.
-enum Asked {
+enum Requested {
     OfCi,
     Folder(PathBuf),
 }
 
-impl Asked {
+impl Requested {
     fn mirrored() -> Option<Self> {
         let folder = env::var_os(MIRRORED).map(PathBuf::from);
         if folder.is_none() {
@@ -130,9 +130,9 @@ impl Asked {
             .env("LD_LIBRARY_PATH", env::join_paths([&names(folder), engine]).unwrap())
             .env("PLIMSOLL_PHANTOM_CARDS", posed(cards));
         let output = command.output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let stated = String::from_utf8_lossy(&output.stdout).into_owned();
         // Four words, and a blank at the end of the line.
-        let lines = said.lines().map(str::trim_end);
+        let lines = stated.lines().map(str::trim_end);
         let sizes =
             |line: &&str| line.split(' ').count() == 4 && line.ends_with(|last: char| last.is_ascii_digit());
         lines.filter(sizes).map(str::to_owned).collect()
@@ -167,7 +167,7 @@ fn rows(name: &str) -> Vec<Row> {
     serde_json::from_slice::<Recording>(&recorded(name)).unwrap().rows
 }
 
-fn plan(engine: &Asked, row: &Row, folder: &Path) -> Value {
+fn plan(engine: &Requested, row: &Row, folder: &Path) -> Value {
     let mut command: Command = plimsoll();
     command.args(["plan", "--json"]).arg(format!("--exact={}", engine.program().display()));
     for card in 0..row.cards {
@@ -211,32 +211,32 @@ fn requests(row: &Row, folder: &Path) -> Vec<(usize, i64)> {
         command.arg("--no-warmup");
     }
     let (report, _) = until_slots(command, &posed(row.cards), folder);
-    let (mut taken, mut asked) = (BTreeMap::new(), Vec::new());
+    let (mut taken, mut requested) = (BTreeMap::new(), Vec::new());
     for line in report.lines() {
         let event: Value = serde_json::from_str(line).unwrap();
         let number = |key: &str| event[key].as_u64().unwrap_or(u64::MAX);
         if event["event"] == "take" && event["kind"] == "device" {
             let request = (usize::try_from(number("device")).unwrap(), event["bytes"].as_i64().unwrap());
             taken.insert(number("id"), request);
-            asked.push(request);
+            requested.push(request);
         } else if let (true, Some(&(card, bytes))) = (event["event"] == "give", taken.get(&number("id"))) {
-            asked.push((card, -bytes));
+            requested.push((card, -bytes));
         }
     }
-    asked
+    requested
 }
 
 /// Terms of a card that differ from the card's, in MiB.
-fn differences(engine: &Asked, row: &Row, folder: &Path) -> Vec<String> {
+fn differences(engine: &Requested, row: &Row, folder: &Path) -> Vec<String> {
     if row.program == "llama-fit-params" {
-        let said = engine.fit_params(&row.model, row.cards, &row.args, folder);
-        let off = format!("{} {}: {said:?} for {:?}", row.model, row.args, row.log);
-        return if said == row.log { Vec::new() } else { vec![off] };
+        let stated = engine.fit_params(&row.model, row.cards, &row.args, folder);
+        let off = format!("{} {}: {stated:?} for {:?}", row.model, row.args, row.log);
+        return if stated == row.log { Vec::new() } else { vec![off] };
     }
-    let (plan, said) = (plan(engine, row, folder), Transcript::read(&row.log.join("\n")));
+    let (plan, stated) = (plan(engine, row, folder), Transcript::read(&row.log.join("\n")));
     let mut off = Vec::new();
     for card in 0..row.cards {
-        let mib = |kind| said.sum(BufferPlace::Card(card), kind).get() as f64 / f64::from(1 << 20);
+        let mib = |kind| stated.sum(BufferPlace::Card(card), kind).get() as f64 / f64::from(1 << 20);
         for (term, mib) in [
             ("weights", mib(BufferKind::Weights)),
             ("kv", mib(BufferKind::Cache)),
@@ -255,7 +255,7 @@ fn differences(engine: &Asked, row: &Row, folder: &Path) -> Vec<String> {
     off
 }
 
-fn hold(engine: &Asked, rows: &[Row]) {
+fn hold(engine: &Requested, rows: &[Row]) {
     let folder = tempfile::tempdir().unwrap();
     let off: Vec<Vec<String>> = rows.iter().map(|row| differences(engine, row, folder.path())).collect();
     let equal = off.iter().filter(|off| off.is_empty()).count();
@@ -277,14 +277,14 @@ fn the_engine_without_a_card_asks_for_what_it_asks_of_an_h200() {
     let some: Vec<Row> =
         rows.into_iter().filter(|row| chosen.contains(&(row.model.as_str(), row.args.as_str()))).collect();
     assert!(some.len() >= chosen.len(), "{}", some.len());
-    hold(&Asked::OfCi, &some);
+    hold(&Requested::OfCi, &some);
 }
 
 #[test]
 fn long_the_engine_without_a_card_asks_for_what_it_asks_of_an_h200_in_each_row() {
     let rows = rows("h200-rows-0.5.0.json");
     assert_eq!(rows.len(), 93);
-    hold(&Asked::OfCi, &rows);
+    hold(&Requested::OfCi, &rows);
 }
 
 /// Drafts and projectors: each request of the runtime in order, so that the weights of a projector count too.
@@ -296,19 +296,19 @@ fn long_the_engine_asks_the_runtime_without_a_card_for_what_it_asks_of_an_h200()
         names.filter(|name| name.starts_with("h200-requests-")).flat_map(|name| rows(&name)).collect();
     assert_eq!(rows.len(), 8);
     let off = |row: &Row| {
-        let asked = requests(row, folder.path());
-        (asked != row.requests)
-            .then(|| format!("{} {}: {asked:?} for {:?}", row.model, row.args, row.requests))
+        let requested = requests(row, folder.path());
+        (requested != row.requests)
+            .then(|| format!("{} {}: {requested:?} for {:?}", row.model, row.args, row.requests))
     };
     let off: Vec<String> = rows.iter().filter_map(off).collect();
     eprintln!("{} of {} rows are equal", rows.len() - off.len(), rows.len());
     assert!(off.is_empty(), "{}", off.join("\n"));
-    hold(&Asked::OfCi, &rows);
+    hold(&Requested::OfCi, &rows);
 }
 
 #[test]
 fn long_the_mirrored_engine_without_a_card_asks_for_what_it_asked_of_an_h200() {
-    let Some(engine) = Asked::mirrored() else {
+    let Some(engine) = Requested::mirrored() else {
         return;
     };
     let rows = rows("h200-matrix-b10605.json");
@@ -318,7 +318,7 @@ fn long_the_mirrored_engine_without_a_card_asks_for_what_it_asked_of_an_h200() {
 
 #[test]
 fn long_the_mirrored_engine_reserves_without_a_card_what_it_reserved_on_an_h200() {
-    let Some(engine) = Asked::mirrored() else {
+    let Some(engine) = Requested::mirrored() else {
         return;
     };
     let rows = serde_json::from_slice::<Totals>(&recorded("h200-b10605.json")).unwrap().reserved;
@@ -328,8 +328,8 @@ fn long_the_mirrored_engine_reserves_without_a_card_what_it_reserved_on_an_h200(
         |place: &str, sizes: &Sizes| format!("{place} {} {} {}", sizes.model, sizes.context, sizes.compute);
     let off = |row: &Reserved| {
         let recorded = [line("CUDA0", &row.card), line("Host", &row.host)];
-        let said = engine.fit_params(&row.model, 1, &format!("-ngl 99 {}", row.args), folder.path());
-        (said != recorded).then(|| format!("{} {}: {said:?} for {recorded:?}", row.model, row.args))
+        let stated = engine.fit_params(&row.model, 1, &format!("-ngl 99 {}", row.args), folder.path());
+        (stated != recorded).then(|| format!("{} {}: {stated:?} for {recorded:?}", row.model, row.args))
     };
     let off: Vec<String> = rows.iter().filter_map(off).collect();
     eprintln!("{} of {} rows are equal", rows.len() - off.len(), rows.len());
@@ -340,7 +340,7 @@ fn long_the_mirrored_engine_reserves_without_a_card_what_it_reserved_on_an_h200(
 #[test]
 fn long_processes_of_the_mirrored_engine_are_planned_by_what_it_asks_for() {
     const BOUND: u64 = 4;
-    let Some(engine) = Asked::mirrored() else {
+    let Some(engine) = Requested::mirrored() else {
         return;
     };
     let folder = tempfile::tempdir().unwrap();

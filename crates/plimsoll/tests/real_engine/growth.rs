@@ -189,7 +189,7 @@ fn mebibytes(term: &Value) -> f64 {
 }
 
 /// MiB of the allocation that the driver refused.
-fn asked_for(log: &str) -> f64 {
+fn requested_for(log: &str) -> f64 {
     let size = log.split_once(": allocating ").and_then(|(_, rest)| rest.split_once(" MiB"));
     size.unwrap().0.parse().unwrap()
 }
@@ -212,19 +212,22 @@ fn long_the_older_engine_asks_without_a_card_for_what_it_asked_of_an_h200() {
     ] {
         let text = data(&format!("logs/{log}.h200.llama.log"));
         let plan = exact(&engine, folder.path(), "", &format!("-np 1 {flags}"));
-        let said = Transcript::read(&text);
+        let stated = Transcript::read(&text);
         let of_card = (BufferPlace::Card(0), &plan["cards"][0]["terms"]);
         for (place, terms) in [of_card, (BufferPlace::Host, &plan["host"]["terms"])] {
             let kinds = [BufferKind::Weights, BufferKind::Cache, BufferKind::Compute];
             for (term, kind) in ["weights", "kv", "compute"].into_iter().zip(kinds) {
-                let said = match place {
-                    BufferPlace::Card(_) if term == refused => asked_for(&text),
-                    _ => mebibytes(&said.sum(place, kind).get().into()),
+                let stated = match place {
+                    BufferPlace::Card(_) if term == refused => requested_for(&text),
+                    _ => mebibytes(&stated.sum(place, kind).get().into()),
                 };
                 let ours = mebibytes(&terms[term]);
                 // Behind a buffer that is refused no other has a line.
-                let is_said = said > 0.0 || refused.is_empty();
-                assert!(!is_said || (ours - said).abs() <= OFF, "{log} {place:?} {term}: {ours} for {said}");
+                let is_stated = stated > 0.0 || refused.is_empty();
+                assert!(
+                    !is_stated || (ours - stated).abs() <= OFF,
+                    "{log} {place:?} {term}: {ours} for {stated}"
+                );
             }
         }
         equal += 1;
@@ -269,15 +272,15 @@ fn the_pool_of_a_plan_is_that_of_the_engines_own_backend_after_a_prompt() {
     // The computed pool is of b10605, which pads a product; both are of the whole cache.
     let computed = pool(None, "8.9");
     assert!(terms(&long)["pool"].abs_diff(computed) <= 16 << 20, "{long:?} for {computed}");
-    let said = String::from_utf8_lossy(&long.stdout).into_owned();
-    assert!(said.contains("requested for a prompt of 4000 tokens"), "{said}");
+    let stated = String::from_utf8_lossy(&long.stdout).into_owned();
+    assert!(stated.contains("requested for a prompt of 4000 tokens"), "{stated}");
     assert_eq!(terms(&plan(Some(4000), "8.9")), terms(&long), "the answer is kept");
 
     let refused = plan(Some(5000), "8.9");
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert_eq!(refused.status.code(), Some(2), "{said}");
+    let stated = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2), "{stated}");
     assert!(
-        said.contains("exceeds the available context size") && said.contains("hint: give --prompt"),
-        "{said}"
+        stated.contains("exceeds the available context size") && stated.contains("hint: give --prompt"),
+        "{stated}"
     );
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 use plimsoll_planner::exact::{BufferKind, BufferPlace, Transcript};
 
 use super::debian;
-use super::vulkan_rows::{Row, asked, rows};
+use super::vulkan_rows::{Row, requested, rows};
 use crate::built::built;
 
 const CARD: &str = "total=103079215104,cc=8.9,name=Radeon X,gfx=gfx1100";
@@ -27,13 +27,13 @@ fn long_each_recorded_model_asks_of_amds_runtime_what_was_recorded() {
         command.env("LD_LIBRARY_PATH", &libraries);
         command
     };
-    let said = engine().arg("--version").output().unwrap();
-    let said = String::from_utf8_lossy(&[said.stdout, said.stderr].concat()).into_owned();
-    assert!(said.contains(VERSION), "sid has another llama.cpp, whose rows are not recorded: {said}");
+    let stated = engine().arg("--version").output().unwrap();
+    let stated = String::from_utf8_lossy(&[stated.stdout, stated.stderr].concat()).into_owned();
+    assert!(stated.contains(VERSION), "sid has another llama.cpp, whose rows are not recorded: {stated}");
     let rows = rows("hip/debian-0.7.0.json");
     assert_eq!(rows.len(), 45);
     let wrong = |row: &Row| {
-        let (events, log) = asked(engine(), row, "ROCm0", CARD, folder.path());
+        let (events, log) = requested(engine(), row, "ROCm0", CARD, folder.path());
         let equal = events == row.events && buffers(&log) == buffers(&row.log.join("\n"));
         (!equal).then(|| format!("{} {}: {events:?} for {:?}\n{log}", row.model, row.flags, row.events))
     };

@@ -28,8 +28,8 @@ fn the_tour_shows_plans_answers_who_had_to_leave_and_a_refusal() {
     let folder = tempfile::tempdir().unwrap();
     for run in ["first", "second"] {
         let output = quickstart(&folder).args(["--once", "--listen", "127.0.0.1:0"]).output().unwrap();
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.success(), "{run}: {told}");
+        let reported = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{run}: {reported}");
         assert!(output.stdout.is_empty(), "{run}");
         for line in [
             "beta, llama.cpp b11549, context 2048",
@@ -40,7 +40,7 @@ fn the_tour_shows_plans_answers_who_had_to_leave_and_a_refusal() {
             "refused at once, with status 413",
             "hint: ",
         ] {
-            assert!(told.contains(line), "{run}: `{line}` is not in\n{told}");
+            assert!(reported.contains(line), "{run}: `{line}` is not in\n{reported}");
         }
     }
 }
@@ -68,10 +68,10 @@ fn after_the_tour_it_serves_on_another_port_where_the_wanted_one_is_taken() {
     rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
     assert!(serving.0.wait().unwrap().success());
     // After the tour the log is that of `serve`.
-    let told = std::fs::read_to_string(log).unwrap();
-    let (_, after) = told.split_once("the server keeps running").unwrap();
+    let reported = std::fs::read_to_string(log).unwrap();
+    let (_, after) = reported.split_once("the server keeps running").unwrap();
     for line in ["Z  INFO load alpha: ", "Z  INFO request alpha: 200 in ", "Z  INFO end: "] {
         assert!(after.contains(line), "`{line}` is not in\n{after}");
     }
-    assert!(!told.split("the server keeps running").next().unwrap().contains(" INFO "), "{told}");
+    assert!(!reported.split("the server keeps running").next().unwrap().contains(" INFO "), "{reported}");
 }

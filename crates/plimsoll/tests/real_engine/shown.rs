@@ -57,7 +57,7 @@ fn listen(address: SocketAddr) -> Arc<Mutex<Seen>> {
 }
 
 #[test]
-fn what_a_real_engine_does_is_shown_at_once_and_as_foretold() {
+fn real_engine_events_are_shown_at_once_and_match_the_dry_run() {
     let members = ["alpha", "beta", "gamma"].map(|name| Member::new(name, "tiny", ""));
     let settings = "[serve]\npatience = \"0s\"\n";
     let fleet = Fleet::start(&members, settings, |needs| 2 * needs[0] + needs[0] / 2);
@@ -77,14 +77,14 @@ fn what_a_real_engine_does_is_shown_at_once_and_as_foretold() {
         if state(name) == "ready" {
             continue;
         }
-        let said = http::get(address, &path).json();
+        let stated = http::get(address, &path).json();
         let before = seen.lock().unwrap().stops().len();
         assert_eq!(fleet::chat(address, name).status, 200);
         let foretold: Vec<u64> =
-            said["stops"].as_array().unwrap().iter().map(|name| number(name.as_str().unwrap())).collect();
+            stated["stops"].as_array().unwrap().iter().map(|name| number(name.as_str().unwrap())).collect();
         until("its stops are shown", || seen.lock().unwrap().stops().len() >= before + foretold.len());
-        assert_eq!(seen.lock().unwrap().stops()[before..], foretold, "{name}: {said}");
-        assert_eq!(said["fits"] == "now", foretold.is_empty(), "{said}");
+        assert_eq!(seen.lock().unwrap().stops()[before..], foretold, "{name}: {stated}");
+        assert_eq!(stated["fits"] == "now", foretold.is_empty(), "{stated}");
     }
     // A context that no card holds is refused by the dry run as a load would be.
     let never = http::get(address, "/api/what-if?model=alpha&context=67108864").json();

@@ -25,15 +25,15 @@ fn a_model_loads_beside_a_sleeping_one_whose_next_request_has_its_memory_back() 
         .argument(&program().display().to_string())
         .start();
     assert_eq!(fleet::chat(daemon.address, "alpha").status, 200);
-    let held = || {
+    let occupied = || {
         let status = daemon.status();
         let models = status["models"].as_array().unwrap();
         let alpha = models.iter().find(|model| model["name"] == "alpha").unwrap();
         alpha["measured"][0]["bytes"].as_u64().unwrap_or_default()
     };
     let claim = daemon.claimed();
-    until("it was measured while awake", || held() > claim / 2);
-    until("it holds a part of its claim", || held() < claim / 3);
+    until("it was measured while awake", || occupied() > claim / 2);
+    until("it holds a part of its claim", || occupied() < claim / 3);
     assert!(daemon.claimed() >= claim, "the claim stands while nothing wants it");
     assert_eq!(fleet::chat(daemon.address, "beta").status, 200);
     assert_eq!(daemon.running(), ["alpha", "beta"], "{}", daemon.talk());

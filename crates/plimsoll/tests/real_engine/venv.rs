@@ -13,7 +13,7 @@ pub(crate) struct Environment {
     packages: &'static [&'static str],
     /// The script beside this file that installs what the packages need, if that is not all that they name.
     completed_by: Option<&'static str>,
-    made: Mutex<bool>,
+    created: Mutex<bool>,
 }
 
 /// The environment of CI.
@@ -39,16 +39,16 @@ pub(crate) fn script(name: &str) -> PathBuf {
 /// Runs a client and reads the JSON in its last line; libraries print notices before it.
 pub(crate) fn output(client: &mut Command) -> Value {
     let output = client.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{client:?}: {said}");
+    let stated = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{client:?}: {stated}");
     let printed = String::from_utf8_lossy(&output.stdout);
     let last = printed.lines().last().unwrap_or_default();
-    serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {printed}\n{said}"))
+    serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {printed}\n{stated}"))
 }
 
 impl Environment {
     const fn new(folder: &'static str, packages: &'static [&'static str]) -> Self {
-        Self { folder, packages, completed_by: None, made: Mutex::new(false) }
+        Self { folder, packages, completed_by: None, created: Mutex::new(false) }
     }
 
     const fn completed_by(self, script: &'static str) -> Self {
@@ -59,11 +59,11 @@ impl Environment {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
         let place = target.join(self.folder);
         let python = place.join("bin/python");
-        let mut made = self.made.lock().unwrap();
-        if !*made && !self.works(&python) {
+        let mut created = self.created.lock().unwrap();
+        if !*created && !self.works(&python) {
             self.install(&place);
         }
-        *made = true;
+        *created = true;
         python
     }
 
@@ -92,6 +92,6 @@ impl Environment {
 
 fn run(command: &mut Command) {
     let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {said}");
+    let stated = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {stated}");
 }

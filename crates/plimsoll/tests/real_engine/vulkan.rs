@@ -81,8 +81,8 @@ impl Bench {
     /// The devices that the engine listed when the daemon started it.
     fn seen(&self, daemon: &Daemon) -> Vec<String> {
         let answer = chat(daemon.address, "m");
-        let said = fs::read_to_string(self.folder.path().join("seen"));
-        devices(&said.unwrap_or_else(|_| panic!("{}", answer.text())))
+        let stated = fs::read_to_string(self.folder.path().join("seen"));
+        devices(&stated.unwrap_or_else(|_| panic!("{}", answer.text())))
     }
 }
 
@@ -92,9 +92,9 @@ fn a_plan_is_the_answer_of_the_engines_own_vulkan_backend() {
     let flags = ["-c", "8192", "-fa", "on"];
     for card in ["name=Radeon X,total=24GiB", "name=A,total=24GiB,cc=8.9"] {
         let engine = &cuda::engine().program;
-        let asked = bench.ask_with(&cuda::vulkan_backend(), &["--card", card], engine, &flags);
-        assert_eq!(asked.status.code(), Some(0), "{}", exact::text(&asked.stderr));
-        let plan = exact::json(&asked);
+        let requested = bench.ask_with(&cuda::vulkan_backend(), &["--card", card], engine, &flags);
+        assert_eq!(requested.status.code(), Some(0), "{}", exact::text(&requested.stderr));
+        let plan = exact::json(&requested);
         let terms = &plan["cards"][0]["terms"];
         let reasons = plan["reasons"].to_string();
         assert!(reasons.contains("llama-server with its backend for Vulkan"), "{reasons}");

@@ -55,7 +55,7 @@ pub(crate) fn rows(file: &str) -> Vec<Row> {
 }
 
 /// What the engine of this command asked of a card until it made its slots, and what it logged.
-pub(crate) fn asked(
+pub(crate) fn requested(
     mut command: Command,
     row: &Row,
     device: &str,
@@ -138,9 +138,9 @@ fn hold(recording: &Recording, models: &[&str]) {
         .iter()
         .filter_map(|row| {
             let command = (recording.engine)(folder.path());
-            let (asked, _) = asked(command, row, "Vulkan0", recording.card, folder.path());
-            (asked != row.events)
-                .then(|| format!("{} {}: {asked:?} for {:?}", row.model, row.flags, row.events))
+            let (requested, _) = requested(command, row, "Vulkan0", recording.card, folder.path());
+            (requested != row.events)
+                .then(|| format!("{} {}: {requested:?} for {:?}", row.model, row.flags, row.events))
         })
         .collect();
     assert!(!rows.is_empty() && wrong.is_empty(), "{} of {}\n{}", wrong.len(), rows.len(), wrong.join("\n"));

@@ -4,7 +4,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::rig::{run, said, with_default_signals};
+use super::rig::{run, stated, with_default_signals};
 
 #[test]
 fn its_exit_code_is_the_programs() {
@@ -24,7 +24,7 @@ fn a_signal_that_kills_the_program_kills_it_too() {
 }
 
 #[test]
-fn what_is_not_there_or_cannot_be_executed_has_the_codes_of_env() {
+fn missing_and_non_executable_programs_exit_127_and_126() {
     let folder = tempfile::tempdir().unwrap();
     let text = folder.path().join("text");
     std::fs::write(&text, "hello").unwrap();
@@ -36,7 +36,7 @@ fn what_is_not_there_or_cannot_be_executed_has_the_codes_of_env() {
     ] {
         let output = run(&[], &[command]).output().unwrap();
         assert_eq!(output.status.code(), Some(code), "{command}");
-        let (stdout, stderr) = said(&output);
+        let (stdout, stderr) = stated(&output);
         assert_eq!(stdout, "");
         assert!(stderr.starts_with("plimsoll: ") && stderr.contains(words), "{stderr}");
     }
@@ -49,13 +49,13 @@ fn a_failure_of_its_own_is_125_and_starts_nothing() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(125));
-    let (stdout, stderr) = said(&output);
+    let (stdout, stderr) = stated(&output);
     assert_eq!(stdout, "");
     assert!(stderr.contains("no file /nowhere/libplimsoll_guard.so"), "{stderr}");
     assert!(stderr.contains("cargo xtask guard"), "{stderr}");
     let output = run(&["--card", "0"], &["echo", "ran"]).output().unwrap();
     assert_eq!(output.status.code(), Some(125));
-    assert!(said(&output).1.contains("no NVIDIA card is visible"));
+    assert!(stated(&output).1.contains("no NVIDIA card is visible"));
 }
 
 /// Starts a program that says "up", sends us a signal, and returns what the program said then and our end.
@@ -103,7 +103,7 @@ fn signals_reach_the_program_which_decides_what_they_mean() {
 }
 
 #[test]
-fn what_nohup_ignores_stays_ignored() {
+fn sighup_ignored_by_nohup_stays_ignored() {
     let output = with_default_signals("sh")
         .args(["-c", "trap '' HUP; exec \"$0\" run -- grep SigIgn /proc/self/status"])
         .arg(env!("CARGO_BIN_EXE_plimsoll"))
@@ -111,7 +111,7 @@ fn what_nohup_ignores_stays_ignored() {
         .env("PLIMSOLL_NVML", "")
         .output()
         .unwrap();
-    let mask = said(&output).0.trim().rsplit('\t').next().unwrap();
+    let mask = stated(&output).0.trim().rsplit('\t').next().unwrap();
     // Two above 31 are glibc's own.
     let named = u64::from_str_radix(mask, 16).unwrap() & 0x7fff_ffff;
     assert_eq!(named, 1, "SIGHUP alone: {mask}");

@@ -9,7 +9,7 @@ use plimsoll_traces::replay::{PolicyKind, UNLIMITED, replay};
 use plimsoll_traces::trace::Trace;
 use serde_json::{Value, json};
 
-use super::rig::{run, said};
+use super::rig::{run, stated};
 use crate::built::built;
 use crate::pages::real::{driver, guard, take};
 
@@ -45,7 +45,7 @@ fn with_two_cards(mut command: Command) -> Output {
 fn without_options_a_program_is_counted_and_gets_what_it_would_have_got() {
     let output = on_two_cards(&[], &[take(), "600", "1024", "free", "100", "9000"]);
     assert_eq!(output.status.code(), Some(3));
-    let (stdout, stderr) = said(&output);
+    let (stdout, stderr) = stated(&output);
     assert_eq!(stdout, "600 0\n1024 0\n100 0\n9000 2\n");
     let end = "plimsoll run: Large: peak 1624 MiB, reserved 0 B, spilled 0 B, 1 refused (1 by the driver; \
         the largest requested 9000 MiB)\n";
@@ -55,7 +55,7 @@ fn without_options_a_program_is_counted_and_gets_what_it_would_have_got() {
 #[test]
 fn a_budget_refuses_what_passes_it_and_the_other_card_has_its_own() {
     let output = on_two_cards(&["--card", "1=1GiB"], &[take(), "600", "600", "300"]);
-    let (stdout, stderr) = said(&output);
+    let (stdout, stderr) = stated(&output);
     assert_eq!(stdout, "600 0\n600 2\n300 0\n");
     let end = "plimsoll run: Small: peak 900 MiB of a budget of 1024 MiB, reserved 0 B, spilled 0 B, 1 \
         refused (1 by the budget; the largest requested 600 MiB)\n";
@@ -63,10 +63,10 @@ fn a_budget_refuses_what_passes_it_and_the_other_card_has_its_own() {
 }
 
 #[test]
-fn what_does_not_fit_is_spilled_where_that_is_allowed() {
+fn overflow_is_spilled_within_the_spill_limit() {
     let output =
         on_two_cards(&["--budget", "1GiB", "--spill", "1GiB"], &[take(), "600", "600", "free", "600"]);
-    let (stdout, stderr) = said(&output);
+    let (stdout, stderr) = stated(&output);
     assert_eq!(stdout, "600 0\n600 0\n600 0\n");
     let line = stderr.lines().last().unwrap_or_default();
     assert!(line.contains("of a budget of 1024 MiB"), "{stderr}");
@@ -108,7 +108,7 @@ fn a_program_of_llama_cpp_is_planned_and_the_end_of_its_cache_overflows() {
     let cache = format!("cache={FIRST}:1:8192:8x2048/16777216,2048/16777216");
     let weights = format!("weights={FIRST}:{}", terms["weights"]);
     let output = on_two_cards(&["--card", "Large=1200MiB", "--spill", "1GiB"], &command);
-    let (stdout, stderr) = said(&output);
+    let (stdout, stderr) = stated(&output);
     assert_eq!(
         stdout,
         format!(
@@ -125,17 +125,17 @@ fn a_program_of_llama_cpp_is_planned_and_the_end_of_its_cache_overflows() {
 }
 
 #[test]
-fn what_any_other_program_asks_for_in_all_is_told_and_can_be_said_the_next_time() {
+fn total_demand_is_hinted_and_reused_as_the_need_of_the_next_run() {
     let options = ["--card", "Large=800MiB", "--spill", "1GiB"];
     let program = [take(), "600", "200", "100"];
     let first = on_two_cards(&options, &program);
-    let (_, stderr) = said(&first);
+    let (_, stderr) = stated(&first);
     assert!(stderr.contains("an allocation of 100 MiB did not fit: "), "{stderr}");
     let hint = "plimsoll run: hint: --need 900MiB makes the first allocations overflow instead of the \
         last\n";
     assert!(stderr.contains(hint), "{stderr}");
     let second = on_two_cards(&[&options[..], &["--need", "900MiB"]].concat(), &program);
-    let (stdout, stderr) = said(&second);
+    let (stdout, stderr) = stated(&second);
     assert_eq!(stdout, "600 0\n200 0\n100 0\n");
     assert!(stderr.contains("an allocation of 600 MiB did not fit: "), "{stderr}");
     assert!(!stderr.contains("hint"), "{stderr}");
@@ -146,7 +146,7 @@ fn a_program_of_llama_cpp_that_cannot_be_planned_runs_all_the_same() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (program, _) = llama(folder.path(), "600");
     let output = on_two_cards(&["--card", "Large", "--spill", "1GiB"], &[&program, "-m", "/nowhere/m.gguf"]);
-    let (stdout, stderr) = said(&output);
+    let (stdout, stderr) = stated(&output);
     assert_eq!(stdout, format!("card={FIRST} spill={}\n600 0\n", 1_u64 << 30));
     assert!(stderr.contains("llama-server cannot be planned ("), "{stderr}");
     assert!(stderr.contains("/nowhere/m.gguf"), "{stderr}");
@@ -156,10 +156,10 @@ fn a_program_of_llama_cpp_that_cannot_be_planned_runs_all_the_same() {
 fn a_context_outside_the_plan_is_refused_or_told() {
     let output = on_two_cards(&["--card", "Large", "--strict-cards"], &[take(), "card=1", "1"]);
     assert_eq!(output.status.code(), Some(4));
-    assert!(said(&output).1.contains("which this program may not use"), "{}", said(&output).1);
+    assert!(stated(&output).1.contains("which this program may not use"), "{}", stated(&output).1);
     let output = on_two_cards(&["--card", "Large", "--report-cards"], &[take(), "card=1", "1"]);
-    assert_eq!((output.status.code(), said(&output).0), (Some(0), "1 0\n"));
-    assert!(said(&output).1.contains("which this program may not use"), "{}", said(&output).1);
+    assert_eq!((output.status.code(), stated(&output).0), (Some(0), "1 0\n"));
+    assert!(stated(&output).1.contains("which this program may not use"), "{}", stated(&output).1);
 }
 
 #[test]
@@ -167,14 +167,14 @@ fn a_program_that_is_killed_leaves_its_figures() {
     let output = on_two_cards(&[], &[take(), "700", "die"]);
     use std::os::unix::process::ExitStatusExt;
     assert_eq!(output.status.signal(), Some(9));
-    assert!(said(&output).1.contains("Large: peak 700 MiB,"), "{}", said(&output).1);
+    assert!(stated(&output).1.contains("Large: peak 700 MiB,"), "{}", stated(&output).1);
 }
 
 #[test]
 fn children_and_children_of_children_are_counted_together() {
     let script = "\"$0\" 300 fork; \"$0\" 200";
     let output = on_two_cards(&[], &["sh", "-c", script, take()]);
-    let line = said(&output).1.lines().last().unwrap_or_default();
+    let line = stated(&output).1.lines().last().unwrap_or_default();
     assert!(line.contains("peak 300 MiB"), "one after the other: {line}");
     assert!(line.contains("in 3 processes"), "{line}");
 }
@@ -185,7 +185,7 @@ fn a_budget_is_for_all_that_the_command_starts_and_their_peak_is_what_they_held_
     let there = folder.path().to_str().expect("text");
     let script = "\"$0\" 600 touch=$1/a until=$1/b & \"$0\" until=$1/a 600 300 touch=$1/b; wait $!";
     let output = on_two_cards(&["--budget", "1GiB"], &["sh", "-c", script, take(), there]);
-    let (stdout, stderr) = said(&output);
+    let (stdout, stderr) = stated(&output);
     let mut lines: Vec<&str> = stdout.lines().collect();
     lines.sort_unstable();
     assert_eq!(lines, ["300 0", "600 0", "600 2"], "{stderr}");
@@ -224,10 +224,10 @@ fn a_watched_program_is_guarded_and_what_it_was_refused_is_in_the_record() {
     watch.args(["watch", "--every", "10ms", "-o"]).arg(&record);
     watch.args(["--", take(), "600", "9000"]).stdin(std::process::Stdio::null());
     let output = with_two_cards(watch);
-    assert_eq!(said(&output).0, "600 0\n9000 2\n", "{output:?}");
+    assert_eq!(stated(&output).0, "600 0\n9000 2\n", "{output:?}");
     let shown =
         Command::new(env!("CARGO_BIN_EXE_plimsoll")).args(["watch", "show"]).arg(&record).output().unwrap();
-    let (text, _) = said(&shown);
+    let (text, _) = stated(&shown);
     assert!(text.contains("OOM guard:"), "{text}");
     assert!(
         text.contains("card 0: the driver refused a request for 9000 MiB more; the program held 600 MiB"),

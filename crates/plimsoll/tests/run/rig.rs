@@ -30,6 +30,6 @@ pub(crate) fn text(bytes: &[u8]) -> &str {
 }
 
 /// What it printed on stdout, and on stderr.
-pub(crate) fn said(output: &Output) -> (&str, &str) {
+pub(crate) fn stated(output: &Output) -> (&str, &str) {
     (text(&output.stdout), text(&output.stderr))
 }

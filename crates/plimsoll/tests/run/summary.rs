@@ -5,7 +5,7 @@ use std::mem::offset_of;
 use plimsoll_wire::page::{PageCard as Card, Refusal};
 use serde_json::{Value, json};
 
-use super::rig::{HandWritten, run, said};
+use super::rig::{HandWritten, run, stated};
 
 const UUID: &str = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f";
 
@@ -32,7 +32,7 @@ fn one_line_a_card_says_peak_reserve_spill_and_refusals_and_the_report_says_the_
         .output()
         .unwrap();
     assert_eq!(
-        said(&output).1,
+        stated(&output).1,
         format!(
             "plimsoll run: {UUID}: peak 3247 MiB of a budget of 8192 MiB, reserved 1024 MiB, spilled 256 MiB, \
              2 refused (1 by the budget, 1 by the driver; the largest requested 512 MiB)\n\
@@ -64,7 +64,7 @@ fn processes_of_a_program_are_added_up_and_the_report_is_there_when_a_signal_end
             .output()
             .unwrap();
     assert_eq!(
-        said(&output).1,
+        stated(&output).1,
         format!(
             "plimsoll run: {UUID}: peak 3072 MiB, reserved 0 B, spilled 0 B, in 3 processes, no refusal\n"
         )
@@ -76,14 +76,14 @@ fn processes_of_a_program_are_added_up_and_the_report_is_there_when_a_signal_end
 }
 
 #[test]
-fn what_processes_that_share_a_ledger_took_together_at_a_time_is_the_peak() {
+fn summary_peak_is_the_concurrent_total_of_processes_sharing_a_ledger() {
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("page");
     HandWritten::new(uuid()).tree(2 << 30, 1500 << 20).card(offset_of!(Card, peak), 1 << 30).write(&page);
     let output =
         run(&[], &["sh", "-c", "sleep 0; sleep 0"]).env("PLIMSOLL_TEST_PAGE", &page).output().unwrap();
     assert_eq!(
-        said(&output).1,
+        stated(&output).1,
         format!(
             "plimsoll run: {UUID}: peak 1500 MiB of a budget of 2048 MiB, reserved 0 B, spilled 0 B, in 3 processes, no refusal\n"
         )
@@ -93,5 +93,5 @@ fn what_processes_that_share_a_ledger_took_together_at_a_time_is_the_peak() {
 #[test]
 fn a_program_without_a_card_is_one_line() {
     let output = run(&[], &["true"]).output().unwrap();
-    assert_eq!(said(&output).1, "plimsoll run: the program allocated no GPU memory\n");
+    assert_eq!(stated(&output).1, "plimsoll run: the program allocated no GPU memory\n");
 }

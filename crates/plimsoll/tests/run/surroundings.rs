@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use super::rig::{library, run, said};
+use super::rig::{library, run, stated};
 
 #[test]
 fn stdin_and_stdout_pass_byte_for_byte() {
@@ -29,7 +29,7 @@ fn a_caller_that_ignores_the_end_of_its_children_learns_how_the_program_ended() 
     let mut command = Command::new("env");
     command.args(["--ignore-signal=CHLD", env!("CARGO_BIN_EXE_plimsoll"), "run", "--", "sh", "-c", "exit 7"]);
     let output = command.env("PLIMSOLL_GUARD_LIBRARY", library()).env("PLIMSOLL_NVML", "").output().unwrap();
-    assert_eq!(output.status.code(), Some(7), "{}", said(&output).1);
+    assert_eq!(output.status.code(), Some(7), "{}", stated(&output).1);
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn a_limit_of_a_few_files_is_named_with_its_remedy() {
         let mut command = Command::new("sh");
         command.args(["-c", &script]).env("PLIMSOLL_GUARD_LIBRARY", library()).env("PLIMSOLL_NVML", "");
         let output = command.output().unwrap();
-        let stderr = said(&output).1;
+        let stderr = stated(&output).1;
         assert_eq!(output.status.code(), Some(125), "{limit}: {stderr}");
         assert!(stderr.contains("cannot open files") && stderr.contains("ulimit -n"), "{limit}: {stderr}");
     }
@@ -59,7 +59,7 @@ fn pages_lie_where_there_is_room_for_them() {
         .env("PLIMSOLL_GUARD_LIBRARY", library())
         .env("PLIMSOLL_NVML", "");
     let output = command.output().unwrap();
-    let (pages, stderr) = said(&output);
+    let (pages, stderr) = stated(&output);
     assert!(output.status.success(), "{stderr}");
     assert!(pages.contains("plimsoll-guard-") && !pages.starts_with("/dev/shm"), "{pages}");
 }
@@ -68,7 +68,7 @@ fn pages_lie_where_there_is_room_for_them() {
 fn the_program_stays_in_our_process_group_with_its_own_name_and_arguments() {
     let script = "cut -d' ' -f5 /proc/$PPID/stat /proc/$$/stat; echo \"$0|$1|$#\"";
     let output = run(&[], &["sh", "-c", script, "a b", "", "c"]).output().unwrap();
-    let lines: Vec<&str> = said(&output).0.lines().collect();
+    let lines: Vec<&str> = stated(&output).0.lines().collect();
     assert_eq!(lines[0], lines[1], "one group");
     assert_eq!(lines[2], "a b||2");
     let output = run(&[], &["cat", "/proc/self/cmdline"]).output().unwrap();
@@ -105,7 +105,7 @@ fn guard_is_told_by_the_environment_and_nothing_else_is_changed() {
         .current_dir(folder.path())
         .output()
         .unwrap();
-    let (stdout, _) = said(&output);
+    let (stdout, _) = stated(&output);
     let value = |name: &str| {
         let line = stdout.lines().find(|line| line.starts_with(&format!("{name}=")));
         line.map(|line| line[name.len() + 1..].to_owned())
@@ -143,7 +143,7 @@ fn a_program_sees_only_the_cards_it_was_given_unless_guard_shall_judge() {
             .env_remove("CUDA_VISIBLE_DEVICES")
             .output()
             .unwrap();
-        said(&output).0.trim().to_owned() + said(&output).1.lines().next().unwrap_or_default()
+        stated(&output).0.trim().to_owned() + stated(&output).1.lines().next().unwrap_or_default()
     };
     let second = "GPU-00000002-0000-0000-0000-000000000000";
     let end = "plimsoll run: the program allocated no GPU memory";
@@ -168,5 +168,5 @@ fn a_static_program_is_said_to_be_out_of_reach() {
     assert!(built.unwrap().success());
     let output = run(&[], &[program.to_str().unwrap()]).output().unwrap();
     assert_eq!(output.status.code(), Some(3));
-    assert!(said(&output).1.contains("the program is linked statically"));
+    assert!(stated(&output).1.contains("the program is linked statically"));
 }

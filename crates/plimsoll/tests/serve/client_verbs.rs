@@ -32,9 +32,9 @@ fn models_are_listed_loaded_and_unloaded_from_a_shell() {
     let daemon = Setup::new().model("alpha-2", "612MiB", "", "").model("beta", "200MiB", "", "").start();
     let list = || printed(&plimsoll(&daemon, "", &["ps"]));
     assert!(list().contains("alpha-2  unloaded"), "{}", list());
-    let said = printed(&plimsoll(&daemon, "", &["load", "alpha-2"]));
+    let stated = printed(&plimsoll(&daemon, "", &["load", "alpha-2"]));
     let under_way = "alpha-2 is being loaded; `plimsoll ps` shows when it is ready\n";
-    assert!([under_way, "alpha-2 is ready\n"].contains(&said.as_str()), "{said}");
+    assert!([under_way, "alpha-2 is ready\n"].contains(&stated.as_str()), "{stated}");
     until("alpha is ready", || list().contains("ready  612 MiB"));
     let json: Value = serde_json::from_str(&printed(&plimsoll(&daemon, "", &["ps", "--json"]))).unwrap();
     assert_eq!(json["cards"][0]["claimed"], 612 << 20);
@@ -56,8 +56,8 @@ fn models_are_listed_loaded_and_unloaded_from_a_shell() {
     until("beta is ready", || list().contains("ready  200 MiB"));
     printed(&plimsoll(&daemon, "", &["unload", "alpha-2"]));
     until("alpha has left", || list().contains("alpha-2  unloaded"));
-    let said = printed(&plimsoll(&daemon, "", &["unload", "--all"]));
-    assert_eq!(said, "all models will be unloaded once their current answers are finished\n");
+    let stated = printed(&plimsoll(&daemon, "", &["unload", "--all"]));
+    assert_eq!(stated, "all models will be unloaded once their current answers are finished\n");
     until("all engines have left", || daemon.engines().is_empty());
 }
 
@@ -66,16 +66,16 @@ fn a_changed_configuration_is_read_again() {
     let daemon = Setup::new().model("alpha", "100MiB", "", "").start();
     let text = std::fs::read_to_string(daemon.config_file()).unwrap();
     std::fs::write(daemon.config_file(), text.replace("alpha", "omega")).unwrap();
-    let said = printed(&plimsoll(&daemon, "", &["reload"]));
-    assert_eq!(said, "the configuration was read again\n2 models changed: omega, alpha\n");
-    daemon.told("plimsoll.toml: read again, 2 models changed: omega, alpha");
+    let stated = printed(&plimsoll(&daemon, "", &["reload"]));
+    assert_eq!(stated, "the configuration was read again\n2 models changed: omega, alpha\n");
+    daemon.reported("plimsoll.toml: read again, 2 models changed: omega, alpha");
     until("omega is listed", || printed(&plimsoll(&daemon, "", &["ps"])).contains("omega"));
     std::fs::write(daemon.config_file(), "[models").unwrap();
     let (status, error) = failed(&plimsoll(&daemon, "", &["reload"]));
     assert_eq!(status, Some(1));
     assert!(error.contains("plimsoll.toml:1"), "{error}");
     // The operator reads the log, and did not send this request.
-    daemon.told("; the old configuration remains in effect");
+    daemon.reported("; the old configuration remains in effect");
     assert!(daemon.talk().lines().any(|line| line.contains(" ERROR ") && line.contains("plimsoll.toml:1")));
 }
 
@@ -163,8 +163,8 @@ fn a_load_without_room_is_not_said_to_be_under_way() {
     printed(&plimsoll(&daemon, "", &["yield", "--end"]));
     let (status, error) = failed(&plimsoll(&daemon, "", &["load", "large"]));
     assert!(status == Some(1) && error.contains("large is not loaded: "), "{error}");
-    let said = printed(&plimsoll(&daemon, "", &["load", "alpha"]));
-    assert!(said.starts_with("alpha is "), "{said}");
+    let stated = printed(&plimsoll(&daemon, "", &["load", "alpha"]));
+    assert!(stated.starts_with("alpha is "), "{stated}");
 }
 
 #[test]
@@ -172,8 +172,11 @@ fn a_second_load_is_told_what_the_model_does() {
     let daemon = Setup::new().model("alpha", "612MiB", "load_ms=3000", "").start();
     let load = || plimsoll(&daemon, "", &["load", "alpha"]);
     for _ in 0..2 {
-        let said = printed(&load());
-        assert!(said.starts_with("alpha is being loaded; ") || said == "alpha is already loaded\n", "{said}");
+        let stated = printed(&load());
+        assert!(
+            stated.starts_with("alpha is being loaded; ") || stated == "alpha is already loaded\n",
+            "{stated}"
+        );
     }
     until("alpha is ready", || printed(&plimsoll(&daemon, "", &["ps"])).contains("ready"));
     assert_eq!(printed(&load()), "alpha is already loaded\n");
@@ -218,11 +221,11 @@ fn a_reload_says_what_it_changed_and_what_waits_for_a_restart() {
     let lacking = "\n[models.lacking]\nflags = ['-m', '/no/such/file.gguf']\n";
     let text = std::fs::read_to_string(daemon.config_file()).unwrap();
     std::fs::write(daemon.config_file(), text + lacking).unwrap();
-    let said = printed(&plimsoll(&daemon, "new", &["reload"]));
-    assert!(said.starts_with("the configuration was read again\n1 model changed: lacking\n"), "{said}");
+    let stated = printed(&plimsoll(&daemon, "new", &["reload"]));
+    assert!(stated.starts_with("the configuration was read again\n1 model changed: lacking\n"), "{stated}");
     assert!(
-        said.contains("\nwarning: lacking cannot be loaded: ") && said.contains("/no/such/file.gguf"),
-        "{said}"
+        stated.contains("\nwarning: lacking cannot be loaded: ") && stated.contains("/no/such/file.gguf"),
+        "{stated}"
     );
 }
 
@@ -234,8 +237,8 @@ fn a_pinned_model_is_kept_and_the_refusal_of_others_names_it() {
         .model("fixed", "1MiB", "", "pin = true")
         .start();
     assert_eq!(chat(daemon.address, "alpha").status, 200);
-    let said = printed(&plimsoll(&daemon, "", &["pin", "alpha", "--for", "1h"]));
-    assert_eq!(said, "alpha is pinned for 1 h 00 min\n");
+    let stated = printed(&plimsoll(&daemon, "", &["pin", "alpha", "--for", "1h"]));
+    assert_eq!(stated, "alpha is pinned for 1 h 00 min\n");
     let list = printed(&plimsoll(&daemon, "", &["ps"]));
     assert!(
         list.contains("ready, pinned for 1 h 00 min") || list.contains("ready, pinned for 59 min"),
@@ -248,9 +251,9 @@ fn a_pinned_model_is_kept_and_the_refusal_of_others_names_it() {
     assert_eq!(chat(daemon.address, "beta").status, 200);
     printed(&plimsoll(&daemon, "", &["pin", "beta"]));
     assert!(printed(&plimsoll(&daemon, "", &["ps"])).contains("ready, pinned "));
-    let said = printed(&plimsoll(&daemon, "", &["unload", "beta"]));
-    assert!(said.contains("the model stays pinned"), "{said}");
-    daemon.told("the model was unloaded by hand, and stays pinned");
+    let stated = printed(&plimsoll(&daemon, "", &["unload", "beta"]));
+    assert!(stated.contains("the model stays pinned"), "{stated}");
+    daemon.reported("the model was unloaded by hand, and stays pinned");
     assert_eq!(chat(daemon.address, "beta").status, 200);
     let answer = post(daemon.address, "/models/unload", &json!({ "model": "beta" })).json();
     assert_eq!((&answer["success"], &answer["pinned"]), (&json!(true), &json!(true)), "{answer}");
@@ -379,10 +382,10 @@ fn a_document_goes_to_stdout_or_into_a_file() {
 fn stop_ends_the_users_own_server_and_waits_for_its_end() {
     let mut daemon = Setup::new().model("alpha", "100MiB", "", "").start();
     assert_eq!(chat(daemon.address, "alpha").status, 200);
-    let said = printed(&plimsoll(&daemon, "", &["stop"]));
-    assert_eq!(said, format!("the server at http://{} has ended\n", daemon.address));
+    let stated = printed(&plimsoll(&daemon, "", &["stop"]));
+    assert_eq!(stated, format!("the server at http://{} has ended\n", daemon.address));
     assert!(daemon.wait().success());
-    daemon.told("end: 1 request answered");
+    daemon.reported("end: 1 request answered");
     let (status, error) = failed(&plimsoll(&daemon, "", &["stop"]));
     assert!(status == Some(1) && error.contains("does not answer"), "{error}");
 }

@@ -103,8 +103,8 @@ impl Yard {
 
 fn run(command: &mut Command) -> Vec<u8> {
     let output = command.output().expect("it runs");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {said}");
+    let stated = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {stated}");
     output.stdout
 }
 
@@ -168,7 +168,7 @@ fn the_same_eight_crash_the_engine_where_depth_is_not_asked() {
     let daemon = yard.serve(total, &yard.section("deep", total, 2000, &unasked));
     let answers = at_once(&daemon, "deep", &EIGHT);
     assert!(answers.iter().any(|answer| answer.status != 200));
-    daemon.told("deep: the engine ran out of card memory while serving");
+    daemon.reported("deep: the engine ran out of card memory while serving");
 }
 
 #[test]
@@ -181,8 +181,8 @@ fn a_depth_that_can_never_be_had_is_refused_at_once_with_the_arithmetic_and_hurt
     assert_eq!(answer.status, 413, "{}", answer.text());
     let error = answer.json()["error"].clone();
     assert_eq!(error["code"], "too_deep", "{error}");
-    let (asked, fits) = (&error["reason"]["facts"]["depth"], &error["reason"]["facts"]["fits"]);
-    assert!(asked.as_u64() > Some(12_000) && asked.as_u64() < Some(13_000), "{error}");
+    let (requested, fits) = (&error["reason"]["facts"]["depth"], &error["reason"]["facts"]["fits"]);
+    assert!(requested.as_u64() > Some(12_000) && requested.as_u64() < Some(13_000), "{error}");
     assert!(fits.as_u64() > Some(CONTEXT / 16) && fits.as_u64() <= Some(CONTEXT / 8), "{error}");
     let on_card = &error["reason"]["because"][1]["facts"];
     assert_eq!(on_card["available"].as_u64(), Some(total), "{error}");
@@ -196,7 +196,7 @@ fn a_depth_that_can_never_be_had_is_refused_at_once_with_the_arithmetic_and_hurt
 }
 
 #[test]
-fn what_a_model_keeps_for_depths_that_nobody_asks_for_is_a_newcomers() {
+fn unused_depth_of_a_model_is_available_to_another_model() {
     let yard = Yard::new();
     let small = 200 * MIB;
     let total = yard.peak + small / 2;
@@ -215,19 +215,19 @@ fn what_a_model_keeps_for_depths_that_nobody_asks_for_is_a_newcomers() {
     let answers = at_once(&daemon, "deep", &[15_000; 4]);
     assert!(answers.iter().all(|answer| process(answer) == deep));
     assert_eq!(daemon.running(), ["deep"]);
-    daemon.told("stop small");
+    daemon.reported("stop small");
 }
 
 #[test]
-fn what_fits_on_no_card_is_refused_at_the_start_with_the_context_that_fits_or_lowered_if_so_configured() {
+fn unfitting_model_is_refused_with_a_fitting_context_or_has_its_context_lowered() {
     let yard = Yard::new();
     let total = yard.peak - 1024 * MIB;
     let lowered = yard.scripted("lowered", "", "too-large = \"lower-context\"");
     let config = yard.section("big", total, 0, "") + &lowered;
     let daemon = yard.serve(total, &config);
-    daemon.told("is refused: big would not fit");
-    daemon.told("hint: big: use a context of ");
-    daemon.told("with its context lowered to ");
+    daemon.reported("is refused: big would not fit");
+    daemon.reported("hint: big: use a context of ");
+    daemon.reported("with its context lowered to ");
     let answer = chat(daemon.address, "big");
     assert_eq!(answer.status, 413, "{}", answer.text());
     assert!(answer.json()["error"]["hints"].to_string().contains("-c "), "{}", answer.text());
@@ -257,16 +257,16 @@ fn a_check_says_what_each_model_takes_and_ends_with_status_1_if_one_does_not_fit
             .expect("plimsoll runs")
     };
     let fits = check(yard.peak);
-    let said = String::from_utf8_lossy(&fits.stdout).into_owned();
-    assert_eq!(fits.status.code(), Some(0), "{said}{}", String::from_utf8_lossy(&fits.stderr));
+    let stated = String::from_utf8_lossy(&fits.stdout).into_owned();
+    assert_eq!(fits.status.code(), Some(0), "{stated}{}", String::from_utf8_lossy(&fits.stderr));
     assert!(
-        said.contains("are used only when the context is full; until they are free, a long request waits"),
-        "{said}"
+        stated.contains("are used only when the context is full; until they are free, a long request waits"),
+        "{stated}"
     );
     let refused = check(yard.peak - MIB);
-    let said = String::from_utf8_lossy(&refused.stdout).into_owned();
-    assert_eq!(refused.status.code(), Some(1), "{said}");
-    assert!(said.contains("is refused") && said.contains("hint: use a context of"), "{said}");
+    let stated = String::from_utf8_lossy(&refused.stdout).into_owned();
+    assert_eq!(refused.status.code(), Some(1), "{stated}");
+    assert!(stated.contains("is refused") && stated.contains("hint: use a context of"), "{stated}");
 }
 
 #[test]

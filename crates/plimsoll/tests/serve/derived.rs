@@ -47,7 +47,7 @@ fn a_derived_model_is_served_at_once_by_the_engine_of_its_model_and_after_a_rest
     );
     let copied = ask(&served, "/api/copy", json!({ "source": "mine", "destination": "twin:7b" }));
     assert_eq!((copied.status, copied.text().as_str()), (200, ""));
-    served.told("INFO audit create mine: no key is required");
+    served.reported("INFO audit create mine: no key is required");
     for served in [served, daemon(folder.path(), "a", "")] {
         assert_eq!(names(&served, "/api/tags", "models", "name"), ["a", "mine", "twin:7b"]);
         assert_eq!(names(&served, "/v1/models", "data", "id"), ["a", "mine", "twin:7b"]);
@@ -112,7 +112,7 @@ fn a_derived_model_goes_with_its_model_and_a_warning() {
     assert_eq!(names(&served, "/api/tags", "models", "name"), ["b"]);
     drop(served);
     let other = daemon(folder.path(), "b", "");
-    other.told(warning);
+    other.reported(warning);
     assert_eq!(names(&other, "/api/tags", "models", "name"), ["b"]);
     assert_eq!(delete(&other, "mine"), 200, "its note can still be removed");
 }

@@ -58,9 +58,9 @@ fn a_model_is_downloaded_served_and_removed_again() {
     let order = json!({ "model": NAME });
     let answer = post(daemon.address, "/models", &order);
     assert_eq!((answer.status, answer.json()["success"] == true), (200, true), "{}", answer.text());
-    daemon.told(&format!("download {NAME}: complete"));
+    daemon.reported(&format!("download {NAME}: complete"));
     until("the model is listed", || names(&daemon) == ["a", NAME]);
-    daemon.told(&format!("INFO audit download {NAME}: no key is required"));
+    daemon.reported(&format!("INFO audit download {NAME}: no key is required"));
     assert_eq!(post(daemon.address, "/models", &order).status, 400, "it exists");
     // The plan reads its header: the file is there.
     let planned = get(daemon.address, &format!("/api/what-if?model={NAME}"));
@@ -152,14 +152,15 @@ fn a_client_of_ollama_pulls_a_model_of_the_hub_and_deletes_it() {
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 
-    let told = lines(&pull("k-ops", json!({ "model": name })).text());
-    let statuses: Vec<&str> = told.iter().filter_map(|line| line["status"].as_str()).collect();
+    let reported = lines(&pull("k-ops", json!({ "model": name })).text());
+    let statuses: Vec<&str> = reported.iter().filter_map(|line| line["status"].as_str()).collect();
     assert_eq!(
         (statuses.first(), statuses.last()),
         (Some(&"pulling manifest"), Some(&"success")),
-        "{told:?}"
+        "{reported:?}"
     );
-    let file = told.iter().rfind(|line| line["status"] == "pulling model-Q8_0.gguf").expect("its progress");
+    let file =
+        reported.iter().rfind(|line| line["status"] == "pulling model-Q8_0.gguf").expect("its progress");
     assert_eq!((&file["total"], &file["completed"]), (&json!(size), &json!(size)));
     // It is served under both names, and a second pull has nothing to do.
     let shown = ask("k-user", "POST", "/api/show", json!({ "model": name }));
@@ -193,7 +194,7 @@ fn a_model_that_fits_on_no_card_is_refused_before_its_first_byte_unless_it_is_fo
     assert_eq!(answer.status, 413, "{}", answer.text());
     let text = answer.text();
     assert!(text.contains("1024 MiB") && text.contains("--force"), "{text}");
-    assert!(hub.asked().0 < 32 << 20, "the header alone: its vocabulary has 128 000 words");
+    assert!(hub.requested().0 < 32 << 20, "the header alone: its vocabulary has 128 000 words");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     let forced = post(daemon.address, "/models", &json!({ "model": NAME, "force": true }));
     assert_eq!(forced.status, 200, "{}", forced.text());
@@ -242,18 +243,18 @@ fn a_download_is_followed_in_a_terminal_to_its_end_or_its_failure() {
             String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
         (output.status.code(), text)
     };
-    let (status, said) = run(&["download", NAME]);
-    assert!(status == Some(0) && said.starts_with(&format!("{NAME} is there, and served\n")), "{said}");
-    assert!(said.contains("planned"), "{said}");
-    let (status, said) = run(&["download", "user/bad-GGUF"]);
-    assert!(status == Some(1) && said.contains("SHA-256"), "{said}");
+    let (status, stated) = run(&["download", NAME]);
+    assert!(status == Some(0) && stated.starts_with(&format!("{NAME} is there, and served\n")), "{stated}");
+    assert!(stated.contains("planned"), "{stated}");
+    let (status, stated) = run(&["download", "user/bad-GGUF"]);
+    assert!(status == Some(1) && stated.contains("SHA-256"), "{stated}");
     let failed = daemon.status()["downloads"].clone();
     assert!(failed[0]["error"].as_str().is_some_and(|error| error.contains("SHA-256")), "{failed}");
-    let (_, said) = run(&["ps"]);
-    assert!(said.contains("download of user/bad-GGUF failed: "), "{said}");
-    let (status, said) = run(&["download", NAME, "--remove"]);
-    assert_eq!(status, Some(0), "{said}");
+    let (_, stated) = run(&["ps"]);
+    assert!(stated.contains("download of user/bad-GGUF failed: "), "{stated}");
+    let (status, stated) = run(&["download", NAME, "--remove"]);
+    assert_eq!(status, Some(0), "{stated}");
     until("the model has gone", || names(&daemon).is_empty());
-    let (status, said) = run(&["download", "user/none"]);
-    assert!(status == Some(1) && said.contains("refuses"), "{said}");
+    let (status, stated) = run(&["download", "user/none"]);
+    assert!(status == Some(1) && stated.contains("refuses"), "{stated}");
 }

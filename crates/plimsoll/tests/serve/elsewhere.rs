@@ -47,7 +47,7 @@ fn a_bad_entry_is_one_model_that_is_not_served() {
     assert_eq!(answer.status, 500, "{}", answer.text());
     assert!(answer.text().contains("unknown key `memry`"), "{}", answer.text());
     assert!(chat(daemon.address, "other").text().contains("requires card `H200`"));
-    daemon.told("the model `bad` is not served");
+    daemon.reported("the model `bad` is not served");
 }
 
 #[test]

@@ -97,5 +97,5 @@ fn an_engine_starts_anew_after_its_requests_and_no_client_sees_it() {
         assert_eq!(answer.status, 200, "{}", answer.text());
     }
     assert_eq!(daemon.talk().matches("INFO load worn").count(), 3);
-    daemon.told("stop worn (idle 0 s): the engine has served 3 requests, its `max-requests`");
+    daemon.reported("stop worn (idle 0 s): the engine has served 3 requests, its `max-requests`");
 }

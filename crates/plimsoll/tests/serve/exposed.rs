@@ -34,9 +34,9 @@ fn command(config: &str, folder: &tempfile::TempDir) -> Command {
 fn a_key_that_is_empty_protects_nothing() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let run = command("[serve]\napi-keys = [\"\"]\n", &folder).output().expect("plimsoll runs");
-    let said = String::from_utf8_lossy(&run.stderr).into_owned();
-    assert_eq!(run.status.code(), Some(2), "{said}");
-    assert!(said.contains("key"), "{said}");
+    let stated = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert_eq!(run.status.code(), Some(2), "{stated}");
+    assert!(stated.contains("key"), "{stated}");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::http::{Answer, chat, chat_body, chat_stream};
 
 /// A daemon with a good model that is up, and `bad` with its fault. `good` is pinned because running out of memory
 /// is answered by stopping whoever is idle, which is not the hurt that is looked for here.
-fn beside_a_good_one(script: &str, more: &str) -> (Daemon, Neighbour) {
+fn alongside_a_good_one(script: &str, more: &str) -> (Daemon, Neighbour) {
     let daemon =
         Setup::new().model("good", "256MiB", "", "pin = true").model("bad", "256MiB", script, more).start();
     let neighbour = Neighbour::of(&daemon);
@@ -43,7 +43,7 @@ fn error(answer: &Answer) -> Value {
 }
 
 /// The whole reason tree as one text.
-fn told(error: &Value) -> String {
+fn reported(error: &Value) -> String {
     error.to_string()
 }
 
@@ -65,35 +65,35 @@ fn assert_retry(answer: &Answer) {
 
 #[test]
 fn crash_at_load_is_told_with_the_engines_own_last_line() {
-    let (daemon, neighbour) = beside_a_good_one("fail=crash_at_load", "");
+    let (daemon, neighbour) = alongside_a_good_one("fail=crash_at_load", "");
     let answer = chat(daemon.address, "bad");
     assert_no_retry(&answer);
     let error = error(&answer);
     assert_eq!(error["code"], "load_failed", "{error}");
-    assert!(told(&error).contains("status 1"), "{error}");
-    assert!(told(&error).contains("engine_model_file"), "{error}");
+    assert!(reported(&error).contains("status 1"), "{error}");
+    assert!(reported(&error).contains("engine_model_file"), "{error}");
     neighbour.is_unhurt(&daemon);
     until("the failed run's claim is released", || daemon.running() == ["good"]);
 }
 
 #[test]
 fn a_signal_at_load_is_told_as_a_signal_and_not_as_status_1() {
-    let (daemon, neighbour) = beside_a_good_one("fail=signal_at_load:SEGV", "");
+    let (daemon, neighbour) = alongside_a_good_one("fail=signal_at_load:SEGV", "");
     let error = error(&chat(daemon.address, "bad"));
-    assert!(told(&error).contains("SIGSEGV"), "{error}");
+    assert!(reported(&error).contains("SIGSEGV"), "{error}");
     neighbour.is_unhurt(&daemon);
 }
 
 #[test]
 fn out_of_memory_at_load_is_named_with_what_was_asked() {
-    let (daemon, neighbour) = beside_a_good_one("fail=oom_at_load", "");
+    let (daemon, neighbour) = alongside_a_good_one("fail=oom_at_load", "");
     let answer = chat(daemon.address, "bad");
     assert_eq!(answer.status, 503);
     let error = error(&answer);
-    assert!(told(&error).contains("engine_out_of_memory"), "{error}");
-    let asked = 5120_u64 << 20;
-    assert!(told(&error).contains(&asked.to_string()), "the size that failed is not named: {error}");
-    assert!(!told(&error).contains("cudaMalloc"), "an engine's words are the operator's: {error}");
+    assert!(reported(&error).contains("engine_out_of_memory"), "{error}");
+    let requested = 5120_u64 << 20;
+    assert!(reported(&error).contains(&requested.to_string()), "the size that failed is not named: {error}");
+    assert!(!reported(&error).contains("cudaMalloc"), "an engine's words are the operator's: {error}");
     assert!(http::get(daemon.address, "/logs").text().contains("cudaMalloc failed: out of memory"));
     neighbour.is_unhurt(&daemon);
 }
@@ -102,20 +102,20 @@ fn out_of_memory_at_load_is_named_with_what_was_asked() {
 fn out_of_memory_at_load_is_tried_again_and_then_served() {
     let folder = tempfile::tempdir().unwrap();
     let script = format!("fail=oom_at_load fail_once={}", folder.path().join("once").display());
-    let (daemon, neighbour) = beside_a_good_one(&script, "");
+    let (daemon, neighbour) = alongside_a_good_one(&script, "");
     assert_eq!(chat(daemon.address, "bad").status, 200);
     neighbour.is_unhurt(&daemon);
 }
 
 #[test]
 fn a_hang_at_load_ends_at_the_load_timeout() {
-    let (daemon, neighbour) = beside_a_good_one("fail=hang_at_load", "load-timeout = \"1s\"");
+    let (daemon, neighbour) = alongside_a_good_one("fail=hang_at_load", "load-timeout = \"1s\"");
     let start = Instant::now();
     let answer = chat(daemon.address, "bad");
     assert_eq!(answer.status, 503);
     assert!(start.elapsed() < Duration::from_secs(8), "took {:?}", start.elapsed());
     let error = error(&answer);
-    assert!(told(&error).contains("1 s"), "the limit is not named: {error}");
+    assert!(reported(&error).contains("1 s"), "the limit is not named: {error}");
     neighbour.is_unhurt(&daemon);
     until("the hanging engine is gone", || daemon.engines().len() == 1);
 }
@@ -123,7 +123,7 @@ fn a_hang_at_load_ends_at_the_load_timeout() {
 #[test]
 fn a_crash_mid_stream_ends_in_a_well_formed_error_event() {
     for script in ["fail=crash_mid_stream:3 events=9", "fail=crash_mid_stream:3:torn events=9"] {
-        let (daemon, neighbour) = beside_a_good_one(script, "");
+        let (daemon, neighbour) = alongside_a_good_one(script, "");
         let answer = chat_stream(daemon.address, "bad");
         assert_eq!(answer.status, 200);
         let events = answer.events();
@@ -144,27 +144,27 @@ fn a_crash_mid_stream_ends_in_a_well_formed_error_event() {
 fn a_crash_before_the_first_byte_is_tried_once_more_and_served() {
     let folder = tempfile::tempdir().unwrap();
     let script = format!("fail=oom_at_depth:1 fail_once={}", folder.path().join("once").display());
-    let (daemon, neighbour) = beside_a_good_one(&script, "");
+    let (daemon, neighbour) = alongside_a_good_one(&script, "");
     assert_eq!(chat(daemon.address, "bad").status, 200);
     neighbour.is_unhurt(&daemon);
 }
 
 #[test]
 fn out_of_memory_at_depth_is_refused_with_the_cause_after_one_more_try() {
-    let (daemon, neighbour) = beside_a_good_one("fail=oom_at_depth:1000", "");
+    let (daemon, neighbour) = alongside_a_good_one("fail=oom_at_depth:1000", "");
     assert_eq!(chat(daemon.address, "bad").status, 200, "a shallow request is served");
     let deep = json!({"model": "bad", "messages": [{"role": "user", "content": "x".repeat(8000)}]});
     let answer = http::post(daemon.address, "/v1/chat/completions", &deep);
     assert_eq!(answer.status, 503);
     let error = error(&answer);
     assert_eq!(error["code"], "engine_died", "{error}");
-    assert!(told(&error).contains("engine_out_of_memory"), "{error}");
+    assert!(reported(&error).contains("engine_out_of_memory"), "{error}");
     neighbour.is_unhurt(&daemon);
 }
 
 #[test]
 fn a_hang_mid_request_holds_its_own_model_only_and_ends_with_its_client() {
-    let (daemon, neighbour) = beside_a_good_one("fail=hang_mid_request", "");
+    let (daemon, neighbour) = alongside_a_good_one("fail=hang_mid_request", "");
     let hanging = http::open(daemon.address, "POST", "/v1/chat/completions", Some(&chat_body("bad", false)));
     until("the request is in flight", || in_flight(&daemon, "bad") == 1);
     neighbour.is_unhurt(&daemon);
@@ -243,7 +243,7 @@ fn a_model_with_a_fault_that_lasts_evicts_its_neighbour_once() {
 fn a_port_that_was_taken_meanwhile_is_replaced_without_a_word() {
     let folder = tempfile::tempdir().unwrap();
     let script = format!("fail=port_taken fail_once={}", folder.path().join("once").display());
-    let (daemon, neighbour) = beside_a_good_one(&script, "");
+    let (daemon, neighbour) = alongside_a_good_one(&script, "");
     assert_eq!(chat(daemon.address, "bad").status, 200);
     neighbour.is_unhurt(&daemon);
 }
@@ -257,7 +257,7 @@ fn a_missing_engine_is_named_and_evicts_nobody() {
     let neighbour = Neighbour::of(&daemon);
     let answer = chat(daemon.address, "bad");
     assert_no_retry(&answer);
-    assert!(told(&error(&answer)).contains("/nowhere/engine"), "{}", answer.text());
+    assert!(reported(&error(&answer)).contains("/nowhere/engine"), "{}", answer.text());
     neighbour.is_unhurt(&daemon);
 }
 
@@ -319,21 +319,22 @@ fn a_missing_file_of_a_declared_model_is_named_and_evicts_nobody() {
             fake_engine().display()
         );
         let daemon = Setup::new().model("good", "700MiB", "", "").config(&text).start();
-        daemon
-            .told(&format!("model bad   cannot be loaded: bad could not be started: cannot open {missing}"));
+        daemon.reported(&format!(
+            "model bad   cannot be loaded: bad could not be started: cannot open {missing}"
+        ));
         let neighbour = Neighbour::of(&daemon);
         let answer = chat(daemon.address, "bad");
         assert_no_retry(&answer);
-        assert!(told(&error(&answer)).contains(missing), "{}", answer.text());
+        assert!(reported(&error(&answer)).contains(missing), "{}", answer.text());
         neighbour.is_unhurt(&daemon);
         let mut check = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
         let check =
             check.args(["serve", "--check", "--card", "kind=host,total=1GiB"]).arg(daemon.config_file());
         let output = check.output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
+        let stated = String::from_utf8_lossy(&output.stdout);
         assert!(
-            output.status.code() == Some(1) && said.contains(&format!("cannot open {missing}")),
-            "{said}"
+            output.status.code() == Some(1) && stated.contains(&format!("cannot open {missing}")),
+            "{stated}"
         );
     }
 }
@@ -345,7 +346,7 @@ fn a_model_that_can_never_fit_is_413_with_the_cards_and_evicts_nobody() {
     let answer = chat(daemon.address, "huge");
     assert_eq!(answer.status, 413);
     let error = error(&answer);
-    let tree = told(&error["reason"]);
+    let tree = reported(&error["reason"]);
     assert!(
         tree.contains("2147483648") && tree.contains("1073741824"),
         "asked and present are named: {error}"

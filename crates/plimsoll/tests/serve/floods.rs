@@ -32,12 +32,12 @@ fn flood(address: SocketAddr, connections: usize, ends: &AtomicBool, counts: &[A
         for (at, slot) in open.iter_mut().enumerate() {
             let due = round + EVERY.mul_f64(at as f64 / connections as f64);
             thread::sleep(due.saturating_duration_since(Instant::now()));
-            let asked = slot.as_mut().is_some_and(|stream| {
+            let requested = slot.as_mut().is_some_and(|stream| {
                 let answered = matches!(stream.read(&mut buffer), Ok(length) if length > 0);
                 counts[0].fetch_add(usize::from(answered), Ordering::Relaxed);
                 answered && stream.write_all(HEALTH).is_ok()
             });
-            if !asked {
+            if !requested {
                 *slot = TcpStream::connect_timeout(&address, EVERY).ok().and_then(|mut stream| {
                     stream.set_nonblocking(true).ok()?;
                     stream.write_all(HEALTH).ok()?;

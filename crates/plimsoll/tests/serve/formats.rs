@@ -89,7 +89,7 @@ fn a_preset_of_llama_server_is_served_as_it_is() {
     let arguments = get(daemon.address, "/v1/models/gamma").json()["status"]["args"].to_string();
     assert!(arguments.contains(r#""--ctx-size","512""#), "{arguments}");
     let place = format!("{}:17: `models-max` has no effect", daemon.config_file().display());
-    daemon.told(&place);
+    daemon.reported(&place);
 }
 
 #[test]
@@ -111,13 +111,13 @@ fn llama_swaps_yaml_is_served_with_its_macros_groups_and_hooks() {
         .start();
     until("alpha is preloaded", || daemon.running() == ["alpha"]);
     until("its ttl ends it", || daemon.running().is_empty());
-    daemon.told("stop alpha");
-    daemon.told("which is its ttl (time to live)");
+    daemon.reported("stop alpha");
+    daemon.reported("which is its ttl (time to live)");
     assert_eq!(listed(&daemon), ["alpha", "gamma"]);
     answers(&daemon, "first");
     answers(&daemon, "beta");
     assert_eq!(view(&daemon, "gamma")["pinned"], true);
-    daemon.told("config.yaml:2: `logLevel` has no effect");
+    daemon.reported("config.yaml:2: `logLevel` has no effect");
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn an_engine_on_a_port_of_its_own_is_asked_there() {
 }
 
 #[test]
-fn what_a_model_without_memory_needs_is_not_known_and_it_is_alone() {
+fn model_without_a_memory_need_runs_alone() {
     let daemon = Setup::new()
         .model("known", "100MiB", "", "")
         .config(&format!("[models.unknown]\ncmd = \"{} --port ${{PORT}}\"\n", fake_engine().display()))
@@ -188,13 +188,13 @@ fn a_preload_takes_what_is_free_and_the_rest_is_told() {
         .model("a", "600MiB", "", "preload = true")
         .model("b", "600MiB", "", "preload = true")
         .start();
-    let told = |name: &str| {
+    let reported = |name: &str| {
         let words = format!("{name} was not preloaded: it does not fit beside the loaded models");
         daemon.talk().contains(&words)
     };
-    until("one is told", || told("a") || told("b"));
+    until("one is told", || reported("a") || reported("b"));
     // Whoever is looked at first takes what is free; they are looked at side by side.
-    let (up, left) = if told("b") { ("a", "b") } else { ("b", "a") };
+    let (up, left) = if reported("b") { ("a", "b") } else { ("b", "a") };
     until("the other is up", || daemon.running() == [up]);
     answers(&daemon, left);
 }
@@ -243,13 +243,13 @@ fn files_that_are_wrong_end_with_2_and_name_the_line() {
         ("plain", "", "plain: the format of the file is not known"),
         ("a.ini", "\u{feff}[a]\n", "the file starts with a byte order mark"),
     ] {
-        let (said, status) = refused(name, text);
-        assert_eq!(status, Some(2), "{name} {text:?}: {said}");
-        assert!(said.contains(expected), "{expected:?} in {said:?}");
+        let (stated, status) = refused(name, text);
+        assert_eq!(status, Some(2), "{name} {text:?}: {stated}");
+        assert!(stated.contains(expected), "{expected:?} in {stated:?}");
     }
-    let (said, status) = refused_file(Path::new("/no/such/file.toml"));
-    assert_eq!(status, Some(2), "{said}");
-    assert!(said.contains("cannot read the configuration /no/such/file.toml"), "{said}");
+    let (stated, status) = refused_file(Path::new("/no/such/file.toml"));
+    assert_eq!(status, Some(2), "{stated}");
+    assert!(stated.contains("cannot read the configuration /no/such/file.toml"), "{stated}");
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn a_file_without_models_is_served_and_told() {
 }
 
 #[test]
-fn what_the_command_line_takes_is_taken_from_the_file_and_changes_at_a_restart() {
+fn command_line_settings_are_read_from_the_file_and_change_at_a_restart() {
     let log = tempfile::NamedTempFile::new().expect("a temporary file");
     let keys = |reserve: &str| {
         format!(
@@ -273,7 +273,7 @@ fn what_the_command_line_takes_is_taken_from_the_file_and_changes_at_a_restart()
     let models = "[engine]\ncommand = 'ENGINE'\n[models.a]\nmodel = '/dev/null'\nmemory = '100MiB'\n"
         .replace("ENGINE", &fake_engine().display().to_string());
     let daemon = Setup::with_cards(&[]).config(&(keys("24MiB") + &models)).start();
-    daemon.told("card  own  1000 MiB available of 1024 MiB");
+    daemon.reported("card  own  1000 MiB available of 1024 MiB");
     assert_eq!(chat(daemon.address, "a").status, 200);
     let talk = || std::fs::read_to_string(log.path()).unwrap_or_default();
     until("the engine's output is in the file", || !talk().is_empty());
@@ -283,12 +283,12 @@ fn what_the_command_line_takes_is_taken_from_the_file_and_changes_at_a_restart()
 
     std::fs::write(daemon.config_file(), keys("32MiB") + &models).expect("the file can be written");
     daemon.signal("HUP");
-    daemon.told("`reserve` under [serve] has changed; restart the server to apply it");
-    daemon.told("read again, 0 models changed");
+    daemon.reported("`reserve` under [serve] has changed; restart the server to apply it");
+    daemon.reported("read again, 0 models changed");
     assert!(!daemon.talk().contains("`cards` under"), "{}", daemon.talk());
     std::fs::write(daemon.config_file(), keys("32") + &models).expect("the file can be written");
     daemon.signal("HUP");
-    daemon.told(
+    daemon.reported(
         "plimsoll.toml:3: `32` is a number of bytes; did you mean 32GiB?; the old configuration remains",
     );
 }

@@ -35,11 +35,11 @@ fn client(daemon: &Daemon, number: u64, end: Instant) -> Waits {
     while Instant::now() < end {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let index = usize::try_from(state >> 62).expect("two bits");
-        let asked = Instant::now();
+        let requested = Instant::now();
         let answer = chat_stream(daemon.address, MODELS[index].0);
         assert!(answer.whole && answer.status == 200, "{}", answer.text());
         assert_eq!(answer.events().last().map(String::as_str), Some("[DONE]"), "{}", answer.text());
-        waits[index].push(asked.elapsed());
+        waits[index].push(requested.elapsed());
     }
     waits
 }

@@ -19,9 +19,9 @@ fn ask(daemon: &Daemon, path: &str) -> Value {
     answer.json()
 }
 
-fn said(daemon: &Daemon) -> Vec<String> {
-    let said = get(daemon.address, "/upstream/image/said").json();
-    serde_json::from_value(said).expect("a list of paths")
+fn stated(daemon: &Daemon) -> Vec<String> {
+    let stated = get(daemon.address, "/upstream/image/said").json();
+    serde_json::from_value(stated).expect("a list of paths")
 }
 
 fn measured(daemon: &Daemon) -> u64 {
@@ -44,11 +44,11 @@ fn comfyui_frees_its_models_for_another_one_and_stays() {
     let daemon = filled("comfyui", "", "");
     assert_eq!(chat(daemon.address, "chat").status, 200);
     assert_eq!(daemon.running(), ["chat", "image"], "{}", daemon.talk());
-    daemon.told("image frees its memory while it is idle");
+    daemon.reported("image frees its memory while it is idle");
     // Its next request has its memory back, for which the other leaves.
     ask(&daemon, "/fill");
     assert_eq!(daemon.running(), ["image"], "{}", daemon.talk());
-    assert!(said(&daemon).starts_with(&["/fill".to_owned(), "/free".to_owned()]), "{:?}", said(&daemon));
+    assert!(stated(&daemon).starts_with(&["/fill".to_owned(), "/free".to_owned()]), "{:?}", stated(&daemon));
     assert_eq!(daemon.talk().matches("INFO load image").count(), 1, "it was never stopped");
 }
 
@@ -56,7 +56,7 @@ fn comfyui_frees_its_models_for_another_one_and_stays() {
 fn comfyui_that_computes_is_not_asked_to_free() {
     let daemon = filled("comfyui", "", "");
     ask(&daemon, "/job");
-    let jobs = said(&daemon);
+    let jobs = stated(&daemon);
     assert_eq!(chat(daemon.address, "chat").status, 200);
     assert!(!jobs.contains(&"/free".to_owned()) && !daemon.talk().contains("frees its memory"), "{jobs:?}");
 }
@@ -76,10 +76,10 @@ fn vllm_sleeps_for_another_model_and_is_woken_for_its_next_request() {
     assert_eq!(chat(daemon.address, "chat").status, 200);
     assert_eq!(daemon.running(), ["chat", "image"], "{}", daemon.talk());
     assert_eq!(ask(&daemon, "/v1/completions")["asleep"], false);
-    let said = said(&daemon);
+    let stated = stated(&daemon);
     assert!(
-        said.starts_with(&["/fill", "/sleep", "/wake_up", "/v1/completions"].map(str::to_owned)),
-        "{said:?}"
+        stated.starts_with(&["/fill", "/sleep", "/wake_up", "/v1/completions"].map(str::to_owned)),
+        "{stated:?}"
     );
     assert_eq!(daemon.running(), ["image"]);
 }

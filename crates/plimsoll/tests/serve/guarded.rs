@@ -82,9 +82,9 @@ fn an_engine_on_a_card_is_watched_and_one_that_says_more_gets_more() {
     let usual = environment(&daemon, "usual");
     assert_eq!(usual["PLIMSOLL_GUARD"], format!("card={CARD} reuse"));
     assert_eq!(usual["LD_PRELOAD"], library().to_str().expect("text"));
-    let held = environment(&daemon, "held");
-    assert_eq!(held["PLIMSOLL_GUARD"], format!("card={CARD}:{} reuse wait=3", 1024 * MIB));
-    assert_ne!(held["PLIMSOLL_GUARD_PAGES"], usual["PLIMSOLL_GUARD_PAGES"]);
+    let occupied = environment(&daemon, "held");
+    assert_eq!(occupied["PLIMSOLL_GUARD"], format!("card={CARD}:{} reuse wait=3", 1024 * MIB));
+    assert_ne!(occupied["PLIMSOLL_GUARD_PAGES"], usual["PLIMSOLL_GUARD_PAGES"]);
     let free = environment(&daemon, "free");
     assert_eq!(free["PLIMSOLL_GUARD"], Value::Null);
     assert_eq!(free["LD_PRELOAD"], Value::Null);
@@ -124,15 +124,16 @@ fn an_engine_that_may_spill_is_told_what_it_will_ask_for() {
             .config(&entry("refused", "budget = \"1200MiB\"")),
         library(),
     );
-    let told = |model: &str| environment(&daemon, model)["PLIMSOLL_GUARD"].as_str().expect("text").to_owned();
+    let reported =
+        |model: &str| environment(&daemon, model)["PLIMSOLL_GUARD"].as_str().expect("text").to_owned();
     let (budget, spill) = (1200 * MIB, 1024 * MIB);
     let card = format!("card={CARD}:{budget}");
     let row = 2048;
     let tensor = 8192 * row;
     let cache = format!("cache={CARD}:1:8192:8x{row}/{tensor},{row}/{tensor}");
-    assert_eq!(told("spills"), format!("{card}:{need} {cache} budget={budget} spill={spill}"));
-    assert_eq!(told("by-hand"), format!("{card} budget={budget} spill={spill} keep={}", 100 * MIB));
-    assert_eq!(told("refused"), format!("{card} budget={budget}"));
+    assert_eq!(reported("spills"), format!("{card}:{need} {cache} budget={budget} spill={spill}"));
+    assert_eq!(reported("by-hand"), format!("{card} budget={budget} spill={spill} keep={}", 100 * MIB));
+    assert_eq!(reported("refused"), format!("{card} budget={budget}"));
 }
 
 #[test]
@@ -143,13 +144,13 @@ fn without_the_library_engines_run_as_ever_and_that_is_said_once() {
     );
     assert_eq!(chat(daemon.address, "a").status, 200);
     assert_eq!(chat(daemon.address, "b").status, 200);
-    daemon.told("ready b");
+    daemon.reported("ready b");
     assert_eq!(daemon.talk().matches("engines run unguarded").count(), 1);
     assert!(daemon.talk().contains("no file /nowhere/libplimsoll_guard.so"));
 }
 
 #[test]
-fn what_a_page_says_is_measured_shown_and_counted_and_its_folder_goes_with_the_engine() {
+fn guard_page_is_measured_shown_and_counted_and_its_folder_ends_with_the_engine() {
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("page");
     HandWritten::new(uuid())
@@ -164,8 +165,11 @@ fn what_a_page_says_is_measured_shown_and_counted_and_its_folder_goes_with_the_e
     let measured = json!({"card": CARD, "bytes": 900 * MIB});
     until("the page is measured", || model(&daemon.status(), "alpha")["measured"][0] == measured);
     let status = daemon.status();
-    let beside = &model(&status, "alpha")["measured"][1];
-    assert!(beside["card"] == "host" && beside["bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{beside}");
+    let alongside = &model(&status, "alpha")["measured"][1];
+    assert!(
+        alongside["card"] == "host" && alongside["bytes"].as_u64().is_some_and(|bytes| bytes > 0),
+        "{alongside}"
+    );
     let running = get(daemon.address, "/running").json();
     assert_eq!(
         running["running"][0]["memory"],
@@ -283,7 +287,7 @@ fn a_plea_makes_an_idle_neighbour_leave_and_raises_the_budget() {
     HandWritten::new(uuid())
         .card(offset_of!(Card, allocated), 3000 * MIB)
         .tree(3072 * MIB, 3000 * MIB)
-        .plea(2000 * MIB)
+        .room_request(2000 * MIB)
         .write(&page);
     let setup = Setup::with_cards(&[]).model("small", "1GiB", "", "").model("idle", "3GiB", "", "");
     let guard = "guard = { mode = \"budget\", reclaim = true }";
@@ -292,11 +296,11 @@ fn a_plea_makes_an_idle_neighbour_leave_and_raises_the_budget() {
     assert_eq!(chat(daemon.address, "small").status, 200);
     let folder = environment(&daemon, "alpha")["PLIMSOLL_GUARD_PAGES"].clone();
     let folder = PathBuf::from(folder.as_str().expect("a path"));
-    until("the plea is answered", || page_in(&folder).plea.is_none());
+    until("the plea is answered", || page_in(&folder).room_request.is_none());
     assert_eq!(budget_in(&folder), Some(5000 * MIB));
     assert_eq!(daemon.running(), ["alpha", "small"], "one suffices, and of the two that do the older leaves");
-    daemon.told("stop idle");
-    daemon.told("alpha requests 2000 MiB more");
+    daemon.reported("stop idle");
+    daemon.reported("alpha requests 2000 MiB more");
 }
 
 #[test]
@@ -306,7 +310,7 @@ fn a_plea_that_nobody_can_meet_is_answered_and_costs_nobody_a_thing() {
     HandWritten::new(uuid())
         .card(offset_of!(Card, allocated), 3000 * MIB)
         .tree(3072 * MIB, 3000 * MIB)
-        .plea(9000 * MIB)
+        .room_request(9000 * MIB)
         .write(&page);
     let setup = Setup::with_cards(&[]).model("idle", "3GiB", "", "");
     let guard = "guard = { mode = \"budget\", reclaim = true }";
@@ -315,7 +319,7 @@ fn a_plea_that_nobody_can_meet_is_answered_and_costs_nobody_a_thing() {
     let folder = environment(&daemon, "alpha")["PLIMSOLL_GUARD_PAGES"].clone();
     let folder = PathBuf::from(folder.as_str().expect("a path"));
     until("the plea is answered", || {
-        page_in(&folder).plea.is_none() && budget_in(&folder) == Some(3072 * MIB)
+        page_in(&folder).room_request.is_none() && budget_in(&folder) == Some(3072 * MIB)
     });
     assert_eq!(daemon.running(), ["alpha", "idle"]);
 }
@@ -365,7 +369,7 @@ fn an_engine_that_outgrows_its_claim_is_refused_and_gets_what_it_lacked() {
     assert_eq!(deep(&daemon, "alpha", 1000).status, 200);
     // 20 000 tokens are 1250 MiB; the claim is 1 GiB. It dies, its claim grows by what lacked, and it answers.
     assert_eq!(deep(&daemon, "alpha", 20_000).status, 200);
-    daemon.told("alpha: the engine ran out of card memory while serving");
+    daemon.reported("alpha: the engine ran out of card memory while serving");
     let status = daemon.status();
     let claim = model(&status, "alpha")["claim"][0]["bytes"].as_u64().expect("a claim");
     assert!((1762 * MIB..1900 * MIB).contains(&claim), "{claim}");
@@ -388,10 +392,10 @@ fn an_engine_that_is_held_to_less_than_it_needs_fails_with_the_numbers_and_its_n
     assert_eq!(refused["facts"]["card"], "Fake 8G");
     assert_eq!(refused["facts"]["budget"], 1024 * MIB);
     let neighbours = refused["because"].as_array().expect("neighbours").iter();
-    let held: Vec<&Value> = neighbours.map(|one| &one["text"]).collect();
+    let occupied: Vec<&Value> = neighbours.map(|one| &one["text"]).collect();
     assert!(
-        held.iter().any(|text| text.as_str().is_some_and(|text| text.ends_with("are held by beta"))),
-        "{held:?}"
+        occupied.iter().any(|text| text.as_str().is_some_and(|text| text.ends_with("are held by beta"))),
+        "{occupied:?}"
     );
     assert_eq!(chat(daemon.address, "beta").status, 200);
 }
@@ -446,7 +450,7 @@ fn an_engine_that_may_plead_outgrows_its_claim_without_dying() {
     assert_eq!(chat(daemon.address, "idle").status, 200);
     assert_eq!(deep(&daemon, "alpha", 1000).status, 200);
     assert_eq!(deep(&daemon, "alpha", 20_000).status, 200);
-    daemon.told("stop idle");
+    daemon.reported("stop idle");
     assert!(!daemon.talk().contains("ran out of card memory"), "nobody died");
     assert_eq!(daemon.running(), ["alpha"]);
 }

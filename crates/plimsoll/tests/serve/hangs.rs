@@ -51,7 +51,7 @@ fn a_hung_engine_whose_clients_have_time_outs_is_replaced_within_30_s_of_the_thi
     }
     let after_third = third.map(|third| third.elapsed()).unwrap_or_default();
     assert!(after_third < Duration::from_secs(30), "{after_third:?}");
-    daemon.told("sends no byte to clients, nor to Plimsoll, and does no work");
+    daemon.reported("sends no byte to clients, nor to Plimsoll, and does no work");
 }
 
 #[test]

@@ -110,6 +110,6 @@ fn processor_time(pid: u32) -> Duration {
 
 fn run(command: &mut Command) {
     let output = command.output().expect("it starts");
-    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(output.status.success(), "{command:?}: {}{}", said(&output.stdout), said(&output.stderr));
+    let stated = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{command:?}: {}{}", stated(&output.stdout), stated(&output.stderr));
 }

@@ -28,14 +28,14 @@ fn an_import_writes_once_says_what_differs_and_is_served() {
     std::fs::write(at("swap.yaml"), yaml).expect("the folder can be written");
     let import = |more: &[&str]| plimsoll(folder.path(), &[&["import", "swap.yaml"], more].concat());
 
-    let (status, toml, told) = import(&[]);
-    assert_eq!(status, Some(0), "{told}");
-    assert!(toml.contains("[models.a]  # swap.yaml:4\n") && !told.contains("[models"), "{toml}");
-    let (changes, cosmetic) = told.split_once("\ncosmetic:\n").expect("both lists");
-    assert!(changes.starts_with("1 model imported from swap.yaml\n\nbehaviour changes:\n"), "{told}");
-    assert!(toml.contains("strip") && !changes.contains("stripParams"), "{toml}{told}");
-    assert!(cosmetic.contains("swap.yaml:1: `logLevel` has no effect"), "{told}");
-    assert!(cosmetic.contains("keep it private"), "{told}");
+    let (status, toml, reported) = import(&[]);
+    assert_eq!(status, Some(0), "{reported}");
+    assert!(toml.contains("[models.a]  # swap.yaml:4\n") && !reported.contains("[models"), "{toml}");
+    let (changes, cosmetic) = reported.split_once("\ncosmetic:\n").expect("both lists");
+    assert!(changes.starts_with("1 model imported from swap.yaml\n\nbehaviour changes:\n"), "{reported}");
+    assert!(toml.contains("strip") && !changes.contains("stripParams"), "{toml}{reported}");
+    assert!(cosmetic.contains("swap.yaml:1: `logLevel` has no effect"), "{reported}");
+    assert!(cosmetic.contains("keep it private"), "{reported}");
 
     assert_eq!(import(&["-o", "out.toml"]).0, Some(0));
     assert_eq!(std::fs::read_to_string(at("out.toml")).ok().as_deref(), Some(toml.as_str()));
@@ -52,20 +52,20 @@ fn an_import_writes_once_says_what_differs_and_is_served() {
     assert_eq!(std::fs::read_to_string(at("out.toml")).ok().as_deref(), Some(toml.as_str()));
 
     let check = ["serve", "out.toml", "--check", "--card", "name=host,kind=host,total=1GiB"];
-    let (status, models, told) = plimsoll(folder.path(), &check);
-    assert_eq!(status, Some(0), "{told}");
+    let (status, models, reported) = plimsoll(folder.path(), &check);
+    assert_eq!(status, Some(0), "{reported}");
     assert!(models.contains("model a"), "{models}");
 }
 
 #[test]
-fn what_cannot_be_imported_or_written_ends_with_its_status_and_a_remedy() {
+fn failed_imports_exit_with_a_status_and_a_remedy() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file =
         |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("it can be written");
     file("a.yaml", "models:\n  a:\n\tcmd: p\n");
     file("b.yaml", "models: {}\n");
     file("c.txt", "");
-    for (words, status, told) in [
+    for (words, status, reported) in [
         (&["a.yaml"][..], 2, "plimsoll: a.yaml:3: tabs disallowed"),
         (&["c.txt"], 2, "its name must end in .ini"),
         (&["none.yaml"], 2, "name llama-swap's YAML, a preset of llama-server (.ini) or `ollama`"),
@@ -74,9 +74,9 @@ fn what_cannot_be_imported_or_written_ends_with_its_status_and_a_remedy() {
         (&["b.yaml", "-o", "b.yaml", "--force"], 2, "b.yaml is the source; choose another --output"),
         (&["b.yaml", "-o", "no/such/folder.toml"], 1, "cannot write `no/such/folder.toml`"),
     ] {
-        let (code, printed, said) = plimsoll(folder.path(), &[&["import"], words].concat());
-        assert_eq!((code, printed.as_str()), (Some(status), ""), "{words:?}: {said}");
-        assert!(said.contains(told), "{words:?}: {said}");
+        let (code, printed, stated) = plimsoll(folder.path(), &[&["import"], words].concat());
+        assert_eq!((code, printed.as_str()), (Some(status), ""), "{words:?}: {stated}");
+        assert!(stated.contains(reported), "{words:?}: {stated}");
     }
     assert_eq!(std::fs::read_to_string(folder.path().join("b.yaml")).ok().as_deref(), Some("models: {}\n"));
 }
@@ -101,24 +101,25 @@ fn a_command_of_llama_server_runs_the_given_engine_where_the_path_has_none() {
             .expect("plimsoll runs");
         (run.status.code(), String::from_utf8_lossy(&run.stdout).into_owned())
     };
-    let (status, said) = check(&[]);
+    let (status, stated) = check(&[]);
     // The plan needs no engine, and its figures are those of the newest build.
-    let told = " planned; cannot be loaded: a could not be started: no engine was found: there is no llama-server on PATH";
-    assert!(status == Some(1) && said.contains(told), "{said}");
-    let figure = |said: &str| {
-        let line = said.lines().find_map(|line| line.strip_prefix("model a  ")).expect("its line").to_owned();
+    let reported = " planned; cannot be loaded: a could not be started: no engine was found: there is no llama-server on PATH";
+    assert!(status == Some(1) && stated.contains(reported), "{stated}");
+    let figure = |stated: &str| {
+        let line =
+            stated.lines().find_map(|line| line.strip_prefix("model a  ")).expect("its line").to_owned();
         line.split(" planned").next().expect("a figure").to_owned()
     };
-    let without = figure(&said);
-    assert!(without.ends_with(" MiB") && said.contains("weights"), "{said}");
+    let without = figure(&stated);
+    assert!(without.ends_with(" MiB") && stated.contains("weights"), "{stated}");
     let engine = fake_engine().display().to_string();
-    let (status, said) = check(&["--engine", &engine]);
-    assert!(status == Some(0) && figure(&said) == without, "{said}");
+    let (status, stated) = check(&["--engine", &engine]);
+    assert!(status == Some(0) && figure(&stated) == without, "{stated}");
     // Both mistakes are told at once.
     std::fs::write(folder.path().join("swap.yaml"), yaml.replace("m.gguf", "none.gguf")).expect("as before");
-    let (status, said) = check(&[]);
-    assert!(status == Some(1) && said.contains("No such file"), "{said}");
-    assert!(said.contains("no engine was found"), "{said}");
+    let (status, stated) = check(&[]);
+    assert!(status == Some(1) && stated.contains("No such file"), "{stated}");
+    assert!(stated.contains("no engine was found"), "{stated}");
 }
 
 #[test]
@@ -131,13 +132,13 @@ fn a_flag_that_the_plan_leaves_out_is_told_beside_the_figure() {
         let yaml = format!("models:\n  a:\n    cmd: llama-server --port ${{PORT}} -m m.gguf {flags}\n");
         std::fs::write(folder.path().join("c.yaml"), yaml).expect("the folder can be written");
         let check = ["serve", "c.yaml", "--check", "--card", "kind=host,total=10GiB", "--engine", &engine];
-        let (status, said, _) = plimsoll(folder.path(), &check);
-        assert_eq!(status, Some(0), "{said}");
-        said.split_whitespace().collect::<Vec<_>>().join(" ")
+        let (status, stated, _) = plimsoll(folder.path(), &check);
+        assert_eq!(status, Some(0), "{stated}");
+        stated.split_whitespace().collect::<Vec<_>>().join(" ")
     };
-    let said = check("--ctxsize 2048");
-    let told = "planned warning: c.yaml:3: unknown flag `--ctxsize`; did you mean --ctx-size? The plan ignores this flag, and the engine may not start with it";
-    assert!(said.contains(told), "{said}");
+    let stated = check("--ctxsize 2048");
+    let reported = "planned warning: c.yaml:3: unknown flag `--ctxsize`; did you mean --ctx-size? The plan ignores this flag, and the engine may not start with it";
+    assert!(stated.contains(reported), "{stated}");
     assert!(!check("--ctx-size 2048").contains("warning"));
 }
 
@@ -161,8 +162,8 @@ fn an_engine_that_can_be_run_is_asked_whether_it_knows_a_flag() {
     let check = ["serve", "c.yaml", "--check", "--card", "kind=host,total=10GiB"];
     let (status, out, error) = plimsoll(folder.path(), &check);
     assert_eq!(status, Some(1), "{out}{error}");
-    let told = "planned; cannot be loaded: c.yaml:3: unknown flag `--ctx-sise`; did you mean --ctx-size? The engine does not know this flag";
-    assert!(out.contains(told), "{out}");
+    let reported = "planned; cannot be loaded: c.yaml:3: unknown flag `--ctx-sise`; did you mean --ctx-size? The engine does not know this flag";
+    assert!(out.contains(reported), "{out}");
     assert_eq!(
         (out + &error).matches("unknown flag").count(),
         1,
@@ -171,7 +172,7 @@ fn an_engine_that_can_be_run_is_asked_whether_it_knows_a_flag() {
 }
 
 #[test]
-fn what_the_host_cannot_hold_beside_the_cards_is_told_with_status_1() {
+fn host_memory_shortage_fails_the_check_with_status_1() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     plimsoll_specimens::write("l8", &folder.path().join("m.gguf"), &plimsoll_specimens::Changes::default())
         .expect("the model can be written");
@@ -181,18 +182,18 @@ fn what_the_host_cannot_hold_beside_the_cards_is_told_with_status_1() {
         std::fs::write(folder.path().join("c.toml"), toml).expect("the folder can be written");
         let check =
             ["serve", "c.toml", "--check", "--card", "name=Big,total=90000GiB,cc=9.0", "--engine", &engine];
-        let (status, said, _) = plimsoll(folder.path(), &[&check[..], more].concat());
-        (status, said.split_whitespace().collect::<Vec<_>>().join(" "))
+        let (status, stated, _) = plimsoll(folder.path(), &[&check[..], more].concat());
+        (status, stated.split_whitespace().collect::<Vec<_>>().join(" "))
     };
     // A KV cache of petabytes in host memory, which no machine has.
     let huge = "-c 2000000000 -nkvo";
-    let (status, said) = check(huge, &[]);
-    assert_eq!(status, Some(1), "{said}");
-    assert!(said.contains("of host memory are needed, but the machine has only"), "{said}");
-    let (status, said) = check(huge, &["--json"]);
-    assert!(status == Some(1) && said.contains("\"fits\": false"), "{said}");
-    let (status, said) = check("-c 1024", &[]);
-    assert!(status == Some(0) && !said.contains("host memory are needed"), "{said}");
+    let (status, stated) = check(huge, &[]);
+    assert_eq!(status, Some(1), "{stated}");
+    assert!(stated.contains("of host memory are needed, but the machine has only"), "{stated}");
+    let (status, stated) = check(huge, &["--json"]);
+    assert!(status == Some(1) && stated.contains("\"fits\": false"), "{stated}");
+    let (status, stated) = check("-c 1024", &[]);
+    assert!(status == Some(0) && !stated.contains("host memory are needed"), "{stated}");
 }
 
 #[test]
@@ -205,15 +206,15 @@ fn the_context_that_a_refusal_advises_fits_beside_the_prompt_cache() {
         let toml = format!("[models.a]\nmodel = 'm.gguf'\n{more}\n");
         std::fs::write(folder.path().join("c.toml"), toml).expect("the folder can be written");
         let check = ["serve", "c.toml", "--check", "--card", "kind=host,total=10GiB", "--engine", &engine];
-        let (status, said, _) = plimsoll(folder.path(), &check);
-        (status, said)
+        let (status, stated, _) = plimsoll(folder.path(), &check);
+        (status, stated)
     };
-    let (status, said) = check("flags = '-c 65536'");
-    assert_eq!(status, Some(1), "{said}");
+    let (status, stated) = check("flags = '-c 65536'");
+    assert_eq!(status, Some(1), "{stated}");
     let advised =
-        said.split("use a context of ").nth(1).and_then(|rest| rest.split(' ').next()).expect(&said);
-    let (status, said) = check(&format!("flags = '-c {advised}'"));
-    assert_eq!(status, Some(0), "{advised}: {said}");
-    let (status, said) = check("flags = '-c 65536'\ntoo-large = 'lower-context'");
-    assert_eq!(status, Some(0), "{said}");
+        stated.split("use a context of ").nth(1).and_then(|rest| rest.split(' ').next()).expect(&stated);
+    let (status, stated) = check(&format!("flags = '-c {advised}'"));
+    assert_eq!(status, Some(0), "{advised}: {stated}");
+    let (status, stated) = check("flags = '-c 65536'\ntoo-large = 'lower-context'");
+    assert_eq!(status, Some(0), "{stated}");
 }

@@ -21,7 +21,7 @@ pub(crate) fn four_cards(setup: Setup) -> Daemon {
 fn a_variable_that_chooses_cards_is_told_to_be_left_out() {
     let yaml = "models:\n  a:\n    cmd: /bin/true ${PORT}\n    env: [CUDA_VISIBLE_DEVICES=0]\n";
     let daemon = four_cards(Setup::with_cards(&[]).named("swap.yaml").config(yaml));
-    daemon.told("swap.yaml:2: `CUDA_VISIBLE_DEVICES=0` of `a` is left out: plimsoll chooses the cards; write `cards = ");
+    daemon.reported("swap.yaml:2: `CUDA_VISIBLE_DEVICES=0` of `a` is left out: plimsoll chooses the cards; write `cards = ");
     // Of a card that is only described, no driver knows a UUID, and the variable has its effect.
     let daemon = Setup::with_cards(&["3060"]).named("swap.yaml").config(yaml).start();
     assert!(!daemon.talk().contains("is left out"), "{}", daemon.talk());
@@ -199,7 +199,7 @@ fn a_planned_model_claims_nothing_on_a_card_that_its_flags_do_not_name() {
     assert_eq!(sent(&daemon, "--device"), ("GPU-bbbb".to_owned(), Some("CUDA0".to_owned())));
     let claims = claims(&daemon);
     assert!(claims[0] == 0 && claims[1] > 4 * GIB, "{claims:?}");
-    daemon.told("planned");
+    daemon.reported("planned");
 }
 
 #[test]
@@ -242,7 +242,7 @@ fn a_card_that_is_not_there_is_named_with_its_line_and_those_that_are() {
     ] {
         assert!(answer.contains(words), "{answer}");
     }
-    daemon.told("-dev names `CUDA2`");
+    daemon.reported("-dev names `CUDA2`");
 }
 
 /// A preset whose engine is a Vulkan build that sees two cards of one name and, between them, a processor.

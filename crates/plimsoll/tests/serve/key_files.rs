@@ -34,9 +34,12 @@ impl Keys {
 fn a_file_without_a_key_is_refused_at_the_start_and_by_a_reload_which_keeps_the_old_keys() {
     for empty in ["", "\n\n", "# my keys\n"] {
         let keys = Keys::new(empty);
-        let said = keys.setup().refused();
-        let told = format!("{}: the file contains no API key", keys.file());
-        assert!(said.contains(&told) && said.contains("remove the file from `api-key-files`"), "{said}");
+        let stated = keys.setup().refused();
+        let reported = format!("{}: the file contains no API key", keys.file());
+        assert!(
+            stated.contains(&reported) && stated.contains("remove the file from `api-key-files`"),
+            "{stated}"
+        );
     }
     let keys = Keys::new("# my keys\nthe-key-of-all\n");
     let daemon = keys.setup().start();
@@ -51,7 +54,7 @@ fn a_file_without_a_key_is_refused_at_the_start_and_by_a_reload_which_keeps_the_
         "{}",
         answer.text()
     );
-    daemon.told("; the old configuration remains in effect");
+    daemon.reported("; the old configuration remains in effect");
     for (key, status) in [("the-key-of-all", 200), ("", 401), ("other", 401)] {
         assert_eq!(ask(key, "GET", "/v1/models").status, status, "{key}");
     }
@@ -65,13 +68,13 @@ fn weak_keys_and_names_of_no_model_are_told_and_no_key_is_shown() {
         .config("[keys.agents]\nkey = 'short'\nmodels = ['a', 'xx*']\n[keys.other]\nkey = 'long-enough-for-all'\nmodels = ['a*']\n")
         .start();
     let file = keys.file();
-    daemon.told(&format!("{file}:1: the quotation marks around this API key are part of it"));
-    daemon.told(&format!("{file}:2: an API key is shorter than 8 characters and can be guessed"));
-    daemon.told(&format!(
+    daemon.reported(&format!("{file}:1: the quotation marks around this API key are part of it"));
+    daemon.reported(&format!("{file}:2: an API key is shorter than 8 characters and can be guessed"));
+    daemon.reported(&format!(
         "{file}:3: this line begins with `#`, so it is read as a comment and not as an API key"
     ));
-    daemon.told("the API key of `agents` is shorter than 8 characters");
-    daemon.told("API key `agents`: `models` lists `xx*`, but there is no such model");
+    daemon.reported("the API key of `agents` is shorter than 8 characters");
+    daemon.reported("API key `agents`: `models` lists `xx*`, but there is no such model");
     let talk = daemon.talk();
     assert!(!talk.contains("key `other`") && !talk.contains("called `a`"), "{talk}");
     for secret in ["sesame", "hunter2", "swordfish", "'short'"] {
@@ -97,16 +100,16 @@ fn a_reload_names_the_keys_that_it_changed_and_tells_new_warnings_once() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
-    let said = reload("first-key-of-agents");
+    let stated = reload("first-key-of-agents");
     for line in ["0 models changed", "key agents: replaced", "key new: added", "key gone: removed"] {
-        assert!(said.lines().any(|found| found == line), "{line}\n{said}");
+        assert!(stated.lines().any(|found| found == line), "{line}\n{stated}");
     }
     assert!(
-        said.contains("warning: ") && said.contains("the API key of `new` is shorter than 8 characters"),
-        "{said}"
+        stated.contains("warning: ") && stated.contains("the API key of `new` is shorter than 8 characters"),
+        "{stated}"
     );
-    daemon.told("INFO audit replace key agents: ");
+    daemon.reported("INFO audit replace key agents: ");
     let again = reload("second-key-of-agents");
     assert!(!again.contains("warning") && !again.contains("key "), "{again}");
-    assert!(!said.contains("-key-of-") && !daemon.talk().contains("-key-of-"));
+    assert!(!stated.contains("-key-of-") && !daemon.talk().contains("-key-of-"));
 }

@@ -66,8 +66,8 @@ fn no_more_models_are_loaded_than_models_max_says() {
         props["max_instances"] == 1 && props["build_info"].as_str().unwrap().starts_with("b10605-plimsoll-")
     );
     for bad in ["-1", "1.5", "\"two\""] {
-        let said = Setup::new().config(&format!("[serve]\nmodels-max = {bad}\n")).refused();
-        assert!(said.contains("plimsoll.toml:2"), "{said}");
+        let stated = Setup::new().config(&format!("[serve]\nmodels-max = {bad}\n")).refused();
+        assert!(stated.contains("plimsoll.toml:2"), "{stated}");
     }
 }
 
@@ -172,8 +172,8 @@ fn an_engine_that_stands_still_hurts_only_its_own_clients_and_can_be_ended() {
     let order = json!({"model": "still"});
     assert_eq!(post(daemon.address, "/models/unload", &order).status, 200);
     until("it is killed", || !alive(engine));
-    daemon.told("INFO stop still (idle ");
-    daemon.told("INFO kill still (idle ");
+    daemon.reported("INFO stop still (idle ");
+    daemon.reported("INFO kill still (idle ");
     assert_ne!(engine_of(&chat(daemon.address, "still")), engine);
 }
 
@@ -243,7 +243,7 @@ fn a_busy_model_that_leaves_the_configuration_finishes_its_stream() {
     assert!(answer.whole);
     assert_eq!(answer.events().last().map(String::as_str), Some("[DONE]"));
     until("its engine has left", || daemon.engines().is_empty());
-    daemon.told("the model is no longer in the configuration");
+    daemon.reported("the model is no longer in the configuration");
 }
 
 #[test]

@@ -14,7 +14,7 @@ fn lines(text: &str) -> Vec<Value> {
 fn end(mut daemon: Daemon) -> String {
     daemon.signal("TERM");
     assert!(daemon.wait().success());
-    daemon.told("end: ");
+    daemon.reported("end: ");
     daemon.talk()
 }
 
@@ -29,7 +29,7 @@ fn each_request_is_told_when_it_waits_and_when_it_ends() {
     assert_eq!(chat(daemon.address, "alpha").status, 200);
     assert_eq!(chat(daemon.address, "slow").status, 200);
     assert_eq!(chat(daemon.address, "huge").status, 413);
-    daemon.told("request huge: 413 in ");
+    daemon.reported("request huge: 413 in ");
     let talk = end(daemon);
     let first = talk.find(" INFO request alpha: 200 in ").expect("the first request");
     // The check before a load takes milliseconds, and is no wait worth a line.
@@ -116,7 +116,7 @@ fn a_name_from_a_client_makes_no_line_and_no_escape() {
     let long = post(daemon.address, "/v1/completions", &json!({"model": "y\n".repeat(1 << 19)}));
     // A name of this length is not even read, so the only model is asked.
     assert_eq!(long.status, 500);
-    daemon.told("request x\\n2026");
+    daemon.reported("request x\\n2026");
     let talk = end(daemon);
     assert!(talk.lines().all(|line| line.starts_with("20") && !line.starts_with("2026-01-01")), "{talk}");
     assert!(!talk.contains(['\u{1b}', '\u{202e}']) && talk.lines().all(|line| line.len() < 9000));

@@ -26,7 +26,7 @@ fn it_is_refused_each_time_with_both_figures_and_the_remedy() {
     let daemon =
         Setup::with_cards(&["name=host,kind=host,total=64MiB"]).model("grows", "32MiB", script, "").start();
     assert_eq!(chat(daemon.address, "grows").status, 200);
-    daemon.told("of which models may use 64 MiB: its next load will be refused");
+    daemon.reported("of which models may use 64 MiB: its next load will be refused");
     until("the claim follows", || claimed(&daemon) > 90 * MIB);
     assert_eq!(chat(daemon.address, "grows").status, 200, "what runs goes on");
     let unloaded = post(daemon.address, "/models/unload", &json!({ "model": "grows" }));

@@ -44,9 +44,9 @@ fn a_body_in_small_segments_holds_its_own_size_and_a_quarter() {
         std::thread::sleep(Duration::from_micros(20));
     }
     std::thread::sleep(Duration::from_millis(200));
-    let held = resident(&daemon) - before;
-    assert!(held > 20_000, "{held} KiB: the body was not read");
-    assert!(held < 22_000_000 / 1024 * 5 / 4 + 2048, "{held} KiB for 22 MB");
+    let occupied = resident(&daemon) - before;
+    assert!(occupied > 20_000, "{occupied} KiB: the body was not read");
+    assert!(occupied < 22_000_000 / 1024 * 5 / 4 + 2048, "{occupied} KiB for 22 MB");
 }
 
 #[test]
@@ -106,15 +106,15 @@ fn eleven_unfinished_bodies_leave_room_for_a_small_one() {
     until("a gibibyte is held", || resident(&daemon) - before > 1015 << 10);
     // The last of it may still lie in the sockets.
     std::thread::sleep(Duration::from_millis(500));
-    let asked = Instant::now();
+    let requested = Instant::now();
     let small = loop {
         let small = chat(daemon.address, "zz");
-        if small.status != 503 || asked.elapsed() > Duration::from_secs(12) {
+        if small.status != 503 || requested.elapsed() > Duration::from_secs(12) {
             break small;
         }
         std::thread::sleep(Duration::from_millis(100));
     };
-    assert_eq!(small.status, 404, "after {:?}: {}", asked.elapsed(), small.text());
+    assert_eq!(small.status, 404, "after {:?}: {}", requested.elapsed(), small.text());
     drop(clients);
 }
 
@@ -138,9 +138,9 @@ fn an_unread_stderr_stops_no_request() {
         assert!(http::read(&stream).status >= 400, "refusal {n}");
         daemon.signal("HUP");
     }
-    let asked = Instant::now();
+    let requested = Instant::now();
     assert_eq!(get(daemon.address, "/health").status, 200);
-    assert!(asked.elapsed() < Duration::from_secs(10));
+    assert!(requested.elapsed() < Duration::from_secs(10));
     let pipe = File::options().read(true).write(true).open(&pipe).expect("the pipe is ours");
     let mut room = [PollFd::new(&pipe, PollFlags::OUT)];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -155,9 +155,9 @@ fn a_client_that_reads_nothing_does_not_hold_its_model_for_ever() {
     let stalled =
         http::open(daemon.address, "POST", "/v1/chat/completions", Some(&http::chat_body("a", false)));
     until("it is in flight", || daemon.status()["models"][0]["in_flight"] == 1);
-    let asked = Instant::now();
+    let requested = Instant::now();
     assert_eq!(chat(daemon.address, "b").status, 200);
-    assert!(asked.elapsed() < Duration::from_secs(90), "{:?}", asked.elapsed());
+    assert!(requested.elapsed() < Duration::from_secs(90), "{:?}", requested.elapsed());
     let mut rest = Vec::new();
     let _ = (&stalled).read_to_end(&mut rest);
     assert!(rest.len() < 30_000_000, "the answer broke off");

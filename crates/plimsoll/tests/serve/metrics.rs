@@ -66,9 +66,9 @@ fn the_dashboard_asks_for_metrics_that_there_are() {
     let dashboard: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
     let panels = dashboard["panels"].as_array().unwrap();
     let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().unwrap());
-    let asked: Vec<&str> = targets.map(|target| target["expr"].as_str().unwrap()).collect();
-    assert!(asked.len() >= 10, "{asked:?}");
-    for expression in asked {
+    let requested: Vec<&str> = targets.map(|target| target["expr"].as_str().unwrap()).collect();
+    assert!(requested.len() >= 10, "{requested:?}");
+    for expression in requested {
         let words = expression.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
         for word in words.filter(|word| word.starts_with("plimsoll_")) {
             let ends = ["_bucket", "_sum"].iter().find_map(|end| word.strip_suffix(end));
@@ -123,11 +123,11 @@ fn tokens_and_times_are_counted_by_model_and_engines_stand_behind_them_with_a_la
     assert_eq!(memory["devices"][0]["total"], 1 << 30, "{memory}");
     // The engines' families have names of their own making, which the tool does not like.
     let own: Vec<&str> = page.lines().filter(|line| !line.contains("llamacpp:")).collect();
-    if let Some((is_clean, said)) = promtool(&(own.join("\n") + "\n")) {
-        assert!(is_clean && said.is_empty(), "{said}");
+    if let Some((is_clean, stated)) = promtool(&(own.join("\n") + "\n")) {
+        assert!(is_clean && stated.is_empty(), "{stated}");
     }
-    if let Some((_, said)) = promtool(&page) {
-        assert!(said.lines().all(|line| line.contains("should not contain ':'")), "{said}");
+    if let Some((_, stated)) = promtool(&page) {
+        assert!(stated.lines().all(|line| line.contains("should not contain ':'")), "{stated}");
     }
 }
 

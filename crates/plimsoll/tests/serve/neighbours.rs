@@ -76,7 +76,7 @@ impl Machine {
             .start()
     }
 
-    fn asked(&self) -> u32 {
+    fn requested(&self) -> u32 {
         let page = std::fs::read(&self.page).expect("it is ours");
         Snapshot::read(&page).expect("it is a page").cards()[0].ask
     }
@@ -89,7 +89,7 @@ impl Machine {
             file.write_all_at(bytes, u64::try_from(at).expect("small")).expect("it is ours");
         };
         put(offset_of!(Page, given_back), &(2500 * MIB).to_ne_bytes());
-        put(offset_of!(Page, cards) + offset_of!(Card, answered), &self.asked().to_ne_bytes());
+        put(offset_of!(Page, cards) + offset_of!(Card, answered), &self.requested().to_ne_bytes());
     }
 }
 
@@ -98,29 +98,29 @@ fn path(path: &Path) -> &str {
 }
 
 #[test]
-fn what_a_neighbour_gives_back_saves_a_model_from_having_to_go() {
+fn memory_released_by_a_neighbour_prevents_an_eviction() {
     let machine = Machine::new(1);
     // Ten minutes: nothing here depends on how soon the neighbour answers.
     let daemon = machine.serve("600000");
     assert_eq!(chat(daemon.address, "first").status, 200);
-    assert_eq!(machine.asked(), 0, "nobody is asked for what fits");
+    assert_eq!(machine.requested(), 0, "nobody is asked for what fits");
     std::thread::scope(|scope| {
         let second = scope.spawn(|| chat(daemon.address, "second"));
-        until("the neighbour is asked", || machine.asked() == 1);
+        until("the neighbour is asked", || machine.requested() == 1);
         assert_eq!(daemon.running(), ["first"]);
         machine.answer();
         assert_eq!(second.join().expect("it is answered").status, 200);
     });
     assert_eq!(daemon.running(), ["first", "second"]);
-    daemon.told("to make room for second, guarded processes released 2500 MiB of idle memory: ");
+    daemon.reported("to make room for second, guarded processes released 2500 MiB of idle memory: ");
 }
 
 #[test]
-fn where_nobody_is_to_be_asked_a_model_goes_as_ever() {
+fn eviction_makes_room_if_neighbours_are_not_queried() {
     let machine = Machine::new(2);
     let daemon = machine.serve("0");
     assert_eq!(chat(daemon.address, "first").status, 200);
     assert_eq!(chat(daemon.address, "second").status, 200);
     assert_eq!(daemon.running(), ["second"]);
-    assert_eq!(machine.asked(), 0);
+    assert_eq!(machine.requested(), 0);
 }

@@ -128,9 +128,9 @@ fn another_user_reads_nothing_connects_to_no_engine_and_stops_none_in_a_thousand
     fs::write(&key, format!("{SECRET}\n")).unwrap();
     fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
     let (logs, run) = (folder.path().join("logs"), folder.path().join("run"));
-    for made in [&logs, &run] {
-        fs::create_dir(made).unwrap();
-        fs::set_permissions(made, fs::Permissions::from_mode(0o755)).unwrap();
+    for created in [&logs, &run] {
+        fs::create_dir(created).unwrap();
+        fs::set_permissions(created, fs::Permissions::from_mode(0o755)).unwrap();
     }
     let serve = format!("[serve]\napi-key-files = [\"{}\"]\n", key.display());
     let page = folder.path().join("page");
@@ -166,7 +166,7 @@ fn another_user_reads_nothing_connects_to_no_engine_and_stops_none_in_a_thousand
     assert!(written.len() >= 2, "a page and a ledger: {written:?}");
     files.extend([pages.parent().unwrap().to_owned(), pages]);
     files.extend(written);
-    for entry in [&logs, &run].into_iter().flat_map(|made| fs::read_dir(made).unwrap()) {
+    for entry in [&logs, &run].into_iter().flat_map(|created| fs::read_dir(created).unwrap()) {
         files.push(entry.unwrap().path());
     }
     let output = Command::new("setpriv")
@@ -179,11 +179,11 @@ fn another_user_reads_nothing_connects_to_no_engine_and_stops_none_in_a_thousand
         .unwrap();
     watch.kill().unwrap();
     watch.wait().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
+    let stated = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(!said.contains("SUCCEEDED"), "{said}");
-    let tries = said.trim().strip_prefix("tries ").and_then(|tries| tries.parse::<u32>().ok());
-    assert!(tries.is_some_and(|tries| tries >= 1000), "{said}");
+    assert!(!stated.contains("SUCCEEDED"), "{stated}");
+    let tries = stated.trim().strip_prefix("tries ").and_then(|tries| tries.parse::<u32>().ok());
+    assert!(tries.is_some_and(|tries| tries >= 1000), "{stated}");
     assert_eq!(ask().status, 200);
     assert_eq!(daemon.engines(), engines);
     assert!(engines.iter().all(|engine| alive(*engine)));

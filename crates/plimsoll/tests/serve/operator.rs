@@ -27,7 +27,7 @@ fn the_start_says_where_with_what_and_for_whom() {
     for line in expected {
         until(&line, || daemon.talk().contains(&line));
     }
-    daemon.told("/no/such.gguf");
+    daemon.reported("/no/such.gguf");
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn each_load_and_each_leave_is_a_line_with_bytes_and_the_reason() {
         "INFO refuse: huge would not fit on the cards that it may use",
         "WARN bad ran out of",
     ] {
-        daemon.told(line);
+        daemon.reported(line);
     }
     let talk = daemon.talk();
     assert_eq!(talk.matches("refuse: huge would not fit").count(), 1, "{talk}");
@@ -73,8 +73,8 @@ fn a_check_warns_of_a_card_of_the_file_that_is_not_in_this_machine() {
         let output = command.args(["serve", "--check"]).arg(&config).args(more).output().unwrap();
         String::from_utf8(output.stderr).unwrap()
     };
-    let told = "the card made-up is not a card of this machine";
-    assert!(check(&[]).contains(told), "{}", check(&[]));
+    let reported = "the card made-up is not a card of this machine";
+    assert!(check(&[]).contains(reported), "{}", check(&[]));
     // A plan for another machine, whose cards the command line describes.
     let planned = check(&["--card", "name=H200,total=80GiB"]);
     assert!(!planned.contains("is not a card of this machine"), "{planned}");
@@ -103,7 +103,7 @@ fn a_check_refuses_an_address_that_nothing_permits() {
 }
 
 #[test]
-fn what_was_installed_is_removed_and_nothing_else() {
+fn installed_engines_are_removed_and_other_files_stay() {
     let folder = tempfile::tempdir().unwrap();
     let home = folder.path().join("plimsoll");
     let remove = || {
@@ -137,8 +137,8 @@ fn what_was_installed_is_removed_and_nothing_else() {
         }
         let output = command.args(["engine", "remove"]).env("PLIMSOLL_HOME", &home).output().unwrap();
         let error = String::from_utf8(output.stderr).unwrap();
-        let told = format!("the installed engine is in use by process {} (sh)", engine.id());
-        assert!(output.status.code() == Some(1) && error.contains(&told), "{error}");
+        let reported = format!("the installed engine is in use by process {} (sh)", engine.id());
+        assert!(output.status.code() == Some(1) && error.contains(&reported), "{error}");
         true
     });
     engine.kill().unwrap();

@@ -50,7 +50,7 @@ fn a_load_that_a_request_waits_for_already_stands_without_that_request() {
     let client = asks(&daemon, "next");
     until("the request waits", || wait(&daemon, "next")["until"].is_f64());
     assert_eq!(order(&daemon, "load", "next").json(), json!({"success": true}));
-    daemon.told("audit load next");
+    daemon.reported("audit load next");
     assert_eq!(wait(&daemon, "next")["until"], Value::Null);
     let second = order(&daemon, "load", "next");
     assert_eq!((second.status, &second.json()["error"]["code"]), (400, &json!("model_running")));
@@ -75,7 +75,7 @@ fn a_wait_for_the_end_of_a_yield_says_so_everywhere() {
     assert_eq!(reason["because"].as_array().map(Vec::len), Some(1), "{reason}");
     assert_eq!(reason["because"][0]["text"], yields);
     let line = format!("the model still waits for memory that is kept free for other programs: {yields}");
-    daemon.told(&format!("wait large: {line}"));
+    daemon.reported(&format!("wait large: {line}"));
     let requests = daemon.status()["requests"].clone();
     assert_eq!(requests[0]["waits_for"], json!(line), "{requests}");
     assert_eq!(http::read(&client).status, 200);
@@ -91,13 +91,13 @@ fn refusals_with_other_figures_are_other_refusals() {
         keep_free(&daemon, size, 3600);
         assert_eq!(chat(daemon.address, "alpha").status, 503);
     }
-    let told: Vec<(String, Value)> = refused(&daemon)
+    let reported: Vec<(String, Value)> = refused(&daemon)
         .into_iter()
         .map(|mark| (mark["failure"]["reason"].to_string(), mark["failure"]["times"].clone()))
         .collect();
-    assert_eq!(told.len(), 2, "{told:?}");
-    assert!(told[0].0.contains("keeps free 500 MiB") && told[0].1 == 1, "{told:?}");
-    assert!(told[1].0.contains("keeps free 700 MiB") && told[1].1 == 2, "{told:?}");
+    assert_eq!(reported.len(), 2, "{reported:?}");
+    assert!(reported[0].0.contains("keeps free 500 MiB") && reported[0].1 == 1, "{reported:?}");
+    assert!(reported[1].0.contains("keeps free 700 MiB") && reported[1].1 == 2, "{reported:?}");
     // The line of the last request comes after those of all refusals.
     until("three requests are told", || daemon.talk().matches("request alpha: 503").count() == 3);
     let lines = daemon.talk().matches("refuse: alpha does not fit").count();
@@ -123,7 +123,7 @@ fn a_yield_and_a_pin_that_are_not_there_do_not_end() {
         assert_eq!(order(&daemon, "unpin", "alpha").status, 200);
     }
     assert_eq!(get(daemon.address, "/api/yield").status, 200);
-    daemon.told("audit unpin alpha");
+    daemon.reported("audit unpin alpha");
     let talk = daemon.talk();
     for line in ["the yield on host ends", "audit end yield", "INFO unpin alpha", "audit unpin alpha"] {
         assert_eq!(talk.matches(line).count(), 1, "{line} in {talk}");

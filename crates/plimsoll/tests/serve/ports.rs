@@ -99,14 +99,14 @@ fn says(answer: &Answer, name: &str) {
 fn two_models_of_one_port_take_turns_and_each_answers_for_itself() {
     let bench = Bench::new();
     let daemon = bench.serve(&[("tts0", "0"), ("tts1", "0.3")]);
-    daemon.told("`tts0`, `tts1` all listen on port");
+    daemon.reported("`tts0`, `tts1` all listen on port");
     for _ in 0..2 {
         for name in ["tts0", "tts1"] {
             says(&chat(daemon.address, name), name);
             assert_eq!(daemon.running(), [name]);
         }
     }
-    daemon.told(&format!("stop tts0 (idle 0 s): tts1 listens on the same port ({})", bench.port));
+    daemon.reported(&format!("stop tts0 (idle 0 s): tts1 listens on the same port ({})", bench.port));
     // Two clients at once get each their own.
     let address = daemon.address;
     let threads =
@@ -123,13 +123,13 @@ fn a_port_that_another_program_has_is_refused_with_its_process() {
     for _ in 0..2 {
         let answer = chat(daemon.address, "tts1");
         assert_eq!(answer.status, 503, "{}", answer.text());
-        let told = format!(
+        let reported = format!(
             "port {}, on which its command listens, is taken by process {} (python3)",
             bench.port,
             stray.0.id()
         );
         assert!(
-            answer.text().contains(&told) && answer.text().contains("write `${PORT}`"),
+            answer.text().contains(&reported) && answer.text().contains("write `${PORT}`"),
             "{}",
             answer.text()
         );
@@ -152,13 +152,13 @@ fn a_listener_that_appears_before_the_engine_binds_is_not_taken_for_it() {
     let _older = Stray::of(Command::new("python3").args(["-c", &waits, &port, "stray", "0"]));
     let daemon = bench.serve(&[("late", "600")]);
     let address = daemon.address;
-    let asked = thread::spawn(move || chat(address, "late"));
-    daemon.told("load late");
+    let requested = thread::spawn(move || chat(address, "late"));
+    daemon.reported("load late");
     until("the engine runs", || get(address, "/running").text().contains("starting"));
     // The start comes a moment after its line.
     thread::sleep(Duration::from_millis(500));
     std::fs::write(&go, "").unwrap();
-    let answer = asked.join().unwrap();
+    let answer = requested.join().unwrap();
     assert_eq!(answer.status, 503, "{}", answer.text());
     assert!(!daemon.talk().contains("ready late"), "{}", daemon.talk());
     assert_eq!(daemon.talk().matches("INFO load late").count(), 1, "{}", daemon.talk());
@@ -170,11 +170,11 @@ fn a_younger_listener_is_believed_only_if_the_engine_lives_on() {
     // It binds after the stray, and ends for that.
     let daemon = bench.serve(&[("late", "1.2")]);
     let address = daemon.address;
-    let asked = thread::spawn(move || chat(address, "late"));
-    daemon.told("load late");
+    let requested = thread::spawn(move || chat(address, "late"));
+    daemon.reported("load late");
     thread::sleep(Duration::from_millis(700));
     let _stray = bench.stray();
-    let answer = asked.join().unwrap();
+    let answer = requested.join().unwrap();
     assert_eq!(answer.status, 503, "{}", answer.text());
     assert!(!daemon.talk().contains("ready late"), "{}", daemon.talk());
 }
@@ -187,9 +187,9 @@ fn a_listener_in_another_group_or_of_another_tree_is_the_engines_as_before() {
     drop(daemon);
     // As a container service does it: the command asks for the start and waits, and the listener is nobody's child.
     until("the port is free again", || !bench.is_listened_on());
-    let (port, program, asked) = (bench.port, bench.program(), bench.folder.path().join("asked"));
-    let asks = format!("sh -c \"touch {}; exec sleep 1000\"", asked.display());
-    let waits = format!("while [ ! -e {} ]; do sleep 0.05; done", asked.display());
+    let (port, program, requested) = (bench.port, bench.program(), bench.folder.path().join("asked"));
+    let asks = format!("sh -c \"touch {}; exec sleep 1000\"", requested.display());
+    let waits = format!("while [ ! -e {} ]; do sleep 0.05; done", requested.display());
     let service = format!("{waits}; python3 {} {port} boxed 0; exit", program.display());
     let _service = Stray::of(Command::new("sh").args(["-c", &service]));
     let section = "[models.boxed]\nmemory = '1MiB'\n";

@@ -38,7 +38,7 @@ fn replaced_after(script: &str) -> Duration {
         thread::sleep(Duration::from_millis(200));
     }
     assert_eq!(process(&chat(daemon.address, "good")), neighbour);
-    daemon.told("failed requests of Plimsoll's own, did not end by itself, and was killed");
+    daemon.reported("failed requests of Plimsoll's own, did not end by itself, and was killed");
     start.elapsed()
 }
 
@@ -53,7 +53,7 @@ fn an_engine_that_closes_the_connection_of_each_request_is_replaced_though_its_h
 }
 
 /// Clients that send what the engine fails, while another client is sent an answer for ten seconds.
-fn fail_beside_a_stream(script: &str) {
+fn fail_alongside_a_stream(script: &str) {
     let script = format!("{script} events=100 event_ms=100");
     let daemon = Setup::new().model("bad", "256MiB", &script, "").start();
     let first = daemon.engines();
@@ -80,12 +80,12 @@ fn fail_beside_a_stream(script: &str) {
 
 #[test]
 fn clients_whose_requests_are_dropped_cut_no_stream_of_another() {
-    fail_beside_a_stream("fail=drop_at_depth:1000");
+    fail_alongside_a_stream("fail=drop_at_depth:1000");
 }
 
 #[test]
 fn clients_whose_requests_are_answered_with_errors_cut_no_stream_of_another() {
-    fail_beside_a_stream("fail=error_at_depth:1000");
+    fail_alongside_a_stream("fail=error_at_depth:1000");
 }
 
 #[test]

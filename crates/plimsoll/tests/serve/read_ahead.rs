@@ -28,7 +28,7 @@ fn the_files_of_a_model_that_waits_for_memory_are_cached_before_it_loads() {
         let busy = scope.spawn(|| chat_stream(daemon.address, "busy"));
         until("busy answers", || daemon.status().to_string().contains("\"in_flight\":1"));
         let waits = scope.spawn(|| chat(daemon.address, "waits"));
-        daemon.told("of its files were read while it waited for memory");
+        daemon.reported("of its files were read while it waited for memory");
         assert!(!busy.is_finished() && !waits.is_finished(), "{}", daemon.talk());
         // The kernel reads further by itself, and that may still be under way.
         until("all of it is cached", || cached(&adapter) == Some(LENGTH));

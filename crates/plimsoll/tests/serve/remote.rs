@@ -34,27 +34,27 @@ fn checked(address: &str) -> (String, String) {
         .env_remove("XDG_CACHE_HOME")
         .output()
         .expect("plimsoll runs");
-    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (said(&run.stdout), said(&run.stderr))
+    let stated = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (stated(&run.stdout), stated(&run.stderr))
 }
 
 #[test]
 fn a_model_of_the_hub_is_planned_before_it_is_downloaded() {
     let hub = hosted(Fault::None);
-    let (said, log) = checked(&hub.address);
-    let line = |name: &str| said.lines().find(|line| line.contains(name)).unwrap_or_default().to_owned();
-    assert!(line("one").contains("6315 MiB planned"), "{said}{log}");
-    assert!(line("two").contains("planned"), "{said}{log}");
+    let (stated, log) = checked(&hub.address);
+    let line = |name: &str| stated.lines().find(|line| line.contains(name)).unwrap_or_default().to_owned();
+    assert!(line("one").contains("6315 MiB planned"), "{stated}{log}");
+    assert!(line("two").contains("planned"), "{stated}{log}");
 }
 
 #[test]
 fn without_the_hub_the_need_is_unknown_and_the_reason_is_logged_once_for_many_models() {
-    let (said, log) = checked("http://127.0.0.1:9");
-    assert!(said.contains("models one, two") && said.contains("memory need unknown"), "{said}");
+    let (stated, log) = checked("http://127.0.0.1:9");
+    assert!(stated.contains("models one, two") && stated.contains("memory need unknown"), "{stated}");
     assert!(log.contains("cannot be reached") && log.contains("a moment ago"), "{log}");
     let gated = hosted(Fault::Gated);
-    let (said, log) = checked(&gated.address);
-    assert!(said.contains("memory need unknown") && log.contains("HF_TOKEN"), "{said}{log}");
+    let (stated, log) = checked(&gated.address);
+    assert!(stated.contains("memory need unknown") && log.contains("HF_TOKEN"), "{stated}{log}");
 }
 
 #[test]

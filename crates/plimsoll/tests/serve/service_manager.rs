@@ -13,9 +13,9 @@ fn next(socket: &UnixDatagram) -> String {
     loop {
         let mut bytes = [0; 512];
         let length = socket.recv(&mut bytes).expect("a message within the time");
-        let told = String::from_utf8_lossy(&bytes[..length]).into_owned();
-        if told != "WATCHDOG=1" {
-            return told;
+        let reported = String::from_utf8_lossy(&bytes[..length]).into_owned();
+        if reported != "WATCHDOG=1" {
+            return reported;
         }
     }
 }
@@ -48,7 +48,7 @@ fn systemd_hears_of_the_start_each_reload_and_the_end() {
 fn a_hostile_socket_of_a_manager_is_told_and_serves_all_the_same() {
     let daemon = Setup::new().model("a", "64MiB", "", "").variable("NOTIFY_SOCKET", "../no\nsocket").start();
     assert_eq!(get(daemon.address, "/health").status, 200);
-    daemon.told("is neither a path nor an abstract name");
+    daemon.reported("is neither a path nor an abstract name");
 }
 
 fn serve(words: &[&str]) -> Output {
@@ -88,12 +88,12 @@ fn a_unit_of_a_user_warns_of_what_is_not_there_and_of_models_that_are_not_served
     let output = serve(&["--print-unit", "--user", config.to_str().unwrap()]);
     let error = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success() && !error.contains("will not start"), "{error}");
-    for told in [
+    for reported in [
         "the folder of `log-file`: /no/such is not there",
         "model `a`: /no/such/a.gguf is not there",
         "model `b` will not be served: ",
     ] {
-        assert!(error.contains(told), "{told}\n{error}");
+        assert!(error.contains(reported), "{reported}\n{error}");
     }
 }
 
@@ -145,12 +145,12 @@ fn a_unit_tells_of_no_missing_program_where_the_installed_engine_is_used() {
         assert!(output.status.success());
         String::from_utf8(output.stderr).unwrap()
     };
-    let told = "the service will not find `llama-server`";
+    let reported = "the service will not find `llama-server`";
     let is_everywhere =
         ["/usr/local/bin", "/usr/bin", "/bin"].iter().any(|at| Path::new(at).join("llama-server").exists());
-    assert!(is_everywhere || error().contains(told), "{}", error());
+    assert!(is_everywhere || error().contains(reported), "{}", error());
     std::fs::write(&config, "[engine]\ncommand = '/bin/true'\n[models.a]\nmodel = '/dev/null'\n").unwrap();
-    assert!(!error().contains(told), "{}", error());
+    assert!(!error().contains(reported), "{}", error());
 }
 
 #[test]

@@ -95,8 +95,8 @@ fn another_user_reaches_no_engine() {
 
 #[test]
 fn a_port_is_taken_where_the_configuration_says_so_or_the_engine_knows_no_sockets() {
-    let said = preset(&fake_engine().to_string_lossy(), ";plimsoll: engine-ports = on\n").start();
-    assert!(proxy(&said).starts_with("http://127.0.0.1:"));
+    let stated = preset(&fake_engine().to_string_lossy(), ";plimsoll: engine-ports = on\n").start();
+    assert!(proxy(&stated).starts_with("http://127.0.0.1:"));
     // A shell script may start a container, which does not see the folder.
     let folder = tempfile::tempdir().expect("a temporary folder");
     let script = folder.path().join("llama-server");
@@ -149,7 +149,7 @@ fn a_long_tmpdir_leaves_room_for_the_name_of_a_socket() {
 }
 
 #[test]
-fn what_a_killed_daemon_leaves_is_swept_by_the_next() {
+fn socket_folder_of_a_killed_daemon_is_removed_by_the_next() {
     let daemon = socketed().start();
     let socket = socket_of(&daemon);
     let whole = socket.ancestors().nth(2).expect("one folder for all").to_owned();
@@ -178,7 +178,7 @@ fn an_engine_inherits_what_engines_read_and_no_secret_of_the_daemons_shell() {
     let seen = environ(&daemon);
     assert!(seen.contains("HF_HOME=/models"), "{seen}");
     assert!(!seen.contains("s3cret") && !seen.contains("MY_TOKEN"), "{seen}");
-    daemon.told("engines do not inherit");
+    daemon.reported("engines do not inherit");
     drop(daemon);
     let daemon = preset(&fake_engine().to_string_lossy(), ";plimsoll: pass-env = MY_*\n")
         .variable("MY_TOKEN", "passed")
@@ -235,8 +235,8 @@ fn an_engine_of_llama_swaps_file_listens_on_the_loopback_whatever_its_command_sa
         |name: &str| get(daemon.address, &format!("/v1/models/{name}")).json()["status"]["args"].to_string();
     assert_eq!(chat(daemon.address, "alpha").status, 200);
     assert!(arguments("alpha").contains(r#""--host","127.0.0.1""#), "{}", arguments("alpha"));
-    daemon.told("config.yaml:2: `--host 0.0.0.0` of `alpha` is replaced by 127.0.0.1");
+    daemon.reported("config.yaml:2: `--host 0.0.0.0` of `alpha` is replaced by 127.0.0.1");
     assert_eq!(chat(daemon.address, "beta").status, 200);
-    daemon.told("config.yaml:4: `LLAMA_ARG_HOST=0.0.0.0` of `beta` is replaced by 127.0.0.1");
-    daemon.told("config.yaml:7: the engine of `gamma` listens on all interfaces (`--host 0.0.0.0`), with its port open");
+    daemon.reported("config.yaml:4: `LLAMA_ARG_HOST=0.0.0.0` of `beta` is replaced by 127.0.0.1");
+    daemon.reported("config.yaml:7: the engine of `gamma` listens on all interfaces (`--host 0.0.0.0`), with its port open");
 }

@@ -40,8 +40,8 @@ impl Yard {
             .expect("the folder is ours");
         symlink(fake_engine(), folder.path().join("llama-server")).expect("the folder is ours");
         let mut yard = Self { folder, peak: 0 };
-        let said = yard.plan(&["--json", "--card", "name=Fake,total=80GiB,cc=9.0"]);
-        let plan: Value = serde_json::from_slice(&said.stdout).expect("a plan");
+        let stated = yard.plan(&["--json", "--card", "name=Fake,total=80GiB,cc=9.0"]);
+        let plan: Value = serde_json::from_slice(&stated.stdout).expect("a plan");
         assert_eq!(plan["cards"][0]["terms"]["kv"], CACHE);
         yard.peak = plan["cards"][0]["peak"].as_u64().expect("a number");
         yard
@@ -119,11 +119,11 @@ fn a_model_that_lacks_room_is_admitted_and_guarded_as_run_guards_it() {
     let total = yard.peak - 1024 * MIB;
     let config = yard.section("spills", "llama-server", "spill = \"2GiB\"");
     let daemon = yard.setup(total, library(), &config).start();
-    let said = guard_options(&daemon, "spills");
+    let stated = guard_options(&daemon, "spills");
     assert_eq!(claim(&daemon, "spills", CARD), total);
     let budget = total - total / 64;
-    assert!(said.starts_with(&format!("card={CARD}:{budget}:")), "{said}");
-    assert!(said.ends_with(&format!(" spill={SPILL}")), "{said}");
+    assert!(stated.starts_with(&format!("card={CARD}:{budget}:")), "{stated}");
+    assert!(stated.ends_with(&format!(" spill={SPILL}")), "{stated}");
 
     let program = yard.path("shown/llama-server");
     std::fs::create_dir(yard.path("shown")).expect("the folder is ours");
@@ -139,7 +139,12 @@ fn a_model_that_lacks_room_is_admitted_and_guarded_as_run_guards_it() {
         .env("PLIMSOLL_GUARD_LIBRARY", library())
         .output()
         .expect("it runs");
-    assert_eq!(String::from_utf8_lossy(&run.stdout).trim(), said, "{}", String::from_utf8_lossy(&run.stderr));
+    assert_eq!(
+        String::from_utf8_lossy(&run.stdout).trim(),
+        stated,
+        "{}",
+        String::from_utf8_lossy(&run.stderr)
+    );
 }
 
 #[test]
@@ -160,7 +165,7 @@ fn the_depth_at_full_speed_is_in_every_listing_and_the_host_holds_what_overflows
     assert_eq!(get(daemon.address, "/v1/models").json()["data"][0]["spill"], spill);
     assert_eq!(get(daemon.address, "/running").json()["running"][0]["spill"], spill);
     assert!(claim(&daemon, "spills", "host") >= on_host);
-    daemon.told(&format!("so the first {tokens} tokens of a conversation are at full speed"));
+    daemon.reported(&format!("so the first {tokens} tokens of a conversation are at full speed"));
 }
 
 #[test]
@@ -220,10 +225,10 @@ fn the_used_positions_are_reported_and_the_rate_of_the_bus_is_kept_for_plans() {
     let file = yard.path("plimsoll/bus.json");
     until("the rate is kept", || file.exists());
     let card = format!("name=Fake,total={total},cc=9.0");
-    let said = String::from_utf8_lossy(&yard.plan(&["--card", &card]).stdout).replace('\n', " ");
-    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(said.contains("tokens of a conversation are at full speed"), "{said}");
-    assert!(said.contains("a token reads 32 MiB over the bus, which takes 0.7 ms"), "{said}");
+    let stated = String::from_utf8_lossy(&yard.plan(&["--card", &card]).stdout).replace('\n', " ");
+    let stated = stated.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(stated.contains("tokens of a conversation are at full speed"), "{stated}");
+    assert!(stated.contains("a token reads 32 MiB over the bus, which takes 0.7 ms"), "{stated}");
 }
 
 #[test]
@@ -231,14 +236,14 @@ fn a_check_says_the_depth_and_refuses_what_cannot_spill_with_the_remedy() {
     let yard = Yard::new();
     let total = yard.peak - 1024 * MIB;
     let check = |more: &str| yard.check(total, &yard.section("m", "llama-server", more));
-    let (said, status) = check("spill = \"2GiB\"");
-    assert_eq!(status, Some(0), "{said}");
-    assert!(said.contains("go to host memory, so the first "), "{said}");
-    let (said, status) = check("spill = \"500MiB\"");
-    assert_eq!(status, Some(1), "{said}");
-    let (said, status) = check("");
-    assert_eq!(status, Some(1), "{said}");
-    assert!(said.contains("set `spill = \""), "{said}");
+    let (stated, status) = check("spill = \"2GiB\"");
+    assert_eq!(status, Some(0), "{stated}");
+    assert!(stated.contains("go to host memory, so the first "), "{stated}");
+    let (stated, status) = check("spill = \"500MiB\"");
+    assert_eq!(status, Some(1), "{stated}");
+    let (stated, status) = check("");
+    assert_eq!(status, Some(1), "{stated}");
+    assert!(stated.contains("set `spill = \""), "{stated}");
     let mamba = yard.path("mamba2.gguf");
     plimsoll_specimens::write("mamba2", &mamba, &plimsoll_specimens::Changes::default())
         .expect("the folder is ours");
@@ -247,9 +252,9 @@ fn a_check_says_the_depth_and_refuses_what_cannot_spill_with_the_remedy() {
         yard.path("llama-server").display(),
         mamba.display()
     );
-    let (said, status) = yard.check(8192 * MIB, &section);
-    assert_eq!(status, Some(1), "{said}");
-    assert!(said.contains("no cache of positions") && said.contains("remove `spill`"), "{said}");
+    let (stated, status) = yard.check(8192 * MIB, &section);
+    assert_eq!(status, Some(1), "{stated}");
+    assert!(stated.contains("no cache of positions") && stated.contains("remove `spill`"), "{stated}");
 }
 
 /// An engine that asks for its weights and its cache as llama.cpp does.
@@ -284,11 +289,11 @@ fn guard_divides_the_cache_where_the_server_says() {
         .start();
     assert_eq!(chat(daemon.address, "spills").status, 200);
     let tokens = model(&daemon.status(), "spills")["spill"]["full_speed_tokens"].as_u64().expect("a number");
-    let said = get(daemon.address, "/logs").text();
+    let stated = get(daemon.address, "/logs").text();
     let begin = format!("of the KV cache's {CONTEXT} positions the first ");
-    let (_, rest) = said.split_once(&begin).unwrap_or_else(|| panic!("{said}"));
+    let (_, rest) = stated.split_once(&begin).unwrap_or_else(|| panic!("{stated}"));
     let printed: u64 = rest.split(' ').next().and_then(|word| word.parse().ok()).expect("a number");
     // The stand-in has no NVML that tells guard of the context. So guard takes the 32 MiB that its budget has for small
     // requests, which are a granule of each tensor.
-    assert!((tokens..=tokens + 1024).contains(&printed), "{tokens}: {said}");
+    assert!((tokens..=tokens + 1024).contains(&printed), "{tokens}: {stated}");
 }

@@ -85,8 +85,8 @@ fn others_reach_it_only_with_keys_or_when_told() {
         .output()
         .expect("plimsoll runs");
     assert_eq!(run.status.code(), Some(2));
-    let said = String::from_utf8_lossy(&run.stderr).into_owned();
-    assert!(said.contains("can be reached from other machines") && said.contains("--open"), "{said}");
+    let stated = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert!(stated.contains("can be reached from other machines") && stated.contains("--open"), "{stated}");
     let help = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
         .args(["serve", "--help"])
         .output()

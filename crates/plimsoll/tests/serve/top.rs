@@ -112,12 +112,12 @@ fn an_event_is_on_the_screen_within_a_tenth_of_a_second() {
         thread::sleep(Duration::from_millis(150));
         let body = serde_json::json!({ "model": "alpha" });
         assert_eq!(post(daemon.address, &format!("/api/models/{path}"), &body).status, 200);
-        let asked = Instant::now();
+        let requested = Instant::now();
         while screen.text().contains("unloaded, pinned") != pinned {
-            assert!(asked.elapsed() < Duration::from_secs(30), "{}", screen.text());
+            assert!(requested.elapsed() < Duration::from_secs(30), "{}", screen.text());
             thread::sleep(Duration::from_millis(1));
         }
-        took.push(asked.elapsed());
+        took.push(requested.elapsed());
         if took.last().is_some_and(|took| *took < Duration::from_millis(100)) {
             return;
         }
@@ -157,7 +157,7 @@ fn the_terminal_is_restored_before_the_refusal_is_printed() {
 fn without_a_terminal_the_hint_names_status() {
     let output =
         Command::new(env!("CARGO_BIN_EXE_plimsoll")).arg("top").stdin(Stdio::null()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let stated = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1));
-    assert!(said.contains("needs a terminal") && said.contains("plimsoll status"), "{said}");
+    assert!(stated.contains("needs a terminal") && stated.contains("plimsoll status"), "{stated}");
 }

@@ -82,8 +82,8 @@ fn a_collector_that_misbehaves_delays_no_request() {
 }
 
 #[test]
-fn what_is_no_address_is_refused_without_being_told() {
+fn malformed_traces_address_is_rejected_without_disclosure() {
     let setup = Setup::new().config("[serve]\ntraces = \"grpc://secret\"\n").model("alpha", "1MiB", "", "");
-    let said = setup.refused();
-    assert!(said.contains("`traces` is not an address") && !said.contains("secret"), "{said}");
+    let stated = setup.refused();
+    assert!(stated.contains("`traces` is not an address") && !stated.contains("secret"), "{stated}");
 }

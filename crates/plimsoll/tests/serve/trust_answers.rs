@@ -45,6 +45,6 @@ fn a_damaged_body_loads_nothing() {
         answer.contains("the request body is not JSON: key must be a string at line 1 column 15"),
         "{answer}"
     );
-    daemon.told("request a: 400");
+    daemon.reported("request a: 400");
     assert!(daemon.engines().is_empty());
 }

@@ -20,7 +20,7 @@ fn a_key_that_a_reload_revokes_is_refused_and_the_new_one_accepted() {
     daemon.signal("HUP");
     until("the new key is valid", || status_with(&daemon, "new") == 200);
     assert_eq!(status_with(&daemon, "old"), 401);
-    daemon.told("`wait` under [serve] has changed; restart the server to apply it");
+    daemon.reported("`wait` under [serve] has changed; restart the server to apply it");
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn requests_without_a_valid_key_are_counted_and_logged_once_in_a_while() {
     }
     let metrics = read(&open_with(daemon.address, "GET", "/metrics", "Authorization: Bearer good\r\n", None));
     assert!(metrics.text().contains("\nplimsoll_unauthorized_total 20\n"), "{}", metrics.text());
-    daemon.told("WARN a request was refused (401): no valid API key; 1 since the start");
+    daemon.reported("WARN a request was refused (401): no valid API key; 1 since the start");
     let talk = daemon.talk();
     assert!(talk.matches("(401)").count() <= 2 && !talk.contains("secret-guess"), "{talk}");
 }
@@ -46,7 +46,7 @@ fn keys_that_every_user_may_read_are_told() {
     chmod(keys.path(), 0o600);
     let config = format!("[serve]\napi-keys = [\"a\"]\napi-key-files = [\"{}\"]\n", keys.path().display());
     let daemon = Setup::new().config(&config).start();
-    let told = |path: &std::path::Path| {
+    let reported = |path: &std::path::Path| {
         let path = path.display();
         format!(
             "WARN {path}: the file contains API keys, and every user of this machine may read it; run `chmod o-rwx \
@@ -56,14 +56,14 @@ fn keys_that_every_user_may_read_are_told() {
     // The configuration of a test has the mode that the user's mask gives it.
     let mode = std::fs::metadata(daemon.config_file()).unwrap().permissions().mode();
     match mode & 0o004 {
-        0 => assert!(!daemon.talk().contains(&told(&daemon.config_file())), "{}", daemon.talk()),
-        _ => daemon.told(&told(&daemon.config_file())),
+        0 => assert!(!daemon.talk().contains(&reported(&daemon.config_file())), "{}", daemon.talk()),
+        _ => daemon.reported(&reported(&daemon.config_file())),
     }
-    assert!(!daemon.talk().contains(&told(keys.path())), "{}", daemon.talk());
+    assert!(!daemon.talk().contains(&reported(keys.path())), "{}", daemon.talk());
     chmod(&daemon.config_file(), 0o640);
     chmod(keys.path(), 0o644);
     daemon.signal("HUP");
-    daemon.told(&told(keys.path()));
+    daemon.reported(&reported(keys.path()));
 }
 
 #[test]
@@ -83,17 +83,17 @@ fn a_second_signal_is_heard_while_an_event_stream_is_open() {
 #[test]
 fn a_second_signal_ends_answers_in_progress_too() {
     let mut daemon = Setup::new().model("slow", "64MiB", "delay_ms=60000", "").start();
-    let asked = open(daemon.address, "POST", "/v1/chat/completions", Some(&chat_body("slow", false)));
-    daemon.told("ready slow in ");
+    let requested = open(daemon.address, "POST", "/v1/chat/completions", Some(&chat_body("slow", false)));
+    daemon.reported("ready slow in ");
     daemon.signal("TERM");
-    daemon.told("a second signal stops at once");
+    daemon.reported("a second signal stops at once");
     let start = Instant::now();
     daemon.signal("TERM");
     daemon.wait();
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
-    daemon.told("stopping at once; engines are killed");
-    daemon.told("end: 0 requests answered");
-    assert_ne!(read(&asked).status, 200);
+    daemon.reported("stopping at once; engines are killed");
+    daemon.reported("end: 0 requests answered");
+    assert_ne!(read(&requested).status, 200);
 }
 
 #[test]
@@ -121,10 +121,10 @@ fn a_reload_of_a_pipe_is_refused_and_stops_no_request_and_no_signal() {
     let mut daemon = Setup::new().model("a", "64MiB", "", "").start();
     assert_eq!(chat(daemon.address, "a").status, 200);
     std::fs::remove_file(daemon.config_file()).unwrap();
-    let made = std::process::Command::new("mkfifo").arg(daemon.config_file()).status();
-    assert!(made.unwrap().success());
+    let created = std::process::Command::new("mkfifo").arg(daemon.config_file()).status();
+    assert!(created.unwrap().success());
     daemon.signal("HUP");
-    daemon.told("it is not a regular file");
+    daemon.reported("it is not a regular file");
     assert_eq!(chat(daemon.address, "a").status, 200);
     let start = Instant::now();
     daemon.signal("TERM");
@@ -148,7 +148,7 @@ fn keys_have_names_and_rights_and_every_change_is_logged_with_its_key() {
     let model = Some(model);
     assert_eq!(ask("key-of-reader", "POST", "/models/load", model), 403);
     assert_eq!(ask("key-of-ops", "POST", "/models/load", model), 200);
-    daemon.told("INFO audit load a: key ops");
+    daemon.reported("INFO audit load a: key ops");
     assert_eq!(ask("key-of-ops", "POST", "/v1/chat/completions", model), 403);
     assert_eq!(ask("key-of-reader", "POST", "/v1/chat/completions", model), 200);
     assert_eq!(ask(digest, "POST", "/models/unload", model), 401, "a digest is no key");
@@ -157,14 +157,14 @@ fn keys_have_names_and_rights_and_every_change_is_logged_with_its_key() {
     std::fs::write(daemon.config_file(), text.replace("[keys.reader]\nkey = \"key-of-reader\"\n", more))
         .unwrap();
     assert_eq!(ask("key-of-ops", "POST", "/api/reload", None), 200);
-    daemon.told("INFO audit reload: key ops");
-    daemon.told("INFO audit add key new: ");
-    daemon.told("INFO audit remove key reader: ");
+    daemon.reported("INFO audit reload: key ops");
+    daemon.reported("INFO audit add key new: ");
+    daemon.reported("INFO audit remove key reader: ");
     assert_eq!(ask("key-of-reader", "GET", "/v1/models", None), 401);
     assert_eq!(ask("key-of-new", "POST", "/v1/chat/completions", model), 200);
     assert_eq!(ask("key-of-new", "POST", "/v1/chat/completions", model), 429);
     daemon.signal("HUP");
-    daemon.told("INFO audit reload: SIGHUP");
+    daemon.reported("INFO audit reload: SIGHUP");
     assert_eq!(ask("key-of-new", "POST", "/v1/chat/completions", model), 429, "a reload refills nothing");
     let talk = daemon.talk();
     assert!(!talk.contains("key-of-") && !talk.contains(&digest["sha256:".len()..]), "{talk}");

@@ -218,5 +218,5 @@ fn an_engine_that_dies_serving_because_a_neighbour_took_the_card_names_it_and_it
     );
     let model = model(&status, "a");
     assert_eq!((&model["learned"], &model["overflows"]), (&json!(0), &json!(0)), "{model}");
-    daemon.told("ran out of card memory while serving");
+    daemon.reported("ran out of card memory while serving");
 }

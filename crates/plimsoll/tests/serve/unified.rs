@@ -102,20 +102,20 @@ pub(crate) fn cool(path: &Path) {
 
 /// How much of a file, or of the set of which it is one, is in the page cache.
 pub(crate) fn cached(path: &Path) -> Option<u64> {
-    let said = measured(&["--file", &path.to_string_lossy()]);
-    let files = said["files"].as_array().expect("files").iter();
+    let stated = measured(&["--file", &path.to_string_lossy()]);
+    let files = stated["files"].as_array().expect("files").iter();
     files.map(|file| file["cached"].as_u64()).sum()
 }
 
 /// What `reclaim` says of the machine as it is.
 fn measured(arguments: &[&str]) -> Value {
-    let said = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+    let stated = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
         .args(["reclaim", "--need", "1KiB", "--dry-run", "--json"])
         .args(arguments)
         .output()
         .expect("plimsoll runs");
-    let said: Value = serde_json::from_slice(&said.stdout).expect("an answer");
-    said["before"].clone()
+    let stated: Value = serde_json::from_slice(&stated.stdout).expect("an answer");
+    stated["before"].clone()
 }
 
 fn of_file(name: &str, path: &Path, flags: &str) -> String {
@@ -123,7 +123,7 @@ fn of_file(name: &str, path: &Path, flags: &str) -> String {
 }
 
 #[test]
-fn what_a_load_has_read_is_given_back_once_it_is_on_the_card() {
+fn page_cache_of_a_load_is_dropped_once_its_weights_are_on_the_card() {
     let Some(disk) = Disk::new() else { return };
     let (whole, partial, read) =
         (disk.model("whole.gguf", 2), disk.model("partial.gguf", 1), disk.model("read.gguf", 1));
@@ -146,21 +146,21 @@ fn what_a_load_has_read_is_given_back_once_it_is_on_the_card() {
         assert_eq!(cached(path), Some(all), "{}", path.display());
     }
     assert_eq!(chat(daemon.address, "whole").status, 200);
-    daemon.told("whole: about");
+    daemon.reported("whole: about");
     assert_eq!(cached(&whole), Some(0));
     assert_ne!(cached(&partial), Some(0), "nobody else's");
 
     assert_eq!(chat(daemon.address, "partial").status, 200);
-    daemon.told("the page cache of partial is kept: the engine computes with");
+    daemon.reported("the page cache of partial is kept: the engine computes with");
     assert_ne!(cached(&partial), Some(0));
 
     // What stayed on the host was copied there.
     assert_eq!(chat(daemon.address, "read").status, 200);
-    daemon.told("read: about");
+    daemon.reported("read: about");
     assert_eq!(cached(&read), Some(0));
     warm(&read);
     assert_eq!(chat(daemon.address, "again").status, 200);
-    daemon.told("the page cache of again is kept: other running engines use the same model files");
+    daemon.reported("the page cache of again is kept: other running engines use the same model files");
     assert_ne!(cached(&read), Some(0));
 }
 
@@ -174,7 +174,7 @@ fn a_card_with_memory_of_its_own_leaves_the_page_cache_as_it_is() {
         .argument("user")
         .config(&of_file("whole", &path, "-ngl 99"))
         .start();
-    daemon.told("reclaim-before-load has no effect");
+    daemon.reported("reclaim-before-load has no effect");
     warm(&path);
     assert_eq!(chat(daemon.address, "whole").status, 200);
     assert_eq!(chat(daemon.address, "whole").status, 200);
@@ -250,8 +250,8 @@ fn preloads_go_one_after_another_the_largest_first() {
 /// What `/models/sse` has told so far.
 fn listen(daemon: &Daemon) -> Arc<Mutex<Vec<Value>>> {
     let stream = http::open(daemon.address, "GET", "/models/sse", None);
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let heard = Arc::clone(&told);
+    let reported = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&reported);
     std::thread::spawn(move || {
         for line in BufReader::new(stream).lines().map_while(Result::ok) {
             if let Some(event) = line.strip_prefix("data: ").and_then(|data| serde_json::from_str(data).ok())
@@ -260,7 +260,7 @@ fn listen(daemon: &Daemon) -> Arc<Mutex<Vec<Value>>> {
             }
         }
     });
-    told
+    reported
 }
 
 /// A machine on which a file fills the page cache, and a model that needs a part of what that takes.
@@ -297,21 +297,21 @@ impl Short {
 }
 
 #[test]
-fn what_a_load_needs_is_made_free_before_it_and_nobody_goes_for_page_cache() {
+fn memory_for_a_load_is_reclaimed_before_it_without_eviction() {
     let Some(short) = Short::new() else { return };
     for _ in 0..TRIES {
         let need = short.need();
         let daemon = short.serve(need, "", &["--reclaim-before-load", "user"]);
-        let told = listen(&daemon);
+        let reported = listen(&daemon);
         until("the stream is open", || {
             post(daemon.address, "/models/unload", &json!({"model": "idle"}));
             assert_eq!(chat(daemon.address, "idle").status, 200);
-            !told.lock().expect("nobody panics with it").is_empty()
+            !reported.lock().expect("nobody panics with it").is_empty()
         });
         assert_eq!(chat(daemon.address, "alpha").status, 200);
         assert_eq!(daemon.running(), ["alpha", "idle"]);
-        let told = told.lock().expect("nobody panics with it").clone();
-        let reclaimed = told.iter().find(|event| event["event"] == "reclaimed");
+        let reported = reported.lock().expect("nobody panics with it").clone();
+        let reclaimed = reported.iter().find(|event| event["event"] == "reclaimed");
         let Some(event) = reclaimed.filter(|event| event["data"]["enough"] == true) else {
             continue;
         };
@@ -325,14 +325,14 @@ fn what_a_load_needs_is_made_free_before_it_and_nobody_goes_for_page_cache() {
         );
         let left = cached(&short.shelf);
         assert!(left < Some(Short::SHELF / 4), "all but what was asked for to know: {left:?}");
-        daemon.told("reclaim for alpha: ");
+        daemon.reported("reclaim for alpha: ");
         return;
     }
     panic!("memory never stood still");
 }
 
 #[test]
-fn what_needs_root_is_left_to_the_helper_and_done_by_no_daemon() {
+fn root_steps_are_left_to_the_helper_and_not_run_by_the_daemon() {
     let Some(short) = Short::new() else { return };
     let helper = short.disk.path("sudo");
     let record = short.disk.path("asked");
@@ -355,16 +355,16 @@ fn what_needs_root_is_left_to_the_helper_and_done_by_no_daemon() {
         assert!(cached(&short.shelf) > Some(Short::SHELF / 2), "the daemon itself did it");
         daemon.talk()
     };
-    let said = |who: &str, words: &str| (0..TRIES).any(|_| serve(who).contains(words));
-    assert!(said("user", "drop-page-cache would free") && !record.exists());
-    assert!(said("sudo", "drop-page-cache: "));
-    let asked = std::fs::read_to_string(&record).expect("it was asked");
-    let first = asked.lines().next().expect("a line");
-    assert!(first.starts_with("-n /") && first.ends_with("drop-page-cache"), "{asked}");
+    let stated = |who: &str, words: &str| (0..TRIES).any(|_| serve(who).contains(words));
+    assert!(stated("user", "drop-page-cache would free") && !record.exists());
+    assert!(stated("sudo", "drop-page-cache: "));
+    let requested = std::fs::read_to_string(&record).expect("it was asked");
+    let first = requested.lines().next().expect("a line");
+    assert!(first.starts_with("-n /") && first.ends_with("drop-page-cache"), "{requested}");
 }
 
 #[test]
-fn where_it_is_not_asked_for_nothing_is_done_before_a_load() {
+fn reclaim_before_a_load_is_off_by_default() {
     let Some(short) = Short::new() else { return };
     let daemon = short.serve(short.need(), "", &[]);
     assert_eq!(chat(daemon.address, "alpha").status, 200);

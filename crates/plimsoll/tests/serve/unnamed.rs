@@ -66,7 +66,7 @@ fn one_bad_flag_refuses_one_model_and_check_tells_it() {
     assert_eq!(refused.status, 500, "{}", refused.text());
     assert_eq!(refused.json()["error"]["code"], "model_misconfigured");
     assert!(refused.text().contains("unknown flag `--no-such-flag`"), "{}", refused.text());
-    daemon.told("the model `bad` is not served");
+    daemon.reported("the model `bad` is not served");
     // It is no only model: the other one was meant to be there.
     assert_eq!(chat(daemon.address, "gpt-4.1").status, 404);
     let check = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
@@ -74,8 +74,8 @@ fn one_bad_flag_refuses_one_model_and_check_tells_it() {
         .arg(daemon.config_file())
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&check.stderr).into_owned();
-    assert!(check.status.code() == Some(2) && said.contains("unknown flag `--no-such-flag`"), "{said}");
+    let stated = String::from_utf8_lossy(&check.stderr).into_owned();
+    assert!(check.status.code() == Some(2) && stated.contains("unknown flag `--no-such-flag`"), "{stated}");
     // A flag that a reload brings does not end a model that runs.
     let text = std::fs::read_to_string(daemon.config_file()).unwrap();
     std::fs::write(
@@ -84,15 +84,15 @@ fn one_bad_flag_refuses_one_model_and_check_tells_it() {
     )
     .unwrap();
     daemon.signal("HUP");
-    daemon.told("unknown flag `--nope`");
-    daemon.told("the old configuration remains in effect");
+    daemon.reported("unknown flag `--nope`");
+    daemon.reported("the old configuration remains in effect");
     assert_eq!(chat(daemon.address, "a").status, 200);
 }
 
 #[test]
 fn it_listens_on_several_addresses() {
     let daemon = Setup::new().model("a", "100MiB", "", "").argument("--listen=127.0.0.1:0,[::1]:0").start();
-    daemon.told("at http://[::1]:");
+    daemon.reported("at http://[::1]:");
     let talk = daemon.talk();
     let second = talk.split("at http://").find(|rest| rest.starts_with("[::1]")).unwrap();
     let second: SocketAddr = second.split_whitespace().next().unwrap().parse().unwrap();
@@ -103,8 +103,8 @@ fn it_listens_on_several_addresses() {
     // One address of another program is one too many.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let both = format!("--listen=127.0.0.1:0,{}", taken.local_addr().unwrap());
-    let said = Setup::new().model("a", "1MiB", "", "").argument(&both).refused();
-    assert!(said.contains("the address is in use"), "{said}");
+    let stated = Setup::new().model("a", "1MiB", "", "").argument(&both).refused();
+    assert!(stated.contains("the address is in use"), "{stated}");
     let open = Setup::new().model("a", "1MiB", "", "").argument("--listen=127.0.0.1:0,0.0.0.0:0").refused();
     assert!(open.contains("can be reached from other machines"), "{open}");
 }

@@ -90,7 +90,7 @@ fn a_conversation_goes_on_after_a_swap_without_being_computed_again() {
     swap.saved(1);
     swap.ask("alpha", "the ship", "and then?");
     assert!(swap.computed("alpha") < 100, "{}", swap.daemon.talk());
-    swap.daemon.told("alpha: restored");
+    swap.daemon.reported("alpha: restored");
     // The slot is saved again, and the file before holds nothing more.
     swap.ask("beta", "another", "and?");
     assert!(swap.computed("beta") < 100);
@@ -131,7 +131,7 @@ fn a_damaged_file_is_refused_and_removed_and_the_prompt_is_computed_anew() {
     let answer = swap.ask("alpha", "the ship", "and then?");
     assert_eq!(answer["choices"][0]["message"]["role"], "assistant");
     assert!(swap.computed("alpha") > 4000);
-    swap.daemon.told("a saved slot was removed: its content differs from the saved one");
+    swap.daemon.reported("a saved slot was removed: its content differs from the saved one");
     assert!(!file.exists());
 }
 
@@ -143,7 +143,7 @@ fn a_save_that_takes_longer_than_it_is_worth_delays_no_swap_and_is_not_tried_aga
     swap.ask("beta", "the ship", "and?");
     // Half a second for the prompt of beta, a quarter for the save, and the rest for a busy machine.
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
-    swap.daemon.told("alpha: slot 0 was not saved within");
+    swap.daemon.reported("alpha: slot 0 was not saved within");
     swap.ask("alpha", "the ship", "and?");
     swap.ask("beta", "the ship", "and?");
     assert_eq!(
@@ -164,11 +164,11 @@ fn the_disk_bound_is_kept_and_a_slot_that_passes_it_is_given_up() {
         small.ask("beta", name, "and?");
     }
     until("the last two are left", || small.files("json").len() == 2);
-    let held = || {
+    let occupied = || {
         small.files("slot").iter().chain(&small.files("json")).map(|it| fs::metadata(it).unwrap().len()).sum()
     };
-    let held: u64 = held();
-    assert!(held > 90_000 && held <= 200 << 10, "{held}");
+    let occupied: u64 = occupied();
+    assert!(occupied > 90_000 && occupied <= 200 << 10, "{occupied}");
     let large = swap("warm = '1MiB'", "slot_bytes=4096");
     large.ask("alpha", "the ship", "and?");
     large.ask("beta", "the ship", "and?");

@@ -105,9 +105,9 @@ fn a_receiver_that_misbehaves_delays_no_request() {
 }
 
 #[test]
-fn what_is_no_address_is_refused_without_being_told() {
+fn malformed_webhook_address_is_rejected_without_disclosure() {
     for address in ["ftp://x/secret-path", "http://name:secret@host/", "not an address"] {
-        let said = setup(address).refused();
-        assert!(said.contains("`webhook` is not an address") && !said.contains("secret"), "{said}");
+        let stated = setup(address).refused();
+        assert!(stated.contains("`webhook` is not an address") && !stated.contains("secret"), "{stated}");
     }
 }

@@ -150,12 +150,12 @@ fn yields_eight(delay: u64) -> (Duration, Duration) {
     let card = SharedCard::new();
     let daemon = card.serve("", delay, 4 * GIB);
     let streams = busy(&daemon, &["a", "b", "c"]);
-    let asked = Instant::now();
-    let told = plimsoll(&daemon, &["yield", "8GiB", "--for", "1h"]);
+    let requested = Instant::now();
+    let reported = plimsoll(&daemon, &["yield", "8GiB", "--for", "1h"]);
     // The time that is left is told, which may be a moment less.
-    assert!(told.starts_with("Fake 16G keeps 8192 MiB free for other programs for "), "{told}");
+    assert!(reported.starts_with("Fake 16G keeps 8192 MiB free for other programs for "), "{reported}");
     until("the idle model is gone", || card.used() < 13 * GIB);
-    let idle = asked.elapsed();
+    let idle = requested.elapsed();
     // No request is lost: neither of the model that leaves nor of those that stay.
     for stream in &streams {
         let answer = http::read(stream);
@@ -185,7 +185,7 @@ fn yields_eight(delay: u64) -> (Duration, Duration) {
     assert!(refused.text().contains("a yield to other programs keeps free"), "{}", refused.text());
     assert_eq!(plimsoll(&daemon, &["yield", "--end"]), "no memory is kept free for other programs\n");
     until("it is loaded again", || chat(daemon.address, "d").status == 200);
-    daemon.told("8192 MiB of Fake 16G are kept free for other programs");
+    daemon.reported("8192 MiB of Fake 16G are kept free for other programs");
     (idle, room)
 }
 
@@ -220,7 +220,7 @@ fn a_yield_ends_by_itself_and_the_request_that_waited_is_answered() {
 }
 
 /// A program takes 256 MiB at a time until only the busy model is left beside it.
-fn grows_beside(margin: &str, pause: f64) {
+fn grows_alongside(margin: &str, pause: f64) {
     let card = SharedCard::new();
     let daemon = card.serve(&format!("yield-below = \"{margin}\""), 60_000, 3 * GIB);
     let _busy = busy(&daemon, &["a"]);
@@ -229,17 +229,17 @@ fn grows_beside(margin: &str, pause: f64) {
         assert_eq!(foreign.answer(), "0", "step {step} of 256 MiB: {:?}", daemon.running());
     }
     until("the idle ones are gone", || daemon.running() == ["a"]);
-    daemon.told("other programs take more memory of Fake 16G");
+    daemon.reported("other programs take more memory of Fake 16G");
 }
 
 #[test]
 fn a_program_that_grows_finds_memory_while_idle_models_are_there_to_leave() {
-    grows_beside("3GiB", 0.15);
+    grows_alongside("3GiB", 0.15);
 }
 
 #[test]
 fn long_a_program_that_grows_finds_memory_beside_a_margin_of_a_gibibyte() {
-    grows_beside("1GiB", 0.3);
+    grows_alongside("1GiB", 0.3);
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn idle_models_leave_for_a_program_with_precedence_that_starts() {
     assert_eq!(daemon.running().len(), 4);
     let _blender = card.grows("blender", 1 << 20, 0, 0.0);
     until("the idle ones are gone", || daemon.running() == ["a"]);
-    daemon.told("idle models are unloaded");
+    daemon.reported("idle models are unloaded");
     // It started once, and models that are asked for come back.
     until("it is loaded again", || chat(daemon.address, "d").status == 200);
     std::thread::sleep(Duration::from_millis(600));

@@ -211,24 +211,24 @@ mod tests {
     }
 
     #[test]
-    fn where_there_are_no_tiles_the_matrix_is_copied_in_halves() {
+    fn matrix_is_copied_in_half_precision_without_tiles() {
         let of = |capability, engine| Rules { capability, engine, ..H200 };
         let whole = matrix(4096, 14_336);
         let [copy, columns, result] = [2 * 4096 * 14_336, 2 * 4096 * 512, 2 * 14_336 * 512];
-        let asked = |capability, engine, matrix, tokens| dense(of(capability, engine), matrix, tokens);
+        let requested = |capability, engine, matrix, tokens| dense(of(capability, engine), matrix, tokens);
         // V100: cuBLAS answers in floats; with fewer columns there are tiles, and ik_llama.cpp has them
         // always
         let new = DemandRules::Reserving;
-        assert_eq!(asked(700, new, whole, 512), [copy, columns, 0]);
-        assert_ne!(asked(700, new, whole, 63)[0], copy);
-        assert_ne!(asked(700, DemandRules::Ik, whole, 512)[0], copy);
+        assert_eq!(requested(700, new, whole, 512), [copy, columns, 0]);
+        assert_ne!(requested(700, new, whole, 63)[0], copy);
+        assert_ne!(requested(700, DemandRules::Ik, whole, 512)[0], copy);
         // P100; then P40, which has tiles as later cards do, but slow half precision
-        assert_eq!(asked(600, new, whole, 512), [copy, columns, result]);
-        assert_ne!(asked(610, new, whole, 512)[0], copy);
+        assert_eq!(requested(600, new, whole, 512), [copy, columns, result]);
+        assert_ne!(requested(610, new, whole, 512)[0], copy);
         let without = Matrix { kind: ProductKind::Blocks, ..whole };
-        assert_eq!(asked(610, new, without, 512), [2 * copy, 0, 0]);
-        assert_eq!(asked(900, new, without, 512), [copy, columns, result]);
-        assert_eq!(asked(900, new, without, 8)[0], vectors(4096, 8));
+        assert_eq!(requested(610, new, without, 512), [2 * copy, 0, 0]);
+        assert_eq!(requested(900, new, without, 512), [copy, columns, result]);
+        assert_eq!(requested(900, new, without, 8)[0], vectors(4096, 8));
     }
 
     #[test]
@@ -237,8 +237,8 @@ mod tests {
         let without = Matrix { kind: ProductKind::Blocks, ..matrix(7168, 2048) };
         let spread = 512 * 8;
         let lists = [8 * spread, 4 * spread * 7168, 4 * spread * 2048];
-        let asked = of_experts(NEW, experts, without, 512);
-        assert_eq!(asked[..3], lists);
-        assert_eq!(asked[3..], cublas::one(NEW, without, 512));
+        let requested = of_experts(NEW, experts, without, 512);
+        assert_eq!(requested[..3], lists);
+        assert_eq!(requested[3..], cublas::one(NEW, without, 512));
     }
 }

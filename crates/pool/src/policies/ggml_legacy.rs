@@ -38,8 +38,8 @@ struct LegacyBlock {
 /// A block that was handed out.
 #[derive(Clone, Copy, Debug)]
 struct LiveBlock {
-    held: LegacyBlock,
-    asked: u64,
+    occupied: LegacyBlock,
+    requested: u64,
 }
 
 // DECISION: the model is exact, defects included, so that driver requests are predicted to the byte. The
@@ -115,7 +115,7 @@ impl GgmlLegacy {
         // look_ahead_size = (size_t) (1.05 * size), rounded up to 256.
         let larger = size.checked_mul(self.options.growth).map(|size| size / 100);
         let ahead = larger.and_then(|size| size.checked_next_multiple_of(ROUNDING));
-        let ahead = ahead.ok_or(OutOfMemory { asked: size, free: device.available() })?;
+        let ahead = ahead.ok_or(OutOfMemory { requested: size, free: device.available() })?;
         let address = match device.allocate(ahead) {
             Err(_) if self.options.flush => {
                 // cudaFree synchronises the device.
@@ -131,9 +131,9 @@ impl GgmlLegacy {
 
     fn flush(&mut self, device: &mut dyn PoolDevice) {
         for slot in self.slots.iter_mut().filter(|slot| slot.size > 0) {
-            let held = core::mem::take(slot);
-            device.free(held.address);
-            self.reserved -= held.size;
+            let occupied = core::mem::take(slot);
+            device.free(occupied.address);
+            self.reserved -= occupied.size;
         }
     }
 }
@@ -145,28 +145,28 @@ impl Policy for GgmlLegacy {
         size: u64,
         stream: Stream,
     ) -> Result<Block, OutOfMemory> {
-        let held = match self.take(size) {
-            Some(held) => held,
+        let occupied = match self.take(size) {
+            Some(occupied) => occupied,
             None => self.grow(device, size, stream)?,
         };
-        self.lent.insert(held.address, LiveBlock { held, asked: size });
+        self.lent.insert(occupied.address, LiveBlock { occupied, requested: size });
         self.live += size;
-        Ok(Block { address: held.address, size })
+        Ok(Block { address: occupied.address, size })
     }
 
     fn deallocate(&mut self, device: &mut dyn PoolDevice, block: Block, stream: Stream) {
         let Some(lent) = self.lent.remove(&block.address) else {
             return;
         };
-        self.live -= lent.asked;
+        self.live -= lent.requested;
         // The first empty slot, as in the original: the order of slots decides later searches.
         if let Some(empty) = self.slots.iter_mut().find(|slot| slot.size == 0) {
-            *empty = lent.held;
+            *empty = lent.occupied;
             return;
         }
         device.finish(stream);
-        device.free(lent.held.address);
-        self.reserved -= lent.held.size;
+        device.free(lent.occupied.address);
+        self.reserved -= lent.occupied.size;
     }
 
     fn reserved(&self) -> u64 {
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_slot_goes_back_to_the_driver() {
+    fn blocks_without_a_free_slot_return_to_the_driver() {
         let mut device = Simulated::new(1 << 40, 256);
         let mut pool = GgmlLegacy::default();
         let sizes: Vec<u64> = (1..=300).map(|n| n * 256).collect();

@@ -76,10 +76,10 @@ impl Ours {
     }
 
     /// Requested bytes of the live block at an address.
-    pub fn asked(&self, address: Address) -> Option<u64> {
+    pub fn requested(&self, address: Address) -> Option<u64> {
         let parked = self.parked.iter().any(|&(parked, _)| parked == address);
         let mut lanes = self.lanes.iter().filter(|_| !parked);
-        lanes.find_map(|lane| lane.asked(address))
+        lanes.find_map(|lane| lane.requested(address))
     }
 
     fn find(&self, stream: Stream) -> Option<usize> {
@@ -119,8 +119,8 @@ impl Ours {
     /// Takes back a block that was freed on another stream than its lane's.
     #[cold]
     fn deallocate_across(&mut self, device: &mut dyn PoolDevice, address: Address, stream: Stream) {
-        if let Some(asked) = self.asked(address) {
-            self.live -= asked;
+        if let Some(requested) = self.requested(address) {
+            self.live -= requested;
             self.parked.push((address, stream));
             self.settle(device);
         }
@@ -175,7 +175,7 @@ impl Policy for Ours {
     fn deallocate(&mut self, device: &mut dyn PoolDevice, block: Block, stream: Stream) {
         let own = self.find(stream).and_then(|lane| self.lanes[lane].deallocate(block.address));
         match own {
-            Some(asked) => self.live -= asked,
+            Some(requested) => self.live -= requested,
             None => self.deallocate_across(device, block.address, stream),
         }
     }
@@ -223,8 +223,8 @@ impl ServedPolicy for Ours {
 }
 
 /// Bytes of a block for a request; `None` on overflow.
-fn rounded(asked: u64) -> Option<u64> {
-    asked.max(1).checked_next_multiple_of(ALIGNMENT)
+fn rounded(requested: u64) -> Option<u64> {
+    requested.max(1).checked_next_multiple_of(ALIGNMENT)
 }
 
 /// Calls the same method of either tier.
@@ -289,8 +289,8 @@ impl StreamLane {
     }
 
     /// Requested bytes of the block at this address, if it is live and of this lane.
-    fn asked(&self, address: Address) -> Option<u64> {
-        in_tier!(self, tier => tier.asked(address))
+    fn requested(&self, address: Address) -> Option<u64> {
+        in_tier!(self, tier => tier.requested(address))
     }
 
     fn reserved(&self) -> u64 {

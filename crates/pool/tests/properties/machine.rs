@@ -132,7 +132,7 @@ impl<P: ServedPolicy> Machine<P> {
             }
             Err(refused) => {
                 self.judge_refusal(size)?;
-                law(refused.asked == size, || format!("P7: {refused} for {size} bytes"))?;
+                law(refused.requested == size, || format!("P7: {refused} for {size} bytes"))?;
                 self.faulty = false;
                 self.device.inject(Faults::default());
                 Ok(None)
@@ -235,15 +235,15 @@ impl<P: ServedPolicy> Machine<P> {
         law(ends.windows(2).all(|pair| pair[0].1 <= pair[1].0), || {
             format!("P1: live blocks overlap after {act:?}")
         })?;
-        let (reserved, held) = (self.policy.reserved(), self.device.reserved());
-        law(reserved == held, || format!("P3: {reserved} reserved, {held} held, after {act:?}"))?;
+        let (reserved, occupied) = (self.policy.reserved(), self.device.reserved());
+        law(reserved == occupied, || format!("P3: {reserved} reserved, {occupied} held, after {act:?}"))?;
         let live: u64 = self.blocks.iter().map(|(block, _)| block.size).sum();
-        let told = self.policy.live();
-        law(told == live && live <= reserved, || {
-            format!("P8: {told} live by the policy, {live} by the program, {reserved} reserved")
+        let reported = self.policy.live();
+        law(reported == live && live <= reserved, || {
+            format!("P8: {reported} live by the policy, {live} by the program, {reserved} reserved")
         })?;
         let peak = self.device.peak_reserved();
-        law(peak >= self.peak && peak >= held, || format!("P8: the peak fell to {peak}"))?;
+        law(peak >= self.peak && peak >= occupied, || format!("P8: the peak fell to {peak}"))?;
         self.peak = peak;
         Ok(())
     }

@@ -13,7 +13,7 @@ use crate::runner::simulated::Simulated;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Naive {
-    held: BTreeMap<Address, NaiveBlock>,
+    occupied: BTreeMap<Address, NaiveBlock>,
     capturing: BTreeSet<CapturedGraph>,
     reserved: u64,
     live: u64,
@@ -21,7 +21,7 @@ pub(crate) struct Naive {
 
 #[derive(Clone, Debug)]
 struct NaiveBlock {
-    asked: u64,
+    requested: u64,
     reserved: u64,
     /// The stream that may still use it, once it was given back.
     idle: Option<Stream>,
@@ -35,11 +35,11 @@ impl Naive {
         if !self.capturing.is_empty() {
             return 0;
         }
-        let idle = |held: &NaiveBlock| held.idle.filter(|_| held.graphs.is_empty());
+        let idle = |occupied: &NaiveBlock| occupied.idle.filter(|_| occupied.graphs.is_empty());
         let free: Vec<(Address, Stream)> = self
-            .held
+            .occupied
             .iter()
-            .filter_map(|(&address, held)| Some((address, idle(held)?)))
+            .filter_map(|(&address, occupied)| Some((address, idle(occupied)?)))
             .filter(|&(_, stream)| !device.capturing(stream))
             .collect();
         free.into_iter().map(|(address, stream)| self.free(device, address, stream)).sum()
@@ -48,7 +48,7 @@ impl Naive {
     fn free(&mut self, device: &mut dyn PoolDevice, address: Address, stream: Stream) -> u64 {
         device.finish(stream);
         device.free(address);
-        let reserved = self.held.remove(&address).map_or(0, |held| held.reserved);
+        let reserved = self.occupied.remove(&address).map_or(0, |occupied| occupied.reserved);
         self.reserved -= reserved;
         reserved
     }
@@ -59,26 +59,26 @@ impl Policy for Naive {
         let address = device.allocate(size)?;
         // As the driver counts it, so that figures of policies with and without regions can be compared.
         let reserved = size.max(1).next_multiple_of(device.granule());
-        let held = NaiveBlock {
-            asked: size,
+        let occupied = NaiveBlock {
+            requested: size,
             reserved,
             idle: None,
             // A block that is allocated during a capture becomes part of the graph, whatever happens to it
             // before the end.
             graphs: self.capturing.clone(),
         };
-        self.held.insert(address, held);
+        self.occupied.insert(address, occupied);
         self.reserved += reserved;
         self.live += size;
         Ok(Block { address, size })
     }
 
     fn deallocate(&mut self, device: &mut dyn PoolDevice, block: Block, stream: Stream) {
-        if let Some(held) = self.held.get_mut(&block.address)
-            && held.idle.is_none()
+        if let Some(occupied) = self.occupied.get_mut(&block.address)
+            && occupied.idle.is_none()
         {
-            held.idle = Some(stream);
-            self.live -= held.asked;
+            occupied.idle = Some(stream);
+            self.live -= occupied.requested;
             self.sweep(device);
         }
     }
@@ -99,8 +99,8 @@ impl ServedPolicy for Naive {
 
     fn capture_begin(&mut self, graph: CapturedGraph) {
         self.capturing.insert(graph);
-        for held in self.held.values_mut().filter(|held| held.idle.is_none()) {
-            held.graphs.insert(graph);
+        for occupied in self.occupied.values_mut().filter(|occupied| occupied.idle.is_none()) {
+            occupied.graphs.insert(graph);
         }
     }
 
@@ -110,14 +110,14 @@ impl ServedPolicy for Naive {
 
     fn graph_destroyed(&mut self, graph: CapturedGraph) {
         self.capturing.remove(&graph);
-        for held in self.held.values_mut() {
-            held.graphs.remove(&graph);
+        for occupied in self.occupied.values_mut() {
+            occupied.graphs.remove(&graph);
         }
     }
 
     fn close(&mut self, device: &mut dyn PoolDevice) {
         // The caller has waited for the card.
-        for &address in self.held.keys() {
+        for &address in self.occupied.keys() {
             device.free(address);
         }
         *self = Self::default();
@@ -125,7 +125,7 @@ impl ServedPolicy for Naive {
 }
 
 #[test]
-fn what_a_graph_has_seen_is_kept_until_the_graph_is_gone() {
+fn captured_blocks_of_the_naive_pool_are_kept_until_their_graph_is_destroyed() {
     let mut device = Simulated::new(1 << 20, 512);
     let mut policy = Naive::default();
     let graph = CapturedGraph(7);

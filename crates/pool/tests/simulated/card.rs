@@ -50,7 +50,7 @@ pub(crate) struct Calls {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Violation {
     /// Freed, unmapped or released what is not held as such.
-    NotHeld { address: Address },
+    NotOccupied { address: Address },
     /// A piece of a region that is not whole granules, leaves the region or overlaps another.
     Misplaced { address: Address, size: u64 },
     /// The addresses of a region were given back while some of them were backed.

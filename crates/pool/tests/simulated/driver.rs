@@ -36,7 +36,7 @@ impl Simulated {
     fn grant(&mut self, size: u64) -> Result<(), OutOfMemory> {
         let free = self.memory.free();
         if self.faults.refuse(size) {
-            return Err(OutOfMemory { asked: size, free });
+            return Err(OutOfMemory { requested: size, free });
         }
         Ok(())
     }
@@ -66,7 +66,7 @@ impl PoolDevice for Simulated {
         self.advance(self.latency.free);
         match self.memory.free_allocation(address) {
             Some(size) => self.judge_return("free", address.0, address.0 + size),
-            None => self.violate(Violation::NotHeld { address }),
+            None => self.violate(Violation::NotOccupied { address }),
         }
     }
 
@@ -96,7 +96,7 @@ impl PoolDevice for Simulated {
         if self.memory.unmap(at, size) {
             self.judge_return("unmap", at.0, at.0 + size);
         } else {
-            self.violate(Violation::NotHeld { address: at });
+            self.violate(Violation::NotOccupied { address: at });
         }
     }
 
@@ -107,7 +107,7 @@ impl PoolDevice for Simulated {
             self.violate(Violation::StillBacked { address: at });
         }
         if !self.memory.release(at, size) {
-            self.violate(Violation::NotHeld { address: at });
+            self.violate(Violation::NotOccupied { address: at });
         }
     }
 

@@ -71,17 +71,17 @@ impl SimulatedMemory {
     fn take(&mut self, size: u64) -> Result<(), OutOfMemory> {
         let free = self.free();
         if size > free {
-            return Err(OutOfMemory { asked: size, free });
+            return Err(OutOfMemory { requested: size, free });
         }
         self.used += size;
         self.peak = self.peak.max(self.used);
         Ok(())
     }
 
-    pub(super) fn allocate(&mut self, asked: u64) -> Result<Address, OutOfMemory> {
+    pub(super) fn allocate(&mut self, requested: u64) -> Result<Address, OutOfMemory> {
         let free = self.free();
-        let refused = OutOfMemory { asked, free };
-        let size = asked.max(1).checked_next_multiple_of(self.granule);
+        let refused = OutOfMemory { requested, free };
+        let size = requested.max(1).checked_next_multiple_of(self.granule);
         let size = size.ok_or(refused)?;
         self.take(size).map_err(|_| refused)?;
         let address = self.next;
@@ -107,12 +107,12 @@ impl SimulatedMemory {
     }
 
     pub(super) fn release(&mut self, at: Address, size: u64) -> bool {
-        let held = self.regions.get(&at.0) == Some(&size);
-        if held {
+        let occupied = self.regions.get(&at.0) == Some(&size);
+        if occupied {
             self.regions.remove(&at.0);
             self.addresses += size;
         }
-        held
+        occupied
     }
 
     /// True if a piece is whole granules of one region, none of them mapped.
@@ -138,12 +138,12 @@ impl SimulatedMemory {
     }
 
     pub(super) fn unmap(&mut self, at: Address, size: u64) -> bool {
-        let held = self.mapped.get(&at.0) == Some(&size);
-        if held {
+        let occupied = self.mapped.get(&at.0) == Some(&size);
+        if occupied {
             self.mapped.remove(&at.0);
             self.used -= size;
         }
-        held
+        occupied
     }
 
     pub(super) fn any_backed(&self, start: u64, end: u64) -> bool {

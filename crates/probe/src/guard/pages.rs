@@ -49,8 +49,8 @@ pub fn set_budget(folder: &Path, key: u64, budget: Bytes) -> io::Result<()> {
 }
 
 /// Replies to a process's request for room, once everything possible was done.
-pub fn answer_plea(folder: &Path, pid: u32, plea: u64) -> io::Result<()> {
-    put(&path(folder, pid), Page::PLEA_ANSWERED_OFFSET, &plea.to_ne_bytes())
+pub fn answer_room_request(folder: &Path, pid: u32, room_request: u64) -> io::Result<()> {
+    put(&path(folder, pid), Page::ROOM_REQUEST_ANSWERED_OFFSET, &room_request.to_ne_bytes())
 }
 
 /// Requests the process to release the idle memory of its pools on the card with this number in its page. The
@@ -115,7 +115,7 @@ mod tests {
         // On a thread, so that a read that waits fails the test instead of hanging it.
         std::thread::spawn(move || {
             let read = (read_pages(&path).len(), read_tree(&path).is_some());
-            let written = [7, 8].map(|pid| answer_plea(&path, pid, 1).is_ok());
+            let written = [7, 8].map(|pid| answer_room_request(&path, pid, 1).is_ok());
             let _ = done.send((read, written));
         });
         let outcome = waits.recv_timeout(Duration::from_secs(10));

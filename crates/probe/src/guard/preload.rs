@@ -59,10 +59,10 @@ mod tests {
         .into_iter()
         .collect();
         preload(&mut environment, &guard);
-        let said = |name| environment.get(name).map(|value| value.to_str().unwrap());
-        assert_eq!(said("LD_PRELOAD"), Some("/lib/guard.so:/lib/jemalloc.so /lib/b.so"));
-        assert_eq!(said(names::GUARD), Some("budget=7 reuse"));
-        assert_eq!(said(names::GUARD_PAGES), Some("/dev/shm/x"));
-        assert_eq!(said(names::GUARD_TRACE), None);
+        let stated = |name| environment.get(name).map(|value| value.to_str().unwrap());
+        assert_eq!(stated("LD_PRELOAD"), Some("/lib/guard.so:/lib/jemalloc.so /lib/b.so"));
+        assert_eq!(stated(names::GUARD), Some("budget=7 reuse"));
+        assert_eq!(stated(names::GUARD_PAGES), Some("/dev/shm/x"));
+        assert_eq!(stated(names::GUARD_TRACE), None);
     }
 }

@@ -43,7 +43,7 @@ pub struct CardRecord {
     pub reserved: Bytes,
     pub spilled: Bytes,
     /// Largest total of requests, on the card and in host memory, without contexts.
-    pub asked: Bytes,
+    pub requested: Bytes,
     pub allocations: u64,
     /// Processes that took something of it.
     pub processes: usize,
@@ -58,7 +58,7 @@ pub struct CardRecord {
 pub struct GuardRefusal {
     pub pid: u32,
     pub why: Refusal,
-    pub asked: Bytes,
+    pub requested: Bytes,
     pub allocated: Bytes,
     pub budget: Option<Bytes>,
     pub free: Bytes,
@@ -176,7 +176,7 @@ impl CardRecord {
             peak: Bytes::ZERO,
             reserved: Bytes::ZERO,
             spilled: Bytes::ZERO,
-            asked: Bytes::ZERO,
+            requested: Bytes::ZERO,
             allocations: 0,
             processes: 0,
             refusals: 0,
@@ -200,7 +200,8 @@ impl CardRecord {
         self.reserved += Bytes::new(card.reserved_peak);
         self.spilled += Bytes::new(card.spilled_peak);
         // The driver makes the context by itself, so the program did not request it.
-        self.asked += Bytes::new(card.peak.saturating_add(card.spilled_peak).saturating_sub(card.context));
+        self.requested +=
+            Bytes::new(card.peak.saturating_add(card.spilled_peak).saturating_sub(card.context));
         self.allocations += card.allocations;
         self.processes += 1;
         self.refusals += card.ooms;
@@ -217,7 +218,7 @@ impl GuardRefusal {
         Self {
             pid,
             why: oom.refusal,
-            asked: Bytes::new(oom.asked),
+            requested: Bytes::new(oom.requested),
             allocated: Bytes::new(oom.allocated),
             budget: oom.budget.map(Bytes::new),
             free: Bytes::new(oom.free),

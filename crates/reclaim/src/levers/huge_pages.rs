@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_there_was_before_is_there_after() {
+    fn huge_page_count_is_restored_after_a_claim() {
         let root = machine("3\n");
         claim_and_give_back(root.path()).unwrap();
         assert_eq!(count(root.path()), "3\n");

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_unusual_is_left_to_the_walk() {
+    fn unusual_bodies_are_left_to_the_full_parse() {
         for text in [
             "",
             "null",

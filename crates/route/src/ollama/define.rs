@@ -47,7 +47,7 @@ struct Created {
 
 impl<H: ModelService> HttpServer<H> {
     pub(super) async fn copy(&self, head: &Parts, body: ClientBody) -> Result<Reply<H::Pass>, HttpProblem> {
-        let copied: Copied = self.asked(body).await?;
+        let copied: Copied = self.requested(body).await?;
         if copied.source.is_empty() || copied.destination.is_empty() {
             return Err(refused("source and destination are required".to_owned()));
         }
@@ -63,7 +63,7 @@ impl<H: ModelService> HttpServer<H> {
     }
 
     pub(super) async fn create(&self, head: &Parts, body: ClientBody) -> Result<Reply<H::Pass>, HttpProblem> {
-        let created: Created = self.asked(body).await?;
+        let created: Created = self.requested(body).await?;
         if created.model.is_empty() {
             return Err(refused("model is required".to_owned()));
         }
@@ -113,7 +113,7 @@ impl<H: ModelService> HttpServer<H> {
         Ok(())
     }
 
-    async fn asked<T: for<'de> Deserialize<'de>>(&self, body: ClientBody) -> Result<T, HttpProblem> {
+    async fn requested<T: for<'de> Deserialize<'de>>(&self, body: ClientBody) -> Result<T, HttpProblem> {
         let order = receive_order(body, &self.bodies, &self.settings.limits).await?;
         serde_json::from_slice(&order)
             .map_err(|error| refused(format!("the body is not a valid request of this API: {error}")))
@@ -138,8 +138,9 @@ impl Created {
         }
         for (name, value) in self.parameters.iter().filter(|(_, value)| !value.is_null()) {
             let has_context = || of.context().zip(options::context(&self.parameters));
-            let is_held = name == "num_ctx" && has_context().is_some_and(|(has, asked)| asked <= has);
-            if !is_held && !options::is_of_requests(name) {
+            let is_occupied =
+                name == "num_ctx" && has_context().is_some_and(|(has, requested)| requested <= has);
+            if !is_occupied && !options::is_of_requests(name) {
                 return Err(of_engine(name, value, of));
             }
         }

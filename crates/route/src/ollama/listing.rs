@@ -81,8 +81,9 @@ fn tag(model: &ModelListing) -> Value {
 fn process(model: &ModelListing) -> Value {
     let mut process = tag(model);
     // A model that loads has a claim, and no measurement yet.
-    let [held, on_cards] = model.held.map(|held| [held.total.get(), held.on_gpus.get()]).unwrap_or_default();
-    process["size"] = json!(held);
+    let [occupied, on_cards] =
+        model.occupied.map(|occupied| [occupied.total.get(), occupied.on_gpus.get()]).unwrap_or_default();
+    process["size"] = json!(occupied);
     process["size_vram"] = json!(on_cards);
     process["expires_at"] = json!(time(SystemTime::now() + model.expires_in.unwrap_or(FOREVER).min(FOREVER)));
     if let Some(context) = model.context() {
@@ -95,20 +96,20 @@ fn show(model: &ModelListing) -> Value {
     let known = ModelProfile::default();
     let profile = model.profile.as_deref().unwrap_or(&known);
     let mut info = Map::new();
-    let mut tell = |key: String, value: Value| drop(info.insert(key, value));
+    let mut notify = |key: String, value: Value| drop(info.insert(key, value));
     if !profile.architecture.is_empty() {
         let architecture = &profile.architecture;
-        tell("general.architecture".to_owned(), json!(architecture));
-        tell("general.parameter_count".to_owned(), json!(profile.parameters));
-        tell(format!("{architecture}.embedding_length"), json!(profile.embedding_length));
+        notify("general.architecture".to_owned(), json!(architecture));
+        notify("general.parameter_count".to_owned(), json!(profile.parameters));
+        notify(format!("{architecture}.embedding_length"), json!(profile.embedding_length));
         // Clients size their prompts by it, so it is what a request may use and not what the model was trained for.
         if let Some(context) = model.context() {
-            tell(format!("{architecture}.context_length"), json!(context));
+            notify(format!("{architecture}.context_length"), json!(context));
         }
     }
     // VS Code shows this name.
     let name = if profile.base_name.is_empty() { &model.name } else { &profile.base_name };
-    tell("general.basename".to_owned(), json!(name));
+    notify("general.basename".to_owned(), json!(name));
     json!({
         "license": "",
         "modelfile": format!("# {} is a model of plimsoll serve\n", model.name),

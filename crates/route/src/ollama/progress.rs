@@ -111,10 +111,10 @@ mod tests {
         );
         events.download("u/r", "download_finished", json!({}));
         assert_eq!(next(&mut stream).await.unwrap(), "{\"status\":\"pulling manifest\"}\n");
-        let told: Value = serde_json::from_str(&next(&mut stream).await.unwrap()).unwrap();
+        let reported: Value = serde_json::from_str(&next(&mut stream).await.unwrap()).unwrap();
         let wanted =
             json!({ "status": "pulling m.gguf", "digest": "https://h/a/m.gguf", "total": 2, "completed": 1 });
-        assert_eq!(told, wanted);
+        assert_eq!(reported, wanted);
         assert_eq!(next(&mut stream).await.unwrap(), "{\"status\":\"success\"}\n");
         assert!(stream.has_succeeded && next(&mut stream).await.is_none());
     }

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_short_to_tell_continues_nothing() {
+    fn prompts_too_short_to_identify_continue_nothing() {
         let (short, long) =
             (PromptPrefixes::of(b"{\"prompt\":\"a\"}"), chat(0.1, &["word ".repeat(100).as_str()]));
         assert!(!short.continues(&short) && !long.continues(&short) && !short.continues(&long));

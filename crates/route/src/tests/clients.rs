@@ -50,7 +50,7 @@ fn the_model_and_autoload_may_stand_in_the_query() {
         let mut engine = stage.engine().await;
         assert!(read_request(&mut engine).await.starts_with("GET /slots?model="));
         assert_eq!(
-            stage.service.wishes.borrow().iter().map(|wish| wish.autoload).collect::<Vec<_>>(),
+            stage.service.options.borrow().iter().map(|options| options.autoload).collect::<Vec<_>>(),
             [Some(false)]
         );
     });
@@ -104,8 +104,8 @@ fn a_page_of_another_origin_is_refused_and_an_allowed_one_is_granted() {
 fn a_body_beyond_the_limit_is_refused_by_its_length_or_by_its_bytes() {
     let settings = limited(|limits| limits.body = Bytes::new(10));
     on_stage_with(settings, 0, |stage| async move {
-        let told = ask(&stage, &post("/v1/completions", "01234567890")).await;
-        assert!(told.starts_with("HTTP/1.1 413 "), "{told}");
+        let reported = ask(&stage, &post("/v1/completions", "01234567890")).await;
+        assert!(reported.starts_with("HTTP/1.1 413 "), "{reported}");
         let chunked = "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n\
             6\r\n012345\r\n6\r\n012345\r\n";
         assert!(ask(&stage, chunked).await.starts_with("HTTP/1.1 413 "));
@@ -125,7 +125,7 @@ fn a_slow_head_and_a_slow_body_are_cut_off_without_touching_an_engine() {
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 408 "), "{answer}");
         let slow = "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99\r\n\r\n{\"model\":\"real\"";
         assert!(ask(&stage, slow).await.starts_with("HTTP/1.1 408 "));
-        assert!(stage.service.wishes.borrow().is_empty(), "no engine was asked for");
+        assert!(stage.service.options.borrow().is_empty(), "no engine was asked for");
     });
 }
 

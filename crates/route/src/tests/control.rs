@@ -115,10 +115,10 @@ fn changes_are_told_to_those_who_watch() {
         let first = read_until(&mut status, "}\n\n\r\n").await;
         assert!(first.contains("\"now\":0.0"), "{first}");
         stage.service.events.state_changed("real", ModelState::Loading, &Value::Null);
-        let told = read_until(&mut models, "\n\n\r\n").await;
+        let reported = read_until(&mut models, "\n\n\r\n").await;
         assert!(
-            told.contains(r#""event":"model_status""#) && told.contains(r#"{"status":"loading"}"#),
-            "{told}"
+            reported.contains(r#""event":"model_status""#) && reported.contains(r#"{"status":"loading"}"#),
+            "{reported}"
         );
         stage.service.events.show(|| crate::ModelService::document(&*stage.service));
         read_until(&mut status, "}\n\n\r\n").await;

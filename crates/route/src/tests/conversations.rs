@@ -19,7 +19,7 @@ async fn ask(stage: &Stage, line: &str) -> String {
 #[test]
 fn a_stream_is_asked_of_the_model_that_its_conversation_names() {
     on_stage(|stage| async move {
-        for (line, asked) in [
+        for (line, requested) in [
             ("GET /v1/stream?conv_id=a%3A%3Auser%2Freal%3AQ4&from=0", true),
             ("GET /v1/stream/a::real", true),
             ("DELETE /v1/stream?conv_id=a::real", true),
@@ -30,7 +30,7 @@ fn a_stream_is_asked_of_the_model_that_its_conversation_names() {
         ] {
             let mut client = stage.client().await;
             write(&mut client, &format!("{line} HTTP/1.1\r\nhost: localhost\r\n\r\n")).await;
-            if asked {
+            if requested {
                 let mut engine = stage.engine().await;
                 assert!(read_request(&mut engine).await.starts_with(line), "{line}");
             } else {
@@ -87,10 +87,10 @@ fn talk(id: usize, length: usize) -> String {
 /// Leaves conversations one after the other, as soon as each waits for the model.
 async fn leave(stage: &Stage, count: usize, length: usize) {
     for id in 0..count {
-        let before = stage.service.wishes.borrow().len();
+        let before = stage.service.options.borrow().len();
         let mut client = stage.client().await;
         write(&mut client, &talk(id, length)).await;
-        while stage.service.wishes.borrow().len() == before {
+        while stage.service.options.borrow().len() == before {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         drop(client);
@@ -108,7 +108,7 @@ fn conversations_whose_clients_left_hold_places_like_connections_and_make_room()
         assert_eq!(stage.service.waiting.get(), 16, "one client's share of the places");
         let mut client = stage.client().await;
         write(&mut client, &post("/v1/completions", r#"{"model":"real"}"#)).await;
-        while stage.service.wishes.borrow().len() < 41 {
+        while stage.service.options.borrow().len() < 41 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         assert_eq!(stage.service.waiting.get(), 16, "it took the place of one");
@@ -151,8 +151,8 @@ fn streams_are_looked_up_where_they_are() {
         let mut client = stage.client().await;
         write(&mut client, &post("/v1/streams/lookup", body)).await;
         let mut engine = stage.engine().await;
-        let asked = read_request(&mut engine).await;
-        assert!(asked.ends_with(r#"{"conversation_ids":["a::real","b"]}"#), "{asked}");
+        let requested = read_request(&mut engine).await;
+        assert!(requested.ends_with(r#"{"conversation_ids":["a::real","b"]}"#), "{requested}");
         write(&mut engine, "HTTP/1.1 200 OK\r\ncontent-length: 12\r\n\r\n[{\"id\":\"a\"}]").await;
         assert!(read_until(&mut client, "]").await.ends_with("[{\"id\":\"a\"}]"));
         for body in ["", "7", "{\"conversation_ids\":7}"] {

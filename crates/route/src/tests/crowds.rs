@@ -64,7 +64,7 @@ fn one_more_connection_of_a_client_waits_for_one_of_its_own() {
 }
 
 #[test]
-fn who_shows_a_key_is_served_while_others_flood_and_takes_a_place_of_whoever_holds_the_most() {
+fn authenticated_clients_are_served_and_kept_during_a_flood() {
     let mut settings = limited(|limits| limits.connections = 16);
     settings.keys = secret_key();
     on_stage_with(settings, 0, |stage| async move {

@@ -16,9 +16,9 @@ async fn page(stage: &Stage, request: &str) -> (String, String) {
     let mut client = stage.client().await;
     write(&mut client, request).await;
     let mut engine = stage.engine().await;
-    let asked = read_request(&mut engine).await;
+    let requested = read_request(&mut engine).await;
     write(&mut engine, PAGE).await;
-    (asked, read_until(&mut client, "ok").await.to_ascii_lowercase())
+    (requested, read_until(&mut client, "ok").await.to_ascii_lowercase())
 }
 
 async fn refusal(stage: &Stage, request: &str) -> String {
@@ -59,7 +59,7 @@ fn a_document_of_an_engine_orders_nothing_and_installs_nothing() {
                 assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
             }
         }
-        assert!(stage.service.orders.borrow().is_empty() && stage.service.wishes.borrow().is_empty());
+        assert!(stage.service.orders.borrow().is_empty() && stage.service.options.borrow().is_empty());
     });
 }
 
@@ -69,8 +69,8 @@ fn an_origin_of_its_own_is_the_engines_in_every_path() {
         let own = "real.engine.localhost:8080";
         for path in ["/", "/api/status", "/models/unload", "/ui", "/v1/models?a=b"] {
             let request = get(path, own, &format!("origin: http://{own}\r\nservice-worker: script\r\n"));
-            let (asked, answer) = page(&stage, &request).await;
-            assert!(asked.starts_with(&format!("GET {path} ")), "{asked}");
+            let (requested, answer) = page(&stage, &request).await;
+            assert!(requested.starts_with(&format!("GET {path} ")), "{requested}");
             assert!(!answer.contains("sandbox") && !answer.contains("set-cookie"), "{answer}");
         }
         // Another page has nothing to do there, and the API is at no such origin.
@@ -104,16 +104,16 @@ fn a_page_and_its_files_may_come_compressed_and_nothing_else() {
         for (path, host) in
             [("/", own), ("/upstream/real/", "localhost"), ("/upstream/real/a.js", "localhost")]
         {
-            let (asked, _) = page(&stage, &get(path, host, line)).await;
-            assert!(asked.to_ascii_lowercase().contains(line), "{path}: {asked}");
+            let (requested, _) = page(&stage, &get(path, host, line)).await;
+            assert!(requested.to_ascii_lowercase().contains(line), "{path}: {requested}");
         }
-        let (asked, _) = page(&stage, &get("/slots?model=real", "localhost", line)).await;
-        assert!(!asked.to_ascii_lowercase().contains("accept-encoding"), "{asked}");
+        let (requested, _) = page(&stage, &get("/slots?model=real", "localhost", line)).await;
+        assert!(!requested.to_ascii_lowercase().contains("accept-encoding"), "{requested}");
         for path in ["/upstream/real/v1/chat/completions", "/v1/chat/completions"] {
             let order = post(path, r#"{"model":"real"}"#)
                 .replace("host: localhost", &format!("{line}host: localhost"));
-            let (asked, _) = page(&stage, &order).await;
-            assert!(!asked.to_ascii_lowercase().contains("accept-encoding"), "{path}: {asked}");
+            let (requested, _) = page(&stage, &order).await;
+            assert!(!requested.to_ascii_lowercase().contains("accept-encoding"), "{path}: {requested}");
         }
     });
 }

@@ -165,7 +165,7 @@ fn a_client_that_reads_nothing_after_its_wait_is_given_up_as_soon_as_any_other()
 }
 
 #[test]
-fn what_asks_for_no_stream_or_for_a_status_waits_for_its_status() {
+fn requests_without_streaming_or_heartbeat_wait_for_their_status() {
     let off = post(CHAT, STREAM).replace("\r\n\r\n", "\r\nx-plimsoll-heartbeat: off\r\n\r\n");
     let requests = [
         off,

@@ -137,7 +137,7 @@ fn a_body_beyond_the_limits_reaches_no_engine_before_it_is_whole() {
             let answer = read_until(&mut peer, "}").await;
             assert!(answer.contains(refusal), "{answer}");
         }
-        assert!(stage.service.wishes.borrow().is_empty(), "no engine was asked for");
+        assert!(stage.service.options.borrow().is_empty(), "no engine was asked for");
     });
 }
 

@@ -121,12 +121,12 @@ fn million_connections_are_answered_or_closed() {
         b"Connection: ",
         b"OPTIONS ",
     ];
-    let (made, mut made_here) = tokio::sync::mpsc::channel::<Vec<u8>>(64);
+    let (created, mut created_here) = tokio::sync::mpsc::channel::<Vec<u8>>(64);
     let maker = std::thread::spawn(move || {
-        mutants(&seeds, &tokens, |mutant| drop(made.blocking_send(mutant.to_vec())));
+        mutants(&seeds, &tokens, |mutant| drop(created.blocking_send(mutant.to_vec())));
     });
     on_stage_of_many(|stage| async move {
-        while let Some(mutant) = made_here.recv().await {
+        while let Some(mutant) = created_here.recv().await {
             let mut client = stage.client().await;
             // The server may close before it has read all.
             let _ = client.write_all(&mutant).await;

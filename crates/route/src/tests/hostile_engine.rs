@@ -46,10 +46,10 @@ const TOKENS: [&[u8]; 14] = [
 ];
 
 /// Mutants of `seeds`, made on a thread of their own.
-fn made(seeds: &'static [&[u8]], tokens: &'static [&[u8]]) -> Receiver<Vec<u8>> {
-    let (made, made_here) = channel(64);
-    std::thread::spawn(move || mutants(seeds, tokens, |mutant| drop(made.blocking_send(mutant.to_vec()))));
-    made_here
+fn created(seeds: &'static [&[u8]], tokens: &'static [&[u8]]) -> Receiver<Vec<u8>> {
+    let (created, created_here) = channel(64);
+    std::thread::spawn(move || mutants(seeds, tokens, |mutant| drop(created.blocking_send(mutant.to_vec()))));
+    created_here
 }
 
 /// Gives every connection the bytes that `answer` holds at that moment, in two writes, and closes it.
@@ -132,7 +132,7 @@ async fn chunks(client: &mut BufReader<TcpStream>) -> bool {
 #[test]
 fn million_answers_of_an_engine_leave_the_clients_connection_in_order() {
     const ASKS: &str = r#"{"model":"real","stream":true}"#;
-    let mut mutants = made(&SEEDS, &TOKENS);
+    let mut mutants = created(&SEEDS, &TOKENS);
     on_stage_of_many(|stage| async move {
         let answer = RefCell::new(Vec::new());
         let (mut stayed, mut broke) = (0, 0);

@@ -36,13 +36,13 @@ async fn ask(stage: &Stage, name: &str, line: &str, body: &str) -> (u16, String)
 
 /// A request that the engine answers with `tokens`; afterwards no other is in flight.
 async fn chat(stage: &Stage, name: &str, tokens: u32) -> (u16, String) {
-    let answer = chat_beside(stage, name, tokens).await;
+    let answer = chat_alongside(stage, name, tokens).await;
     stage.until_idle().await;
     answer
 }
 
 /// The same beside other requests.
-async fn chat_beside(stage: &Stage, name: &str, tokens: u32) -> (u16, String) {
+async fn chat_alongside(stage: &Stage, name: &str, tokens: u32) -> (u16, String) {
     let mut client = stage.client().await;
     write(&mut client, &request(name, "POST /v1/chat/completions", CHAT)).await;
     tokio::select! {
@@ -117,7 +117,7 @@ fn each_request_needs_a_right_and_the_refusal_names_it() {
         {
             assert_eq!(ask(&stage, "use", line, CHAT).await.0, 403, "{line}");
         }
-        assert_eq!(stage.service.wishes.borrow().len(), 0, "no engine was asked");
+        assert_eq!(stage.service.options.borrow().len(), 0, "no engine was asked");
         assert_eq!(ask(&stage, "unknown", "GET /v1/models", "").await.0, 401);
     });
 }
@@ -197,7 +197,7 @@ fn limits_refuse_with_the_wait_and_in_the_dialect_of_the_client() {
         let mut engine = stage.engine().await;
         read_request(&mut engine).await;
         assert_eq!(ask(&stage, "busy", "POST /v1/chat/completions", CHAT).await.0, 429);
-        assert_eq!(chat_beside(&stage, "free", 1).await.0, 200, "another key is not limited");
+        assert_eq!(chat_alongside(&stage, "free", 1).await.0, 200, "another key is not limited");
         drop(client);
         stage.until_idle().await;
         assert_eq!(chat(&stage, "busy", 1).await.0, 200);
@@ -243,10 +243,10 @@ fn a_key_has_its_priority_and_is_one_client_and_expires() {
         for name in ["high", "hasty", "high"] {
             assert_eq!(chat(&stage, name, 1).await.0, 200);
         }
-        let wishes = stage.service.wishes.borrow().clone();
-        let priorities: Vec<Priority> = wishes.iter().map(|wish| wish.priority).collect();
+        let options = stage.service.options.borrow().clone();
+        let priorities: Vec<Priority> = options.iter().map(|options| options.priority).collect();
         assert_eq!(priorities, [Priority::High, Priority::Normal, Priority::High]);
-        assert!(wishes[0].client == wishes[2].client && wishes[0].client != wishes[1].client);
+        assert!(options[0].client == options[2].client && options[0].client != options[1].client);
         let (status, answer) = ask(&stage, "old", "GET /v1/models", "").await;
         assert!(status == 401 && answer.contains("expired_api_key"), "{answer}");
     });

@@ -11,9 +11,9 @@ async fn through(stage: &Stage, request: &str) -> (String, String) {
     let mut client = stage.client().await;
     write(&mut client, request).await;
     let mut engine = stage.engine().await;
-    let asked = read_request(&mut engine).await;
+    let requested = read_request(&mut engine).await;
     write(&mut engine, OK).await;
-    (asked, read_until(&mut client, "ok").await)
+    (requested, read_until(&mut client, "ok").await)
 }
 
 async fn refused(stage: &Stage, request: &str) -> String {
@@ -37,8 +37,8 @@ fn the_only_model_answers_what_names_no_model_or_an_unknown_one() {
             assert!(!answer.contains("X-Plimsoll-Model"), "{answer}");
         }
         let body = r#"{"model":"gpt-4.1"}"#;
-        let (asked, answer) = through(&stage, &post("/v1/chat/completions", body)).await;
-        assert!(asked.ends_with(r#"{"model":"real"}"#), "the engine gets its own name: {asked}");
+        let (requested, answer) = through(&stage, &post("/v1/chat/completions", body)).await;
+        assert!(requested.ends_with(r#"{"model":"real"}"#), "the engine gets its own name: {requested}");
         assert!(answer.contains("X-Plimsoll-Model: real\r\n"), "{answer}");
         // An order must name its model: nothing else is unloaded.
         let order = refused(&stage, &post("/models/unload", r#"{"model":"gpt-4.1"}"#)).await;
@@ -82,7 +82,7 @@ fn a_body_that_the_engine_cannot_parse_is_a_fault_of_the_client() {
     on_stage(|stage| async move {
         let long = format!("{{\"model\":\"real\",\"p\":\"{}\" garbage", "x".repeat(1 << 20));
         let deep = format!("{{\"model\":\"real\",\"p\":{}{}}}", "[".repeat(5000), "]".repeat(5000));
-        for (body, is_told) in [
+        for (body, is_reported) in [
             (r#"{"model":"real", garbage"#, true),
             (r#" {"model":"real"} {"#, true),
             (r#"{"model":"real"}"#, false),
@@ -95,9 +95,9 @@ fn a_body_that_the_engine_cannot_parse_is_a_fault_of_the_client() {
             let mut engine = stage.engine().await;
             read_request(&mut engine).await;
             write(&mut engine, FAULT).await;
-            let answer = read_until(&mut client, if is_told { "}}" } else { "parse" }).await;
-            assert_eq!(answer.starts_with("HTTP/1.1 400 "), is_told, "{answer}");
-            assert_eq!(answer.contains("body_not_json"), is_told, "{answer}");
+            let answer = read_until(&mut client, if is_reported { "}}" } else { "parse" }).await;
+            assert_eq!(answer.starts_with("HTTP/1.1 400 "), is_reported, "{answer}");
+            assert_eq!(answer.contains("body_not_json"), is_reported, "{answer}");
         }
         stage.until_idle().await;
     });
@@ -110,12 +110,12 @@ fn tools_are_served_by_a_model_that_has_them() {
         assert!(answer.starts_with("HTTP/1.1 403 ") && answer.contains("feature_disabled"), "{answer}");
         stage.service.has_tools.set(true);
         let call = r#"{"tool":"read_file","params":{}}"#;
-        for (request, asked) in [
+        for (request, requested) in [
             (get("/tools"), "GET /tools "),
             (post("/tools", call), "POST /tools "),
             (get("/cors-proxy?url=http://x"), "GET /cors-proxy?url=http://x "),
         ] {
-            assert!(through(&stage, &request).await.0.starts_with(asked), "{asked}");
+            assert!(through(&stage, &request).await.0.starts_with(requested), "{requested}");
         }
     });
 }
@@ -144,7 +144,7 @@ fn properties_are_the_engines_while_the_only_model_runs() {
 fn the_engines_metrics_stand_behind_this_servers() {
     on_stage(|stage| async move {
         stage.service.is_only.set(true);
-        for (answer, told) in [
+        for (answer, reported) in [
             (
                 "HTTP/1.1 200 OK\r\nProcess-Start-Time-Unix: 7\r\nContent-Length: 13\r\n\r\nllamacpp:x 1\n",
                 true,
@@ -162,9 +162,9 @@ fn the_engines_metrics_stand_behind_this_servers() {
             drop(engine);
             let page = read_to_close(&mut client).await;
             assert!(page.contains("plimsoll_loads_total{model=\"real\"} 7\n"), "{page}");
-            assert_eq!(page.contains("\nllamacpp:x 1\n"), told, "{answer}: {page}");
-            assert_eq!(page.contains("Process-Start-Time-Unix: 7"), told);
+            assert_eq!(page.contains("\nllamacpp:x 1\n"), reported, "{answer}: {page}");
+            assert_eq!(page.contains("Process-Start-Time-Unix: 7"), reported);
         }
-        assert_eq!(stage.service.wishes.borrow().len(), 0, "a look is no use of the model");
+        assert_eq!(stage.service.options.borrow().len(), 0, "a look is no use of the model");
     });
 }

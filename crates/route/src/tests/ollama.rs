@@ -36,11 +36,11 @@ async fn exchange(stage: &Stage, path: &str, body: &Value, script: &str) -> (Val
     let request = post(path, &body.to_string()).replace("host:", "connection: close\r\nhost:");
     write(&mut client, &request).await;
     let mut engine: TcpStream = stage.engine().await;
-    let asked = read_request(&mut engine).await;
+    let requested = read_request(&mut engine).await;
     write(&mut engine, script).await;
     drop(engine);
-    let (_, asked) = asked.split_once("\r\n\r\n").unwrap();
-    (serde_json::from_str(asked).unwrap(), read_to_close(&mut client).await)
+    let (_, requested) = requested.split_once("\r\n\r\n").unwrap();
+    (serde_json::from_str(requested).unwrap(), read_to_close(&mut client).await)
 }
 
 /// Sends a request that no engine sees.
@@ -71,8 +71,9 @@ fn an_embedding_of_an_engine_without_the_flag_is_refused_in_ollamas_shape() {
         let body = json!({"model": "real", "input": "x"});
         let (_, answer) = exchange(&stage, "/api/embed", &body, &refusal).await;
         assert!(answer.starts_with("HTTP/1.1 501"), "{answer}");
-        let told = r#""error":"\"real\" does not support embeddings: its engine runs without `--embeddings`"#;
-        assert!(answer.contains(told), "{answer}");
+        let reported =
+            r#""error":"\"real\" does not support embeddings: its engine runs without `--embeddings`"#;
+        assert!(answer.contains(reported), "{answer}");
     });
 }
 
@@ -84,21 +85,21 @@ fn filters_change_requests_of_both_apis_before_the_engine_gets_them() {
     on_stage(|stage| async move {
         stage.service.filters.replace(Some(roster.models[0].filters.clone()));
         let done = whole("200 OK", r#"{"choices":[{"message":{"content":"x"},"finish_reason":"stop"}]}"#);
-        let mut asked = chat(&json!({"model": "alias", "top_k": 4, "stream": false}));
-        let (seen, _) = exchange(&stage, "/v1/chat/completions", &asked, &done).await;
+        let mut requested = chat(&json!({"model": "alias", "top_k": 4, "stream": false}));
+        let (seen, _) = exchange(&stage, "/v1/chat/completions", &requested, &done).await;
         let expected = json!({
             "model": "real", "stream": false, "temperature": 1.5,
             "messages": [{"role": "system", "content": "be kind"}, {"role": "user", "content": "hi"}],
         });
         assert_eq!(seen, expected);
-        asked["options"] = json!({"top_k": 4});
-        let (seen, _) = exchange(&stage, "/api/chat", &asked, &done).await;
+        requested["options"] = json!({"top_k": 4});
+        let (seen, _) = exchange(&stage, "/api/chat", &requested, &done).await;
         assert_eq!(
             (&seen["temperature"], &seen["model"], seen.get("top_k")),
             (&json!(1.5), &json!("real"), None)
         );
-        asked["model"] = json!("real");
-        let (seen, _) = exchange(&stage, "/v1/chat/completions", &asked, &done).await;
+        requested["model"] = json!("real");
+        let (seen, _) = exchange(&stage, "/v1/chat/completions", &requested, &done).await;
         assert_eq!(seen["temperature"], json!(0.5));
         let long = "x".repeat(400_000);
         let body = json!({"prompt": long, "model": "real", "top_k": 1});
@@ -118,8 +119,8 @@ fn a_chat_is_streamed_as_lines_and_its_time_to_live_is_set_when_it_is_over() {
             chunk("data: [DONE]\n\n")
         );
         let request = chat(&json!({"keep_alive": "90s"}));
-        let (asked, answer) = exchange(&stage, "/api/chat", &request, &script).await;
-        assert_eq!((&asked["model"], &asked["stream"]), (&json!("real"), &json!(true)));
+        let (requested, answer) = exchange(&stage, "/api/chat", &request, &script).await;
+        assert_eq!((&requested["model"], &requested["stream"]), (&json!("real"), &json!(true)));
         assert!(answer.contains("Content-Type: application/x-ndjson\r\n"), "{answer}");
         let lines = lines(&answer);
         assert_eq!(
@@ -149,14 +150,14 @@ fn whole_answers_are_translated_and_refusals_keep_their_status() {
         assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
         assert!(answer.contains(r#""error":"the request exceeds the context""#), "{answer}");
         let vectors = r#"{"data":[{"embedding":[1,2]}]}"#;
-        let (asked, answer) = exchange(
+        let (requested, answer) = exchange(
             &stage,
             "/api/embed",
             &json!({"model": "alias", "input": "x"}),
             &whole("200 OK", vectors),
         )
         .await;
-        assert_eq!(asked, json!({"model": "real", "input": "x"}));
+        assert_eq!(requested, json!({"model": "real", "input": "x"}));
         assert!(answer.contains(r#""embeddings":[[1,2]]"#), "{answer}");
     });
 }
@@ -225,7 +226,7 @@ fn a_request_without_a_prompt_loads_or_unloads() {
                 assert_eq!(&seen[key], value, "{path}: {seen}");
             }
         }
-        assert_eq!(stage.service.wishes.borrow().len(), 4, "an unload waits for no model");
+        assert_eq!(stage.service.options.borrow().len(), 4, "an unload waits for no model");
         assert_eq!(*stage.service.kept.borrow(), [None, Some(Duration::ZERO), None, None, None]);
     });
 }
@@ -249,10 +250,10 @@ fn the_store_is_listed_and_not_changed() {
         let pull = r#"{"model":"real","stream":false}"#;
         assert_eq!(ask(&stage, "POST /api/pull", pull).await, (200, json!({"status": "success"})));
         let (status, refusal) = ask(&stage, "POST /api/pull", r#"{"model":"llama3.2"}"#).await;
-        let told = refusal["error"].as_str().unwrap();
-        assert!(status == 404 && told.contains("'llama3.2' is a name of Ollama's library"), "{refusal}");
-        assert!(told.contains("pull hf.co/USER/REPO:QUANT"), "{refusal}");
-        for (line, body, told) in [
+        let reported = refusal["error"].as_str().unwrap();
+        assert!(status == 404 && reported.contains("'llama3.2' is a name of Ollama's library"), "{refusal}");
+        assert!(reported.contains("pull hf.co/USER/REPO:QUANT"), "{refusal}");
+        for (line, body, reported) in [
             ("POST /api/push", r#"{"model":"real"}"#, "in the configuration"),
             ("POST /api/blobs/sha256:0", "x", "in the configuration"),
             (
@@ -268,7 +269,10 @@ fn the_store_is_listed_and_not_changed() {
             ("POST /api/create", r#"{"name":"mine","files":{}}"#, r#"add a section [models."mine"]"#),
         ] {
             let (status, refusal) = ask(&stage, line, body).await;
-            assert!(status == 501 && refusal["error"].as_str().unwrap().contains(told), "{line}: {refusal}");
+            assert!(
+                status == 501 && refusal["error"].as_str().unwrap().contains(reported),
+                "{line}: {refusal}"
+            );
         }
         for (line, body, status) in [
             ("POST /api/copy", r#"{"source":"none","destination":"mine"}"#, 404),
@@ -317,7 +321,7 @@ fn hostile_bodies_are_refused_in_ollamas_shape_without_an_engine() {
         }
         let (status, refusal) = ask(&stage, "GET /api/chat", "").await;
         assert_eq!((status, refusal["error"].is_string()), (405, true));
-        assert!(stage.service.wishes.borrow().is_empty(), "no engine was asked for");
+        assert!(stage.service.options.borrow().is_empty(), "no engine was asked for");
     });
 }
 
@@ -333,8 +337,9 @@ fn a_huge_image_reaches_the_engine_once_and_counts_as_the_body_that_it_is() {
         let answer =
             json!({"choices": [{"message": {"content": "a ship"}, "finish_reason": "stop"}]}).to_string();
         for _ in 0..3 {
-            let (asked, answer) = exchange(&stage, "/api/chat", &request, &whole("200 OK", &answer)).await;
-            let url = asked["messages"][0]["content"][1]["image_url"]["url"].as_str().unwrap();
+            let (requested, answer) =
+                exchange(&stage, "/api/chat", &request, &whole("200 OK", &answer)).await;
+            let url = requested["messages"][0]["content"][1]["image_url"]["url"].as_str().unwrap();
             assert_eq!(url.len(), "data:image/png;base64,".len() + image.len());
             assert!(answer.contains("a ship"), "{answer}");
         }

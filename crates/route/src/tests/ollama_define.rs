@@ -73,7 +73,7 @@ fn a_derived_model_hands_on_its_settings_and_never_itself() {
 }
 
 #[test]
-fn what_a_derived_model_cannot_have_is_refused_by_its_name() {
+fn unsupported_fields_of_a_derived_model_are_rejected_by_name() {
     on_stage(|stage| async move {
         stage.service.derives.set(true);
         for (more, words) in [

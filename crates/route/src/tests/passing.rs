@@ -117,8 +117,8 @@ fn events_that_are_there_together_go_as_one_chunk_and_the_fault_behind_them_is_t
         write(&mut engine, &format!("{head}{chunks}4\r\ndata\r\n")).await;
         drop(engine);
         let answer = read_until(&mut client, "0\r\n\r\n").await;
-        let told = unchunked(&answer).unwrap();
-        let (before, fault) = told.split_at(events.len());
+        let reported = unchunked(&answer).unwrap();
+        let (before, fault) = reported.split_at(events.len());
         assert_eq!(before, events);
         assert!(fault.starts_with("data: {\"error\"") && fault.contains("engine_died"), "{fault}");
         assert!(answer.contains(&format!("\r\n\r\n{:X}\r\n{events}\r\n", events.len())), "{answer}");

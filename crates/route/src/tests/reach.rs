@@ -49,7 +49,7 @@ async fn ask(stage: &Stage, name: &str, line: &str, body: &str) -> String {
 const CHAT: &str = r#"{"model":"real"}"#;
 
 #[test]
-fn what_is_of_all_models_needs_a_key_for_all() {
+fn global_endpoints_need_a_key_for_all_models() {
     on_stage_with(settings(), 0, |stage| async move {
         stage.service.log.push(LogSource::Stderr, "a prompt".to_owned());
         let failures = [json!({"name": "real"}), json!({"name": "x-1"}), json!({"name": null}), json!({})];

@@ -37,7 +37,7 @@ pub(super) struct StubService {
     upstream: RefCell<Rc<Upstream>>,
     /// Requests come from another host of a fleet.
     is_host: Cell<bool>,
-    pub(super) wishes: RefCell<Vec<RouteOptions>>,
+    pub(super) options: RefCell<Vec<RouteOptions>>,
     pub(super) in_flight: Rc<Cell<usize>>,
     bounces: Rc<Cell<usize>>,
     pub(super) state: Cell<ModelState>,
@@ -124,21 +124,21 @@ impl ModelService for StubService {
         self.is_host.get().then_some(Ok(HostRequest::Passed(token)))
     }
 
-    fn admit_at_once(self: &Rc<Self>, _: ModelId, wish: RouteOptions) -> Option<StubPass> {
+    fn admit_at_once(self: &Rc<Self>, _: ModelId, options: RouteOptions) -> Option<StubPass> {
         if *self.is_full.borrow() || self.refusal.borrow().is_some() {
             return None;
         }
-        self.wishes.borrow_mut().push(wish);
+        self.options.borrow_mut().push(options);
         Some(self.pass())
     }
 
     async fn admit(
         self: Rc<Self>,
         _: ModelId,
-        wish: RouteOptions,
+        options: RouteOptions,
         _: RequestPrompt<'_>,
     ) -> Result<StubPass, HttpProblem> {
-        self.wishes.borrow_mut().push(wish);
+        self.options.borrow_mut().push(options);
         let waiting = Waiting::begin(&self.waiting);
         let _ = self.is_full.subscribe().wait_for(|full| !*full).await;
         drop(waiting);
@@ -246,7 +246,7 @@ impl ModelService for StubService {
             last_used: None,
             idle_since: None,
             idle_end: None,
-            held_until: None,
+            kept_until: None,
             claim: Vec::new(),
             alone: false,
             measured: Vec::new(),
@@ -255,7 +255,7 @@ impl ModelService for StubService {
             depth: None,
             depth_unwatched: None,
             overflows: 0,
-            held_back: None,
+            deferred: None,
             last_failure: None,
             load_check: Vec::new(),
         };
@@ -370,7 +370,7 @@ impl Stage {
         let service = Rc::new(StubService {
             upstream: RefCell::new(Rc::new(upstream)),
             is_host: Cell::new(false),
-            wishes: RefCell::default(),
+            options: RefCell::default(),
             in_flight: Rc::default(),
             bounces: Rc::new(Cell::new(bounces)),
             state: Cell::new(ModelState::Ready),

@@ -16,14 +16,14 @@ fn bytes_pass_in_both_directions_until_one_side_closes() {
             let mut client = stage.client().await;
             write(&mut client, ASK).await;
             let mut engine = stage.engine().await;
-            let asked = read_request(&mut engine).await;
-            assert!(asked.starts_with("GET /ws?a=b "), "{asked}");
+            let requested = read_request(&mut engine).await;
+            assert!(requested.starts_with("GET /ws?a=b "), "{requested}");
             for line in [
                 "upgrade: websocket\r\n",
                 "connection: upgrade\r\n",
                 "sec-websocket-key: dghlihnhbxbszsbub25jzq==\r\n",
             ] {
-                assert!(asked.to_ascii_lowercase().contains(line), "{asked}");
+                assert!(requested.to_ascii_lowercase().contains(line), "{requested}");
             }
             // Bytes right behind the answer belong to the new protocol.
             write(&mut engine, &format!("{AGREE}hello")).await;
@@ -105,7 +105,7 @@ fn a_foreign_page_opens_no_websocket_on_any_path() {
                 assert!(answer.starts_with("HTTP/1.1 403 "), "{origin} {path}: {answer}");
             }
         }
-        assert!(stage.service.wishes.borrow().is_empty());
+        assert!(stage.service.options.borrow().is_empty());
     });
 }
 
@@ -120,8 +120,8 @@ fn no_other_protocol_is_spoken_with_an_engine() {
             let mut client = stage.client().await;
             write(&mut client, &ASK.replace(from, to)).await;
             let mut engine = stage.engine().await;
-            let asked = read_request(&mut engine).await.to_ascii_lowercase();
-            assert!(!asked.contains("upgrade:") && !asked.contains("connection:"), "{asked}");
+            let requested = read_request(&mut engine).await.to_ascii_lowercase();
+            assert!(!requested.contains("upgrade:") && !requested.contains("connection:"), "{requested}");
             // An engine that changes all the same is not joined.
             write(&mut engine, &format!("{}smuggled", AGREE.replace("websocket", "h2c"))).await;
             let answer = read_until(&mut client, "}").await;

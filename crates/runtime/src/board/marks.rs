@@ -192,9 +192,10 @@ mod tests {
             [1, 2, 1, 2].map(|free| marks.fail(at(0), "refused", None, &refusal(free), &[])).to_vec();
         assert_eq!(is_news, [true, false, false, false]);
         let all = marks.after(0);
-        let told = all.iter().filter_map(|mark| mark.failure.as_ref());
-        let told: Vec<(u64, &Reason)> = told.map(|failure| (failure.times, &failure.reason)).collect();
-        assert_eq!(told, [(2, &refusal(1)), (2, &refusal(2))]);
+        let reported = all.iter().filter_map(|mark| mark.failure.as_ref());
+        let reported: Vec<(u64, &Reason)> =
+            reported.map(|failure| (failure.times, &failure.reason)).collect();
+        assert_eq!(reported, [(2, &refusal(1)), (2, &refusal(2))]);
         assert!(marks.fail(at(90), "refused", None, &refusal(1), &[]), "it is news after a minute");
     }
 
@@ -240,7 +241,7 @@ mod tests {
         assert_eq!(marks.after(0).len(), MARKS + FAILURES);
         let new = marks.after(marks.last() - 2);
         assert_eq!(new.iter().map(|mark| mark.kind).collect::<Vec<_>>(), ["load", "failed"]);
-        let told = |second, text| marks.just_reported(at(second), ModelId(1999), text);
-        assert!(told(1, "1999") && !told(1, "1998") && !told(10, "1999"));
+        let reported = |second, text| marks.just_reported(at(second), ModelId(1999), text);
+        assert!(reported(1, "1999") && !reported(1, "1998") && !reported(10, "1999"));
     }
 }

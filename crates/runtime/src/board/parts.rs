@@ -95,11 +95,11 @@ mod tests {
         #[test]
         fn parts_and_their_terms_add_up(
             used in 0_u64..1 << 40,
-            held in proptest::collection::vec((0_u64..1 << 40, proptest::collection::vec(0_u64..1 << 38, 0..4)), 0..6),
+            occupied in proptest::collection::vec((0_u64..1 << 40, proptest::collection::vec(0_u64..1 << 38, 0..4)), 0..6),
         ) {
             let planned: Vec<Vec<_>> =
-                held.iter().map(|(_, terms)| terms.iter().map(|term| ("kv", Bytes::new(*term))).collect()).collect();
-            let holders = held.iter().zip(&planned).map(|((bytes, _), terms)| holder(*bytes, terms));
+                occupied.iter().map(|(_, terms)| terms.iter().map(|term| ("kv", Bytes::new(*term))).collect()).collect();
+            let holders = occupied.iter().zip(&planned).map(|((bytes, _), terms)| holder(*bytes, terms));
             let parts = parts(Bytes::new(used), holders);
             prop_assert_eq!(parts.iter().map(|part| part.bytes).sum::<Bytes>(), Bytes::new(used));
             for part in parts.iter().filter(|part| !part.terms.is_empty()) {

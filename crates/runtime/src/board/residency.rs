@@ -36,10 +36,10 @@ impl Residency {
     pub(super) fn take(&mut self, snapshot: &SchedulerSnapshot, used: impl Iterator<Item = Option<Bytes>>) {
         let id = |name: &str| snapshot.models.iter().find(|model| model.name == name).map(|model| model.id);
         let cards = snapshot.cards.iter().zip(used).map(|(card, used)| {
-            let held = card.holders.iter().filter_map(|holder| {
+            let occupied = card.holders.iter().filter_map(|holder| {
                 Some((id(&holder.model)?, holder.measured.filter(|bytes| !bytes.is_zero())?))
             });
-            CardResidency { used, models: held.collect() }
+            CardResidency { used, models: occupied.collect() }
         });
         self.push(ResidencySample { at: snapshot.now, cards: cards.collect() });
     }

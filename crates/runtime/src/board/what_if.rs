@@ -40,12 +40,12 @@ impl Runtime {
         let ask = |answers: &NeedAnswers| {
             self.state.borrow().scheduler.what_if(model, &need, answers, now).transpose()
         };
-        let mut said = with_answers(&*demand, &mut NeedAnswers::default(), ask);
-        if let Some(said) = &mut said {
-            advise(&*demand, &mut said.advice, &mut said.hints);
+        let mut stated = with_answers(&*demand, &mut NeedAnswers::default(), ask);
+        if let Some(stated) = &mut stated {
+            advise(&*demand, &mut stated.advice, &mut stated.hints);
         }
-        let mut answer = json!(said);
-        let placed = said.iter().flat_map(|said| &said.shares);
+        let mut answer = json!(stated);
+        let placed = stated.iter().flat_map(|stated| &stated.shares);
         let on: Vec<_> = placed.map(|share| &share.card).collect();
         let cards: Vec<_> =
             self.settings.served().into_iter().filter(|card| on.contains(&&card.id)).collect();

@@ -52,7 +52,7 @@ impl Runtime {
 /// The model with llama-server's defaults, as it will be served.
 fn entry(order: &DownloadOrder, more: &[&str]) -> Option<ConfiguredModel> {
     let flag = if order.is_address() { "--model-url" } else { "--hf-repo" };
-    let words = [flag, &order.asked].into_iter().chain(more.iter().copied());
+    let words = [flag, &order.requested].into_iter().chain(more.iter().copied());
     let options = Options::from_argv(&words.map(str::to_owned).collect::<Vec<_>>()).ok()?;
     let origin = FlagOrigin::file(&"the download".into(), 0);
     let launch = Launch::LlamaServer { program: None, options };

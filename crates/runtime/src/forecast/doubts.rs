@@ -11,7 +11,7 @@ use plimsoll_flags::Warning;
 use plimsoll_planner::HostRoom;
 use plimsoll_process::find_program;
 
-use super::{Forecast, asked};
+use super::{Forecast, requested};
 use crate::operator_log::in_a_line;
 use crate::survey::FoundProgram;
 
@@ -23,7 +23,8 @@ pub fn this_host() -> Option<HostRoom> {
 impl Forecast {
     /// Warns where the host has too little memory for the model's part beside its cards, as `plan` does.
     pub(super) fn on_host(mut self, entry: &ConfiguredModel, cards: &[Card], host: Option<HostRoom>) -> Self {
-        let need = |demand: &Arc<dyn MemoryModel>| demand.beside_cards(&asked(entry, cards, &**demand));
+        let need =
+            |demand: &Arc<dyn MemoryModel>| demand.alongside_cards(&requested(entry, cards, &**demand));
         let need = self.demand.as_ref().and_then(need);
         let doubt = need.zip(host).and_then(|(need, host)| host.doubt(need.bytes, need.mapped));
         if let Some((reason, fits)) = doubt {
@@ -47,7 +48,7 @@ impl Forecast {
                 Some(true) => continue,
                 Some(false) => {
                     let end = "the engine does not know this flag, and does not start with it";
-                    Reason::new("flag_unknown", format!("{place}{}", flag.told(end)))
+                    Reason::new("flag_unknown", format!("{place}{}", flag.reported(end)))
                 }
                 None => Reason::new("flag_left_out", format!("{place}{}", flag.ignored())),
             };

@@ -27,9 +27,9 @@ pub(super) fn note(demand: &dyn MemoryModel) -> Option<String> {
 }
 
 /// Bytes of host memory that a model needs beside those of its cards.
-pub(super) fn beside(shares: &[(CardId, Bytes)], cards: &[Card]) -> Bytes {
-    let is_beside = |id: &CardId| !cards.iter().any(|card| card.id == *id);
-    shares.iter().filter(|(id, _)| is_beside(id)).map(|(_, bytes)| *bytes).sum()
+pub(super) fn alongside(shares: &[(CardId, Bytes)], cards: &[Card]) -> Bytes {
+    let is_alongside = |id: &CardId| !cards.iter().any(|card| card.id == *id);
+    shares.iter().filter(|(id, _)| is_alongside(id)).map(|(_, bytes)| *bytes).sum()
 }
 
 fn name<'a>(id: &'a CardId, cards: &'a [Card]) -> &'a str {
@@ -89,17 +89,17 @@ mod tests {
         let need = Need(vec![(card.id.clone(), on_card), (host.clone(), on_host)], cache(false));
         let shares = [(card.id.clone(), Bytes::mib(7)), (host.clone(), Bytes::mib(65))];
         let cards = [card.clone()];
-        let said = lines(&shares, &cards, &need);
+        let stated = lines(&shares, &cards, &need);
         assert_eq!(
-            said,
+            stated,
             ["A: weights 5 MiB, driver 2 MiB", "host memory: output 1 MiB, prompt cache 64 MiB"]
         );
-        let told = note(&need).unwrap();
+        let reported = note(&need).unwrap();
         assert!(
-            told.contains("64 MiB") && told.contains("a sixteenth") && told.contains("`-cram 0`"),
-            "{told}"
+            reported.contains("64 MiB") && reported.contains("a sixteenth") && reported.contains("`-cram 0`"),
+            "{reported}"
         );
-        assert_eq!(beside(&shares, &cards), Bytes::mib(65));
+        assert_eq!(alongside(&shares, &cards), Bytes::mib(65));
 
         let reported = [(card.id, Bytes::mib(9))];
         let need = Need(need.0, cache(true));

@@ -143,10 +143,10 @@ impl Desk {
     }
 
     fn configure(&mut self, model: u32, change: ConfigChange) {
-        self.tell(SchedulerEvent::Configured(vec![(ModelId(model), change)]));
+        self.notify(SchedulerEvent::Configured(vec![(ModelId(model), change)]));
     }
 
-    fn tell(&mut self, event: SchedulerEvent) {
+    fn notify(&mut self, event: SchedulerEvent) {
         if let SchedulerEvent::Ended { run, .. } = &event {
             self.runs.remove(run);
         }
@@ -160,23 +160,23 @@ impl Desk {
     }
 
     fn follow(&mut self, effect: SchedulerEffect) {
-        let told = match effect {
+        let reported = match effect {
             SchedulerEffect::Dispatch { request, run } => {
-                self.table.tell(request, AdmissionAnswer::Go(Rc::clone(&self.runs[&run])))
+                self.table.notify(request, AdmissionAnswer::Go(Rc::clone(&self.runs[&run])))
             }
             SchedulerEffect::Refuse { request, refusal } => {
-                self.table.tell(request, AdmissionAnswer::Refused(refusal))
+                self.table.notify(request, AdmissionAnswer::Refused(refusal))
             }
             SchedulerEffect::MeasureDepth { request, run, exact } => {
                 let run = Rc::clone(&self.runs[&run]);
-                self.table.tell(request, AdmissionAnswer::MeasureDepth { run, exact })
+                self.table.notify(request, AdmissionAnswer::MeasureDepth { run, exact })
             }
             other => {
                 self.promise(other);
                 Ok(())
             }
         };
-        told.expect("every client of a request that lives can be told");
+        reported.expect("every client of a request that lives can be told");
     }
 
     /// Later report of a task, for effects that start one.
@@ -233,7 +233,7 @@ impl Desk {
                 self.clients.insert(request.0, Client { answers, seen: Seen::Waits });
                 let deadline = self.now + Duration::from_millis(patience);
                 let (model, client, priority) = (ModelId(model), ClientId(request.0 % 3), Priority::Normal);
-                self.tell(SchedulerEvent::Arrived {
+                self.notify(SchedulerEvent::Arrived {
                     request,
                     model,
                     client,
@@ -247,7 +247,7 @@ impl Desk {
                 let at = at.min(self.reports.len().saturating_sub(1));
                 let ends = matches!(self.reports.get(at), Some(SchedulerEvent::Ended { .. }));
                 if let Some(report) = self.reports.remove(if ends { 0 } else { at }) {
-                    self.tell(report);
+                    self.notify(report);
                 }
             }
             Step::Dies(at) => {
@@ -255,16 +255,16 @@ impl Desk {
                     self.runs.keys().copied().min_by_key(|run| (run.0 + 7 * u64::try_from(at).unwrap()) % 5);
                 if let Some(run) = run {
                     let reason = Reason::new("signal", "signal 11");
-                    self.tell(SchedulerEvent::Ended { run, end: End::Crashed { reason } });
+                    self.notify(SchedulerEvent::Ended { run, end: End::Crashed { reason } });
                 }
             }
-            Step::Unload(model) => self.tell(SchedulerEvent::UnloadWanted { model: ModelId(model) }),
-            Step::Load(model) => self.tell(SchedulerEvent::LoadWanted { model: ModelId(model) }),
+            Step::Unload(model) => self.notify(SchedulerEvent::UnloadWanted { model: ModelId(model) }),
+            Step::Load(model) => self.notify(SchedulerEvent::LoadWanted { model: ModelId(model) }),
             Step::Replace(model) => self.configure(model, ConfigChange::Replaced(spec(model))),
             Step::Remove(model) => self.configure(model, ConfigChange::Removed),
             Step::Wait(time) => {
                 self.now = self.now + Duration::from_millis(time);
-                self.tell(SchedulerEvent::Tick);
+                self.notify(SchedulerEvent::Tick);
             }
             Step::Hear(at)
             | Step::Measured(at, _)
@@ -296,24 +296,24 @@ impl Desk {
                     let prompt = depth;
                     let depth =
                         depth.map(|_| RequestDepth { prompt, answer: Some(1), answers: 1, exact: true });
-                    self.tell(SchedulerEvent::DepthMeasured { request, run, depth });
+                    self.notify(SchedulerEvent::DepthMeasured { request, run, depth });
                 }
             }
             (Step::Leave(_), _) => {
                 if self.table.end(request) {
-                    self.tell(SchedulerEvent::Abandoned { request });
+                    self.notify(SchedulerEvent::Abandoned { request });
                 }
                 self.ends(request);
             }
             (Step::Finish(_), Seen::IsServed) => {
                 assert!(self.table.end(request), "a served request ends with its answer");
                 self.ends(request);
-                self.tell(SchedulerEvent::Finished { request, tokens: None, failed: false });
+                self.notify(SchedulerEvent::Finished { request, tokens: None, failed: false });
             }
             (Step::Bounce(_), Seen::IsServed) => {
                 let answers = self.table.wait(request);
                 *self.client(request) = Client { answers, seen: Seen::Waits };
-                self.tell(SchedulerEvent::Bounced { request });
+                self.notify(SchedulerEvent::Bounced { request });
             }
             _ => {}
         }
@@ -321,7 +321,7 @@ impl Desk {
 
     /// Lets everything come to its end: tasks report, clients hear, and served requests are answered.
     fn settle(&mut self) {
-        self.tell(SchedulerEvent::Shutdown);
+        self.notify(SchedulerEvent::Shutdown);
         for _ in 0..200 {
             while !self.reports.is_empty() {
                 self.happen(Step::Report(0));

@@ -72,8 +72,8 @@ async fn act(engine: &Upstream, slot: u32, action: &str, file: &str) -> Option<u
 }
 
 async fn list(engine: &Upstream, path: &str) -> Option<Vec<u8>> {
-    let asked = engine.ask(Method::GET, path, None, LONGEST_LIST);
-    let (status, answer) = tokio::time::timeout(LIST_WITHIN, asked).await.ok().flatten()?;
+    let requested = engine.ask(Method::GET, path, None, LONGEST_LIST);
+    let (status, answer) = tokio::time::timeout(LIST_WITHIN, requested).await.ok().flatten()?;
     (status == StatusCode::OK).then_some(answer)
 }
 

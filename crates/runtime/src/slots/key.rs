@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_the_cache_changes_the_key_and_nothing_else_does() {
+    fn slot_key_changes_with_inputs_of_the_cache_alone() {
         let folder = tempfile::tempdir().unwrap();
         let parts =
             ["a-00001-of-00002.gguf", "a-00002-of-00002.gguf", "engine"].map(|name| folder.path().join(name));

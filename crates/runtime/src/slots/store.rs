@@ -131,17 +131,17 @@ impl SlotStore {
                 *pair = (pair.0.max(used), pair.1 + about.len());
             }
         }
-        let mut held: u64 = pairs.values().map(|(_, size)| size).sum();
+        let mut occupied: u64 = pairs.values().map(|(_, size)| size).sum();
         let mut pairs: Vec<_> = pairs.into_iter().map(|(stem, (used, size))| (used, stem, size)).collect();
         pairs.order();
         for (_, stem, size) in pairs {
-            if more + Bytes::new(held) <= self.bound {
+            if more + Bytes::new(occupied) <= self.bound {
                 return Ok(true);
             }
             self.remove_stem(&stem);
-            held -= size;
+            occupied -= size;
         }
-        Ok(more + Bytes::new(held) <= self.bound)
+        Ok(more + Bytes::new(occupied) <= self.bound)
     }
 
     /// Takes over the file that an engine wrote.

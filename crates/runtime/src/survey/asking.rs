@@ -35,14 +35,14 @@ pub(super) struct ExactQuestion {
     /// Everything that the answer depends on.
     pub(super) key: String,
     pub(super) model: String,
-    pub(super) engine: AskedEngine,
+    pub(super) engine: RequestedEngine,
     pub(super) options: Options,
     pub(super) cards: Vec<Card>,
 }
 
 /// An engine's program, its environment, and the state of its files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct AskedEngine {
+pub(super) struct RequestedEngine {
     pub(super) program: PathBuf,
     pub(super) environment: Environment,
     pub(super) stamp: String,
@@ -145,7 +145,7 @@ impl ExactAnswers {
             };
         }
         match ledger.known.get(&key) {
-            Some(QuestionProgress::Answered(said)) => Some(Arc::clone(said)),
+            Some(QuestionProgress::Answered(stated)) => Some(Arc::clone(stated)),
             _ => None,
         }
     }
@@ -188,7 +188,7 @@ impl SharedAnswers {
 
     /// Answers questions until the daemon ends.
     fn answer_all(&self) {
-        let mut last: Option<(AskedEngine, Oracle)> = None;
+        let mut last: Option<(RequestedEngine, Oracle)> = None;
         while let Some(question) = self.next() {
             let (engine, oracle) = match last.take().filter(|(engine, _)| *engine == question.engine) {
                 Some(same) => same,
@@ -202,7 +202,7 @@ impl SharedAnswers {
             };
             tracing::debug!("asking {} for the memory of {}", engine.program.display(), question.model);
             match oracle.ask(&question.options, &question.cards) {
-                Ok(said) => self.succeed(&question, said),
+                Ok(stated) => self.succeed(&question, stated),
                 Err(error) => self.fail(&question, &error),
             }
             oracle.forget();
@@ -228,7 +228,7 @@ impl SharedAnswers {
         }
     }
 
-    fn oracle(&self, engine: &AskedEngine) -> Result<Oracle, ExactError> {
+    fn oracle(&self, engine: &RequestedEngine) -> Result<Oracle, ExactError> {
         let terms = RunTerms {
             environment: engine.environment.clone(),
             time: TIME,
@@ -244,8 +244,8 @@ impl SharedAnswers {
         Some(Arc::new(oracle.kept(&question.options, &question.cards).ok()??))
     }
 
-    fn succeed(&self, question: &ExactQuestion, said: Transcript) {
-        let answered = QuestionProgress::Answered(Arc::new(said));
+    fn succeed(&self, question: &ExactQuestion, stated: Transcript) {
+        let answered = QuestionProgress::Answered(Arc::new(stated));
         self.ledger().known.insert(question.key.clone(), answered);
         self.changed.notify_all();
         if let Some(news) = &self.news {

@@ -22,28 +22,28 @@ pub(super) fn check(
     entry: &ConfiguredModel,
     engine: &[String],
     program: &Path,
-    wish: &ModelParams,
+    params: &ModelParams,
 ) -> Result<(), ReadModelError> {
     let is_engine = match &entry.launch {
         Launch::LlamaServer { .. } => single_program(entry, engine).is_some(),
         Launch::Command { argv, .. } => llama_server_in(argv) == Some(0),
     };
     match is_engine && !is_shell_script(program) {
-        true => named(wish).iter().try_for_each(|path| openable(Path::new(path))),
+        true => named(params).iter().try_for_each(|path| openable(Path::new(path))),
         false => Ok(()),
     }
 }
 
 /// The paths. One beside a server's address is the place of a download, which may be yet to come.
-fn named(wish: &ModelParams) -> Vec<String> {
+fn named(params: &ModelParams) -> Vec<String> {
     let sets = [
-        (&wish.model, wish.remote.is_some()),
-        (&wish.draft_model, wish.draft_remote.is_some()),
-        (&wish.projector, wish.projector_remote.is_some()),
+        (&params.model, params.remote.is_some()),
+        (&params.draft_model, params.draft_remote.is_some()),
+        (&params.projector, params.projector_remote.is_some()),
     ];
     let local = sets.into_iter().filter(|(_, is_fetched)| !is_fetched);
     let local = local.filter_map(|(path, _)| path.as_deref()).flat_map(siblings);
-    local.chain(wish.adapters.iter().chain(&wish.control_vectors).cloned()).collect()
+    local.chain(params.adapters.iter().chain(&params.control_vectors).cloned()).collect()
 }
 
 fn openable(path: &Path) -> Result<(), ReadModelError> {
@@ -75,9 +75,9 @@ mod tests {
         let entry = entry(text);
         // Flags whose files are in a container are not this host's.
         let Some(options) = entry.launch.options() else { return Ok(()) };
-        let wish = options.wish(ProgramKind::LlamaServer).unwrap();
+        let params = options.params(ProgramKind::LlamaServer).unwrap();
         let engine: Vec<String> = engine.iter().map(|word| (*word).to_owned()).collect();
-        check(&entry, &engine, program, &wish).map_err(|error| error.to_string())
+        check(&entry, &engine, program, &params).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_engine_fetches_may_be_missing() {
+    fn models_fetched_by_the_engine_may_be_missing_locally() {
         let of = |flags: &str| checked(&format!("flags = '{flags}'"), &["true"], Path::new("/bin/true"));
         assert_eq!(of("-hf user/repo"), Ok(()));
         assert_eq!(of("-hf user/repo -m /nowhere/m.gguf"), Ok(()));

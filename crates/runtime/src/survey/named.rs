@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use plimsoll_base::{
-    AskedMemory, Bytes, CacheOverflow, Card, CardId, CardKind, CardShares, Curve, Hint, HostNeed,
-    MemoryModel, ModelNeed, NamedDemand, PromptCache, Reason,
+    Bytes, CacheOverflow, Card, CardId, CardKind, CardShares, Curve, Hint, HostNeed, MemoryModel, ModelNeed,
+    NamedDemand, PromptCache, Reason, RequestedMemory,
 };
 use plimsoll_config::ConfiguredModel;
 use plimsoll_engine::{Visible, child_environment, renumber};
@@ -36,20 +36,20 @@ pub fn flags(entry: &ConfiguredModel, options: &Options) -> Result<Options, Flag
 ///
 /// A draft model and a projector use the first card in spite of the flag, and so do tensors that it names.
 pub(crate) fn is_on_host(entry: &ConfiguredModel) -> bool {
-    let Some(Ok(wish)) =
-        entry.launch.options().map(|options| flags(entry, options)?.wish(ProgramKind::LlamaServer))
+    let Some(Ok(params)) =
+        entry.launch.options().map(|options| flags(entry, options)?.params(ProgramKind::LlamaServer))
     else {
         return false;
     };
     let is_none = |devices: &[String]| devices == ["none"];
-    let drafts = wish.draft_model.is_some() || wish.draft_remote.is_some();
-    let projects = wish.projector.is_some()
-        || wish.projector_remote.is_some()
-        || wish.projector_auto && wish.remote.is_some();
-    let overrides = wish.overrides.iter().chain(&wish.draft_overrides);
-    is_none(&wish.devices)
-        && (!drafts || is_none(&wish.draft_devices))
-        && !(projects && wish.projector_offload)
+    let drafts = params.draft_model.is_some() || params.draft_remote.is_some();
+    let projects = params.projector.is_some()
+        || params.projector_remote.is_some()
+        || params.projector_auto && params.remote.is_some();
+    let overrides = params.overrides.iter().chain(&params.draft_overrides);
+    is_none(&params.devices)
+        && (!drafts || is_none(&params.draft_devices))
+        && !(projects && params.projector_offload)
         && overrides.into_iter().all(|over| over.buffer == "CPU")
 }
 
@@ -74,13 +74,13 @@ fn variables_if(entry: &ConfiguredModel, is_wanted: fn(&str) -> bool) -> BTreeMa
 pub(super) fn named(
     entry: &ConfiguredModel,
     flags: &Options,
-    wish: &ModelParams,
+    params: &ModelParams,
     cards: &[Card],
 ) -> Result<NamedDemand, NameError> {
     // The user's flags number all served cards, but an engine numbers only its own. So the flags are resolved
     // before placement.
     let cuda = cuda(cards);
-    let found = plimsoll_planner::named(wish, cuda.len()).map_err(|error| NameError::Unknown {
+    let found = plimsoll_planner::named(params, cuda.len()).map_err(|error| NameError::Unknown {
         origin: origin(entry, flags),
         error,
         present: listed(&cuda),
@@ -193,8 +193,8 @@ impl MemoryModel for OnNamed {
         self.demand.hints(cards)
     }
 
-    fn asked(&self, cards: &[Card]) -> Vec<AskedMemory> {
-        self.demand.asked(cards)
+    fn requested(&self, cards: &[Card]) -> Vec<RequestedMemory> {
+        self.demand.requested(cards)
     }
 
     fn terms(&self, cards: &[Card]) -> Vec<(CardId, Vec<(&'static str, Bytes)>)> {
@@ -209,8 +209,8 @@ impl MemoryModel for OnNamed {
         self.demand.doubts(cards)
     }
 
-    fn beside_cards(&self, cards: &[Card]) -> Option<HostNeed> {
-        self.demand.beside_cards(cards)
+    fn alongside_cards(&self, cards: &[Card]) -> Option<HostNeed> {
+        self.demand.alongside_cards(cards)
     }
 
     fn prompt_cache(&self) -> Option<PromptCache> {

@@ -64,7 +64,7 @@ fn fewest_tokens(
     let program = FoundProgram::of(entry, configured).ok()?;
     let engine = engine_of(&program.word).filter(|engine| engine.kind == EngineKind::LlamaCpp)?;
     engine.build.filter(|build| *build >= REFUSES_FROM)?;
-    let wish = flags.wish(ProgramKind::LlamaServer).ok()?;
-    let texts = read_token_texts(wish.model.as_deref()?.as_ref(), engine.kind.dialect()).ok()??;
+    let params = flags.params(ProgramKind::LlamaServer).ok()?;
+    let texts = read_token_texts(params.model.as_deref()?.as_ref(), engine.kind.dialect()).ok()??;
     Some(texts.fewest_tokens(certain.text.as_bytes()))
 }

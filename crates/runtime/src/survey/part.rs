@@ -35,7 +35,7 @@ mod tests {
         let cards: Vec<Card> = ["name=a,total=100GiB,cc=9.0", "name=b,total=50GiB,cc=9.0"]
             .map(|text| text.parse().unwrap())
             .into();
-        let part = |count| PartOfCards(CardPart { millionths: 450_000, cards: count, beside: None });
+        let part = |count| PartOfCards(CardPart { millionths: 450_000, cards: count, alongside: None });
         let on = |count, cards: &[Card]| {
             part(count).on(cards).map(|shares| shares.iter().map(|(_, bytes)| *bytes).collect::<Vec<_>>())
         };

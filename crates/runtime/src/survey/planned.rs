@@ -5,8 +5,8 @@
 mod divided;
 
 use plimsoll_base::{
-    Advice, AskedMemory, Bytes, CacheOverflow, Card, CardId, CardKind, Curve, Hint, HostNeed, MemoryModel,
-    NamedDemand, PromptCache, Reason, SpillWay,
+    Advice, Bytes, CacheOverflow, Card, CardId, CardKind, Curve, Hint, HostNeed, MemoryModel, NamedDemand,
+    PromptCache, Reason, RequestedMemory, SpillWay,
 };
 use plimsoll_config::{ConfiguredModel, TooLarge};
 use plimsoll_flags::{Options, ProgramKind};
@@ -24,7 +24,7 @@ const LEAST_DEPTH: u64 = 1024;
 /// Times that a context is lowered, if the engine turns out to take more than planned.
 const LOWERINGS: u32 = 3;
 /// Part of a budget for small requests and exchanges, beyond the plan's share in host memory.
-const BESIDE_CACHE: Bytes = Bytes::mib(64);
+const ALONGSIDE_CACHE: Bytes = Bytes::mib(64);
 /// A set of cards is too small beyond doubt where a plan exceeds it by this part.
 const DOUBT: (u64, u64) = (1, 20);
 
@@ -71,7 +71,7 @@ impl PlannedModel {
     }
 
     /// The cards without the room that the cache of idle prompts takes, which no plan counts.
-    fn beside_prompts(&self, cards: &[Card]) -> Vec<Card> {
+    fn alongside_prompts(&self, cards: &[Card]) -> Vec<Card> {
         let less = |card: &Card| match self.host.as_ref() == Some(&card.id) {
             true => Card { free: card.free.saturating_sub(self.prompts()), ..card.clone() },
             false => card.clone(),
@@ -123,9 +123,9 @@ impl PlannedModel {
                 return None;
             }
             let options = named::seen_by(&self.flags, &self.machine, &empty).ok()?;
-            let said = questions.ask(options, &empty)?;
+            let stated = questions.ask(options, &empty)?;
             let sizes =
-                |request: &PlanRequest<'_>| EngineSizes { request, transcript: &said, program: "" }.price();
+                |request: &PlanRequest<'_>| EngineSizes { request, transcript: &stated, program: "" }.price();
             let price = self.answer(&empty, sizes).ok()?;
             let signed = |bytes: Bytes| i64::try_from(bytes.get()).unwrap_or(i64::MAX);
             let each = plan.cards.iter().enumerate();
@@ -178,7 +178,7 @@ impl PlannedModel {
     /// The largest context that fits on a set of cards; `None` if the present one does, or none.
     fn context_that_fits(&self, entry: &ConfiguredModel, named: &NamedDemand) -> Option<u64> {
         let mut largest = None;
-        for cards in sets(entry, named, &self.beside_prompts(&self.machine)) {
+        for cards in sets(entry, named, &self.alongside_prompts(&self.machine)) {
             let Ok(plan) = self.plan(&cards) else { continue };
             let peaks = self.peaks(&plan, &cards);
             // Its own context fits here; it waits for that place.
@@ -246,8 +246,8 @@ impl MemoryModel for PlannedModel {
             return Ok(self.with_host(&plan, on_host, shares));
         }
         if self.too_large == TooLarge::LimitDepth
-            && self.beside_prompts(cards).iter().zip(&peaks).any(|(card, peak)| *peak > card.free)
-            && let Some(shares) = self.limited(&self.beside_prompts(cards))
+            && self.alongside_prompts(cards).iter().zip(&peaks).any(|(card, peak)| *peak > card.free)
+            && let Some(shares) = self.limited(&self.alongside_prompts(cards))
         {
             return Ok(self.with_host(&plan, Bytes::ZERO, shares));
         }
@@ -276,12 +276,12 @@ impl MemoryModel for PlannedModel {
     }
 
     fn hints(&self, cards: &[Card]) -> Vec<Hint> {
-        let plan = self.plan(&self.beside_prompts(&computing(cards)));
+        let plan = self.plan(&self.alongside_prompts(&computing(cards)));
         let mut hints = plan.map(|plan| plan.hints).unwrap_or_default();
         hints.retain_mut(|hint| match &mut hint.advice {
             Advice::SpillCache(advice) => {
                 advice.way = SpillWay::Setting;
-                advice.spill += BESIDE_CACHE;
+                advice.spill += ALONGSIDE_CACHE;
                 // With as much already, it is the host that lacks memory.
                 self.spill.is_none_or(|own| own < advice.spill)
             }
@@ -308,13 +308,16 @@ impl MemoryModel for PlannedModel {
         plan.map(|plan| plan.warnings.into_iter().filter(is_of_flags).collect()).unwrap_or_default()
     }
 
-    fn asked(&self, cards: &[Card]) -> Vec<AskedMemory> {
+    fn requested(&self, cards: &[Card]) -> Vec<RequestedMemory> {
         let cards = &computing(cards)[..];
         let Ok(plan) = self.plan(cards) else { return Vec::new() };
         let by = self.correction(cards).unwrap_or_default();
         let each = plan.cards.iter().zip(by.into_iter().chain(std::iter::repeat(0)));
-        let shifted = |asked: AskedMemory, by| AskedMemory { bytes: asked.bytes.shifted(by), ..asked };
-        each.filter_map(|(card, by)| Some(shifted(card.asked()?, by))).collect()
+        let shifted = |requested: RequestedMemory, by| RequestedMemory {
+            bytes: requested.bytes.shifted(by),
+            ..requested
+        };
+        each.filter_map(|(card, by)| Some(shifted(card.requested()?, by))).collect()
     }
 
     fn terms(&self, cards: &[Card]) -> Vec<(CardId, Vec<(&'static str, Bytes)>)> {
@@ -329,11 +332,11 @@ impl MemoryModel for PlannedModel {
         terms
     }
 
-    fn beside_cards(&self, cards: &[Card]) -> Option<HostNeed> {
+    fn alongside_cards(&self, cards: &[Card]) -> Option<HostNeed> {
         let is_counted = self.host.is_some() || cards.iter().any(|card| card.kind == CardKind::Host);
         let on_host: Bytes = self.overflow(cards).iter().map(|part| part.on_host).sum();
         let bytes = self.plan(&computing(cards)).ok().filter(|_| !is_counted)?.host.peak + on_host;
-        let mapped = self.flags.wish(ProgramKind::LlamaServer).is_ok_and(|wish| wish.mmap);
+        let mapped = self.flags.params(ProgramKind::LlamaServer).is_ok_and(|params| params.mmap);
         Some(HostNeed { bytes, mapped })
     }
 

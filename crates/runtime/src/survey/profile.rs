@@ -20,25 +20,25 @@ pub(crate) fn profile(
     cards: &[Card],
 ) -> Option<ModelProfile> {
     let flags = named::flags(entry, entry.launch.options()?).ok()?;
-    let wish = flags.wish(ProgramKind::LlamaServer).ok()?;
-    let read = |dialect| match &wish.model {
+    let params = flags.params(ProgramKind::LlamaServer).ok()?;
+    let read = |dialect| match &params.model {
         Some(path) => read_model(path.as_ref(), dialect).ok(),
-        None => remote::models(entry, &flags, &wish, dialect).main,
+        None => remote::models(entry, &flags, &params, dialect).main,
     };
     // A type of ik_llama.cpp's own has no row in llama.cpp's table.
     let model = read(Dialect::Ggml).or_else(|| read(Dialect::Ik))?;
-    let path = wish.model.as_deref().map(Path::new);
+    let path = params.model.as_deref().map(Path::new);
     let need = (!demand.alone()).then(|| demand.on(cards).ok()).flatten();
     Some(ModelProfile {
         context: demand.curve(cards).ok().map(|curve| curve.slots.each),
         need: need.map(|shares| shares.iter().map(|(_, bytes)| *bytes).sum()),
         digest: digest(&entry.name, path),
         modified: path.and_then(|path| path.metadata().ok()?.modified().ok()),
-        ..described(&model, &wish)
+        ..described(&model, &params)
     })
 }
 
-fn described(model: &Model, wish: &ModelParams) -> ModelProfile {
+fn described(model: &Model, params: &ModelParams) -> ModelProfile {
     let parameters = model.tensors.iter().map(|tensor| tensor.shape.iter().product::<u64>()).sum();
     let traits = &model.traits;
     ModelProfile {
@@ -49,19 +49,19 @@ fn described(model: &Model, wish: &ModelParams) -> ModelProfile {
         quantization: quantization(model),
         trained_context: Some(model.hyper.context_train.into()).filter(|context| *context > 0),
         embedding_length: model.hyper.embedding.into(),
-        capabilities: capabilities(model, wish),
+        capabilities: capabilities(model, params),
         size: model.tensors.iter().map(|tensor| tensor.bytes).sum(),
         ..ModelProfile::default()
     }
 }
 
-fn capabilities(model: &Model, wish: &ModelParams) -> Vec<ModelAbility> {
+fn capabilities(model: &Model, params: &ModelParams) -> Vec<ModelAbility> {
     // With `--embeddings` a llama-server embeds and does nothing else; an encoder can do nothing else.
-    if wish.embeddings || !model.hyper.causal {
+    if params.embeddings || !model.hyper.causal {
         return vec![ModelAbility::Embedding];
     }
     let traits = &model.traits;
-    let sees = wish.projector.is_some() || wish.projector_remote.is_some();
+    let sees = params.projector.is_some() || params.projector_remote.is_some();
     let all = [
         (ModelAbility::Completion, true),
         (ModelAbility::Tools, traits.calls_tools),
@@ -109,13 +109,13 @@ mod tests {
 
     #[test]
     fn a_size_is_told_as_people_write_it() {
-        for (parameters, told) in [
+        for (parameters, reported) in [
             (8_030_261_248, "8.0B"),
             (494_000_000, "494.0M"),
             (96_512, "96.5K"),
             (u64::MAX, "18446744073.7B"),
         ] {
-            assert_eq!(size_label(parameters), told);
+            assert_eq!(size_label(parameters), reported);
         }
     }
 

@@ -15,7 +15,7 @@ use plimsoll_exact::{engine_stamp, file_stamp};
 use plimsoll_flags::{FlagValue, Options};
 use plimsoll_planner::exact::Transcript;
 
-use super::asking::{AskedEngine, ExactAnswers, ExactQuestion, Patience};
+use super::asking::{ExactAnswers, ExactQuestion, Patience, RequestedEngine};
 
 /// Variables of ggml change what an engine asks for.
 const GGML: &str = "GGML_";
@@ -37,7 +37,7 @@ type Correction = Option<Vec<i64>>;
 pub(super) struct ModelQuestions {
     asking: Asking,
     model: String,
-    engine: AskedEngine,
+    engine: RequestedEngine,
     /// Stamps of the files that its flags name; the answers on disk go by their headers.
     files: String,
     /// One need gives one answer, so the first correction of a set stays.
@@ -71,7 +71,7 @@ impl ModelQuestions {
         Some(Self {
             asking,
             model: entry.name.clone(),
-            engine: AskedEngine { program, environment, stamp },
+            engine: RequestedEngine { program, environment, stamp },
             // Here, because the cards are asked about on the thread that serves.
             files: files(flags),
             found: Mutex::default(),

@@ -48,15 +48,15 @@ struct Fetched {
     /// The end of the rest after a server that could not be reached.
     rest: Option<Instant>,
     /// Models whose headers could not be fetched, with the time of the log line.
-    told: HashMap<String, Instant>,
+    reported: HashMap<String, Instant>,
 }
 
 impl Fetched {
     /// True if a failure of the model was not logged a moment ago.
     fn is_news(&mut self, model: &str, now: Instant) -> bool {
-        let is_news = self.told.get(model).is_none_or(|at| now.saturating_duration_since(*at) >= REST);
+        let is_news = self.reported.get(model).is_none_or(|at| now.saturating_duration_since(*at) >= REST);
         if is_news {
-            self.told.insert(model.to_owned(), now);
+            self.reported.insert(model.to_owned(), now);
         }
         is_news
     }
@@ -78,10 +78,10 @@ enum FetchError {
 pub(super) fn models(
     entry: &ConfiguredModel,
     flags: &Options,
-    wish: &ModelParams,
+    params: &ModelParams,
     dialect: Dialect,
 ) -> RemoteModels {
-    let sources = wish.remote_sources().map(Option::<&RemoteSource>::cloned);
+    let sources = params.remote_sources().map(Option::<&RemoteSource>::cloned);
     if sources.iter().all(Option::is_none) {
         return RemoteModels::default();
     }
@@ -92,12 +92,12 @@ pub(super) fn models(
     let fetched = hub.and_then(|hub| {
         let key = RemoteKey {
             sources,
-            file: wish.remote_file.clone(),
-            projects: wish.projector_auto,
+            file: params.remote_file.clone(),
+            projects: params.projector_auto,
             is_ggml: dialect == Dialect::Ggml,
             hub: hub.address().to_string(),
         };
-        kept(key, || fetch(&hub, wish, dialect))
+        kept(key, || fetch(&hub, params, dialect))
     });
     match fetched {
         Ok(models) => models,
@@ -134,12 +134,12 @@ fn kept(
     Ok(models)
 }
 
-fn fetch(hub: &Hub, wish: &ModelParams, dialect: Dialect) -> Result<RemoteModels, FetchError> {
+fn fetch(hub: &Hub, params: &ModelParams, dialect: Dialect) -> Result<RemoteModels, FetchError> {
     let rests = locked(|fetched| fetched.rest.is_some_and(|end| Instant::now() < end));
     // A cache on this machine needs no server.
-    let offline = ModelParams { offline: true, ..wish.clone() };
-    let found = match hub.locate(if rests { &offline } else { wish }, dialect) {
-        Err(_) if rests && !wish.offline => return Err(FetchError::Resting),
+    let offline = ModelParams { offline: true, ..params.clone() };
+    let found = match hub.locate(if rests { &offline } else { params }, dialect) {
+        Err(_) if rests && !params.offline => return Err(FetchError::Resting),
         found => found?,
     };
     let model = |place: Option<ModelPlace>| match place {
@@ -165,9 +165,9 @@ mod tests {
     #[test]
     fn a_failure_of_a_model_is_told_once_until_it_is_asked_for_anew() {
         let (mut fetched, now) = (Fetched::default(), Instant::now());
-        let mut told = |model, later| fetched.is_news(model, now + later);
-        assert!(told("a", Duration::ZERO) && told("b", Duration::ZERO));
-        assert!(!told("a", Duration::from_secs(1)) && !told("a", REST - Duration::from_secs(1)));
-        assert!(told("a", REST) && !told("a", REST + Duration::from_secs(1)));
+        let mut reported = |model, later| fetched.is_news(model, now + later);
+        assert!(reported("a", Duration::ZERO) && reported("b", Duration::ZERO));
+        assert!(!reported("a", Duration::from_secs(1)) && !reported("a", REST - Duration::from_secs(1)));
+        assert!(reported("a", REST) && !reported("a", REST + Duration::from_secs(1)));
     }
 }

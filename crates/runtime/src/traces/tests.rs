@@ -17,7 +17,7 @@ fn request(sent: Option<u64>, first: Option<u64>) -> TracedRequest {
         ended: after(100),
         waits_for: None,
         status: Some(200),
-        tokens: Some(AnswerTokens { total: 30, made: Some(20) }),
+        tokens: Some(AnswerTokens { total: 30, created: Some(20) }),
         fault: None,
     }
 }

@@ -129,7 +129,7 @@ impl RoomSearch {
 pub(crate) struct PlanProgress {
     pub(crate) answers: NeedAnswers,
     /// The last question that has no answer.
-    pub(crate) asked: Option<Moment>,
+    pub(crate) requested: Option<Moment>,
     /// Since then, the model cannot be placed for want of an answer.
     pub(crate) lacking_since: Option<Moment>,
     /// Questions since it was placed last, and those of them that repeat one.
@@ -144,7 +144,7 @@ pub(crate) enum RoomObstacle {
     #[default]
     Unread,
     /// Memory that is kept free on these cards for a time, and memory of these runs: it needs all of that.
-    Held { kept: Vec<CardId>, runs: Vec<RunId> },
+    Occupied { kept: Vec<CardId>, runs: Vec<RunId> },
     /// A start measures the free memory of its cards, or will: of this model, where one is to be named.
     Motion { of: Option<ModelId> },
     /// The plan has not told yet what the model takes.

@@ -22,12 +22,12 @@ pub(super) fn never(
     ledger: &Ledger,
     tenants: &[CardTenant],
     crowded_out: bool,
-    asked: &[(&Vec<usize>, Result<Placement, Reason>)],
+    requested: &[(&Vec<usize>, Result<Placement, Reason>)],
 ) -> NoPlacement {
     let name = query.name;
     // Empty cards have no pinned models.
     let tenants = if crowded_out { tenants } else { &[] };
-    let text = match (asked.is_empty(), crowded_out) {
+    let text = match (requested.is_empty(), crowded_out) {
         (true, _) if !query.need.named.cards.is_empty() => {
             format!("{name} is not allowed to use some of the cards that its flags name")
         }
@@ -45,15 +45,15 @@ pub(super) fn never(
     let code = if crowded_out { "no_room" } else { "never_fits" };
     let reason = Reason::new(code, text).fact("model", name);
     // The most cards first: a line has room for one cause, and a part of them tells less than all.
-    let mut sets: Vec<_> = asked.iter().collect();
+    let mut sets: Vec<_> = requested.iter().collect();
     sets.order_by_key(|(set, _)| Reverse(set.len()));
     let mut reason =
         reason.because_all(sets.into_iter().take(SPELT_OUT).map(|(set, placement)| match placement {
             Ok(placement) => too_little(ledger, tenants, placement, crowded_out),
             Err(reason) => reason.clone().fact("cards", names(ledger, set)),
         }));
-    if asked.len() > SPELT_OUT {
-        let more = format!("further sets of cards that are also too small: {}", asked.len() - SPELT_OUT);
+    if requested.len() > SPELT_OUT {
+        let more = format!("further sets of cards that are also too small: {}", requested.len() - SPELT_OUT);
         reason = reason.because(Reason::new("more_sets", more));
     }
     // Without these lines a model would be refused for a need that neither plan nor configuration shows.
@@ -69,7 +69,7 @@ pub(super) fn never(
     }
     let (mut hints, advice) = hints(query, ledger, tenants, crowded_out);
     if !crowded_out && !query.learned.measured.is_zero() {
-        let placements = asked.iter().filter_map(|(_, placement)| placement.as_ref().ok());
+        let placements = requested.iter().filter_map(|(_, placement)| placement.as_ref().ok());
         hints.extend(placements.take(1).flat_map(|placement| after_measurement(ledger, placement)));
     }
     NoPlacement { crowded_out, reason, hints, advice }
@@ -77,11 +77,11 @@ pub(super) fn never(
 
 /// True if no process and no pinned model holds memory of the cards that a yield keeps free.
 fn is_only_kept(ledger: &Ledger, tenants: &[CardTenant]) -> bool {
-    let held = |account: &Account| {
+    let occupied = |account: &Account| {
         !account.foreign().is_zero() || account.claims().iter().any(|claim| stays(tenants, claim.run))
     };
     let accounts = ledger.accounts();
-    accounts.iter().any(|account| !account.kept_now().is_zero()) && !accounts.iter().any(held)
+    accounts.iter().any(|account| !account.kept_now().is_zero()) && !accounts.iter().any(occupied)
 }
 
 /// The refusal of a model beside pinned ones that are as many as may be loaded.
@@ -186,7 +186,7 @@ fn too_little(ledger: &Ledger, tenants: &[CardTenant], placement: &Placement, cr
     let shares: Vec<(&Account, Bytes)> =
         shares.filter_map(|share| Some((ledger.account(&share.card)?, share.bytes))).collect();
     let lacks = |(account, bytes): &&(&Account, Bytes)| {
-        let room = if crowded_out { beside_pinned(account, tenants) } else { account.limit() };
+        let room = if crowded_out { alongside_pinned(account, tenants) } else { account.limit() };
         placement.alone || *bytes > room
     };
     // A card with room enough is no reason.
@@ -205,7 +205,7 @@ fn too_little(ledger: &Ledger, tenants: &[CardTenant], placement: &Placement, cr
     let each: Vec<String> = shares
         .iter()
         .map(|(account, bytes)| {
-            let room = if crowded_out { beside_pinned(account, tenants) } else { account.limit() };
+            let room = if crowded_out { alongside_pinned(account, tenants) } else { account.limit() };
             format!("{bytes} of {room} available on {}", account.card().name)
         })
         .collect();
@@ -214,7 +214,7 @@ fn too_little(ledger: &Ledger, tenants: &[CardTenant], placement: &Placement, cr
 }
 
 /// Memory of a card for models that are not pinned.
-fn beside_pinned(account: &Account, tenants: &[CardTenant]) -> Bytes {
+fn alongside_pinned(account: &Account, tenants: &[CardTenant]) -> Bytes {
     let pinned = account.claims().iter().filter(|claim| stays(tenants, claim.run));
     account.capacity().saturating_sub(pinned.map(|claim| claim.bytes).sum())
 }
@@ -229,7 +229,7 @@ fn on_card(account: &Account, tenants: &[CardTenant], need: Bytes, alone: bool) 
         let reason = Reason::new("pinned", text).fact("model", &*claim.holder).fact("claim", claim.bytes);
         (claim.bytes, reason)
     }));
-    lacking(account, need, alone, beside_pinned(account, tenants), causes)
+    lacking(account, need, alone, alongside_pinned(account, tenants), causes)
 }
 
 /// The share of a card that nothing else uses.
@@ -317,7 +317,7 @@ fn hints(
     let at_best = |account: &Account| {
         // The model takes more than its plan on each card, as was measured.
         let beyond = query.learned.measured + query.learned.lacked;
-        let free = beside_pinned(account, tenants).saturating_sub(beyond);
+        let free = alongside_pinned(account, tenants).saturating_sub(beyond);
         Card { free, ..account.card().clone() }
     };
     let mut hints = Vec::new();

@@ -137,7 +137,7 @@ impl Account {
     }
 
     /// Memory that would become free if `run` ended.
-    pub fn held_by(&self, run: RunId) -> Bytes {
+    pub fn occupied_by(&self, run: RunId) -> Bytes {
         match self.claims.iter().find(|claim| claim.run == run) {
             // Ending such a run frees the whole card.
             Some(claim) if claim.alone => self.claimed(),
@@ -173,8 +173,8 @@ impl Account {
 /// Refusal of a claim, because the figures that the caller used have changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimError {
-    #[error("{card} has only {free} free, but the model needs {asked}")]
-    OverCommit { card: CardId, asked: Bytes, free: Bytes },
+    #[error("{card} has only {free} free, but the model needs {requested}")]
+    OverCommit { card: CardId, requested: Bytes, free: Bytes },
     #[error("{card} is not a card that this server manages; choose one that it manages")]
     NoSuchCard { card: CardId },
     #[error("memory is already reserved for this run of the model; release it first")]
@@ -238,7 +238,7 @@ impl Ledger {
     }
 
     /// True for the host's memory in a placement that has other cards as well.
-    pub(crate) fn is_beside(&self, card: &CardId, placement: &Placement) -> bool {
+    pub(crate) fn is_alongside(&self, card: &CardId, placement: &Placement) -> bool {
         let kind = |card: &CardId| self.account(card).map(|account| account.card.kind);
         kind(card) == Some(CardKind::Host)
             && placement.cards().any(|other| kind(other) != Some(CardKind::Host))
@@ -257,11 +257,11 @@ impl Ledger {
             let Some(account) = self.account(card) else {
                 return Err(ClaimError::NoSuchCard { card: card.clone() });
             };
-            let (asked, free) = (placement.on(card), account.free());
+            let (requested, free) = (placement.on(card), account.free());
             // A whole card is shared with no other run, not even with one that claims nothing.
             let company = placement.alone && !account.claims.is_empty();
-            if asked > free || company {
-                return Err(ClaimError::OverCommit { card: card.clone(), asked, free });
+            if requested > free || company {
+                return Err(ClaimError::OverCommit { card: card.clone(), requested, free });
             }
         }
         // Only after all cards were checked, so that a refused claim leaves no trace.
@@ -397,7 +397,7 @@ impl Ledger {
     }
 
     /// Memory of the run on each card: measured, or else claimed.
-    pub(crate) fn held_shares(&self, run: RunId) -> Vec<Share> {
+    pub(crate) fn occupied_shares(&self, run: RunId) -> Vec<Share> {
         self.shares(run, |claim| Some(claim.measured.unwrap_or(claim.bytes)))
     }
 

@@ -182,7 +182,7 @@ impl<'a> Placer<'a> {
         }
         let now = self.placement(set, Account::free).ok()?;
         if self.deficits(&now).all(|deficit| deficit.is_zero()) && self.enters(&now) {
-            return Some(self.made(PlacementRank::Now, set, now, Vec::new()));
+            return Some(self.created(PlacementRank::Now, set, now, Vec::new()));
         }
         // A size on one card is the same whatever is free of it.
         let placement = match self.query.need.size {
@@ -193,12 +193,12 @@ impl<'a> Placer<'a> {
             return None;
         }
         Some(match self.victims(&placement) {
-            Some(victims) => self.made(PlacementRank::Stopping, set, placement, victims),
-            None => self.made(PlacementRank::Later, set, placement, Vec::new()),
+            Some(victims) => self.created(PlacementRank::Stopping, set, placement, victims),
+            None => self.created(PlacementRank::Later, set, placement, Vec::new()),
         })
     }
 
-    fn made(
+    fn created(
         &self,
         ease: PlacementRank,
         set: &[usize],
@@ -264,7 +264,12 @@ impl<'a> Placer<'a> {
             let tenant = self.tenants.iter().find(|tenant| tenant.run == claim_run);
             tenant.is_some_and(|tenant| tenant.standing == CardStanding::Stays)
         };
-        account.claims().iter().filter(|claim| stays(claim.run)).map(|claim| account.held_by(claim.run)).sum()
+        account
+            .claims()
+            .iter()
+            .filter(|claim| stays(claim.run))
+            .map(|claim| account.occupied_by(claim.run))
+            .sum()
     }
 
     fn fits_at_best(&self, placement: &Placement) -> bool {
@@ -325,11 +330,12 @@ impl<'a> Placer<'a> {
         let (limits_runs, any_apart) = (self.ledger.most_runs().is_some(), self.apart() > 0);
         let frees = |tenant: &CardTenant| {
             let run = tenant.run;
-            let held =
-                move |account: &Option<&Account>| account.map_or(Bytes::ZERO, |account| account.held_by(run));
+            let occupied = move |account: &Option<&Account>| {
+                account.map_or(Bytes::ZERO, |account| account.occupied_by(run))
+            };
             let place = limits_runs.then(|| Bytes::new(1));
             let apart = any_apart.then(|| Bytes::new(u64::from(self.query.is_apart(tenant))));
-            accounts.iter().map(held).chain(place).chain(apart)
+            accounts.iter().map(occupied).chain(place).chain(apart)
         };
         // Runs that leave anyway come first: stopping another while their memory is on its way would be in
         // vain.
@@ -388,7 +394,7 @@ impl<'a> Placer<'a> {
         let crowded_out = sets.iter().any(emptied);
         // If even empty cards cannot hold it, the explanation uses empty cards.
         let room = |account: &Account| if crowded_out { self.at_best(account) } else { account.limit() };
-        let asked: Vec<_> = sets.iter().map(|set| (set, self.placement(set, room))).collect();
-        explain::never(self.query, self.ledger, self.tenants, crowded_out, &asked)
+        let requested: Vec<_> = sets.iter().map(|set| (set, self.placement(set, room))).collect();
+        explain::never(self.query, self.ledger, self.tenants, crowded_out, &requested)
     }
 }

@@ -95,7 +95,7 @@ impl Reservations {
     pub fn reserve(&mut self, placement: &Placement, victims: &[RunId], ledger: &Ledger) {
         for share in &placement.shares {
             let account = ledger.account(&share.card);
-            let freed = account.map_or(Bytes::ZERO, |a| victims.iter().map(|run| a.held_by(*run)).sum());
+            let freed = account.map_or(Bytes::ZERO, |a| victims.iter().map(|run| a.occupied_by(*run)).sum());
             self.shares.push(Share::new(share.card.clone(), share.bytes.saturating_sub(freed)));
         }
     }

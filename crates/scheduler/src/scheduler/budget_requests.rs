@@ -10,14 +10,14 @@ use crate::models::Drain;
 use crate::state::budgets::BudgetRequest;
 
 impl Scheduler {
-    pub(super) fn budget_requested(&mut self, run: RunId, card: CardId, asked: Bytes, wanted: Bytes) {
+    pub(super) fn budget_requested(&mut self, run: RunId, card: CardId, requested: Bytes, wanted: Bytes) {
         // The engine is blocked meanwhile, so it comes before waiting models.
 
         // Guard has one request at a time on each page; a second one would be answered twice.
         if self.runs.model_of(run).is_none() || self.budgets.has(run) {
             return;
         }
-        let mut request = BudgetRequest { run, card, asked, wanted, after: Vec::new() };
+        let mut request = BudgetRequest { run, card, requested, wanted, after: Vec::new() };
         let missing = self.state().missing_for(&request);
         if missing.is_zero() {
             return self.grant(&request);

@@ -89,7 +89,7 @@ impl Scheduler {
         let idle = self.state().idle_runs();
         self.placements.mark_dirty_for_idle(&idle);
         let state = self.state();
-        let hold_end = self.models.get(id).and_then(|slot| state.held_until(slot, state.all_wait()));
+        let hold_end = self.models.get(id).and_then(|slot| state.kept_until(slot, state.all_wait()));
         if let Some(at) = hold_end.filter(|at| *at > self.clock.now()) {
             self.arm(at);
         }
@@ -261,7 +261,7 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn neighbours_asked(&mut self, id: ModelId) {
+    pub(super) fn neighbours_requested(&mut self, id: ModelId) {
         let room = self.models.get_mut(id).and_then(ModelSlot::room_mut);
         if let Some(room) = room.filter(|room| room.neighbours == NeighbourQuery::Pending) {
             room.neighbours = NeighbourQuery::Done;
@@ -284,9 +284,9 @@ impl Scheduler {
                     continue;
                 };
                 let lacking = (share.bytes + reserved.on(&share.card)).saturating_sub(account.free());
-                let held = account.held_by(*run);
+                let occupied = account.occupied_by(*run);
                 if !lacking.is_zero() {
-                    let wanted = held.saturating_sub(lacking.min(slack.bytes));
+                    let wanted = occupied.saturating_sub(lacking.min(slack.bytes));
                     self.placements.ledger.shrink(*run, &share.card, wanted);
                     self.lent(*run);
                     self.claim_changed(*run, &share.card);

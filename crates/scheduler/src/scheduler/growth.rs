@@ -146,7 +146,7 @@ impl Scheduler {
 
     /// Reports to the driver the run's claim on a card.
     pub(super) fn claim_changed(&mut self, run: RunId, card: &CardId) {
-        let share = Share::new(card.clone(), self.state().held_by(run, card));
+        let share = Share::new(card.clone(), self.state().occupied_by(run, card));
         self.emit(SchedulerEffect::ClaimChanged { run, share });
     }
 

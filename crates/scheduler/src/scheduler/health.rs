@@ -19,7 +19,7 @@ impl Scheduler {
         let run = self.models.get_mut(request.model);
         let Some(run) = run.and_then(|slot| slot.run_mut(run_id)) else {
             // The run ended before its death was noticed here.
-            self.release_held(id);
+            self.release_occupied(id);
             return Ok(());
         };
         run.land(&request);
@@ -125,12 +125,12 @@ impl Scheduler {
         self.arm(now + super::timers::SUSPICION);
         self.mark_dirty();
         for id in unanswered {
-            self.release_held(id);
+            self.release_occupied(id);
         }
     }
 
     /// Queues a held request again.
-    pub(super) fn release_held(&mut self, id: RequestId) {
+    pub(super) fn release_occupied(&mut self, id: RequestId) {
         if let Some(request) = self.take_request(id) {
             self.requeue(id, request);
         }

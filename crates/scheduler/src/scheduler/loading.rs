@@ -23,7 +23,7 @@ impl Scheduler {
             slot.run.is_none()
                 && matches!(slot.seeking(), RequestedState::Nothing)
                 && slot.wanted()
-                && slot.record.held_back(now).is_none()
+                && slot.record.deferred(now).is_none()
         });
         if ready && self.closing.is_none() {
             self.set_seeking(id, RequestedState::Survey { stale: false });
@@ -199,7 +199,7 @@ impl Scheduler {
         // The failure that taught the larger need explains the refusal better than its size.
         let cause = slot.record.last_failure.take();
         slot.record.load_failed(now, never.reason.because_all(cause));
-        let wait = slot.record.held_back(now);
+        let wait = slot.record.deferred(now);
         let refusal = refusal::load_failed(&slot.name, &slot.record, wait);
         self.give_up(id, refusal);
     }

@@ -33,12 +33,13 @@ impl Scheduler {
         }
         let start = |card: &_| run.start.iter().find(|start| start.card == *card);
         match shortfall {
-            Some(Shortfall { bytes, limit: AllocationLimit::Driver { card: Some(card), free, held } }) => {
-                match start(card) {
-                    Some(start) => self.driver_refusal(run, start, *bytes, *free, *held),
-                    None => MemoryCause::Unknown(unknown("the engine was not given the card that refused")),
-                }
-            }
+            Some(Shortfall {
+                bytes,
+                limit: AllocationLimit::Driver { card: Some(card), free, occupied },
+            }) => match start(card) {
+                Some(start) => self.driver_refusal(run, start, *bytes, *free, *occupied),
+                None => MemoryCause::Unknown(unknown("the engine was not given the card that refused")),
+            },
             _ => match self.crowded_out(run) {
                 Some(foreign) => MemoryCause::Foreign(foreign),
                 None => MemoryCause::Unknown(unknown("guard recorded no refused allocation")),
@@ -54,7 +55,7 @@ impl Scheduler {
         start: &StartFigure,
         missing: Bytes,
         free: Bytes,
-        held: Bytes,
+        occupied: Bytes,
     ) -> MemoryCause {
         let Some(account) = self.ledger().account(&start.card) else {
             return MemoryCause::Unknown(unknown("the card is gone"));
@@ -62,7 +63,7 @@ impl Scheduler {
         let missing = missing.max(LEAST_SHORTFALL);
         let (others, now) = account.without(run.id);
         // A process that has left again by now shows in the driver's answer at the refusal.
-        let own = run.placement.on(&start.card).max(held) + UNSEEN;
+        let own = run.placement.on(&start.card).max(occupied) + UNSEEN;
         let then = account.card().total.saturating_sub(free + own + others);
         let answered = self.placements.answers(&start.card);
         let foreign = if answered { now.max(then) } else { then };

@@ -39,17 +39,17 @@ impl Scheduler {
         let late_at = *plan.lacking_since.get_or_insert(now) + ANSWER_WITHIN;
         let becomes_late = late_at <= now && !plan.answers.takes_outdated;
         plan.answers.takes_outdated |= becomes_late;
-        let repeats = plan.asked.is_some_and(|asked| asked + AGAIN <= now);
-        let asks = repeats || plan.asked.is_none() && plan.rounds < ROUNDS;
+        let repeats = plan.requested.is_some_and(|requested| requested + AGAIN <= now);
+        let asks = repeats || plan.requested.is_none() && plan.rounds < ROUNDS;
         if asks {
-            (plan.asked, plan.rounds) = (Some(now), plan.rounds.saturating_add(1));
+            (plan.requested, plan.rounds) = (Some(now), plan.rounds.saturating_add(1));
             plan.repeats += u32::from(repeats);
         }
         if plan.repeats > REPEATS {
             return self.give_up_plan(id);
         }
         // Answers to other questions than those that were asked are as none.
-        let next = *plan.asked.get_or_insert(now) + AGAIN;
+        let next = *plan.requested.get_or_insert(now) + AGAIN;
         self.arm(if late_at > now { late_at } else { next });
         if becomes_late {
             self.mark_dirty();
@@ -65,7 +65,7 @@ impl Scheduler {
         let Some(slot) = self.models.get_mut(id) else { return };
         let text = format!("the plan of {} does not tell what memory it needs on these cards", slot.name);
         slot.record.load_failed(now, Reason::new("unplanned", text));
-        let refusal = refusal::load_failed(&slot.name, &slot.record, slot.record.held_back(now));
+        let refusal = refusal::load_failed(&slot.name, &slot.record, slot.record.deferred(now));
         self.give_up(id, refusal);
     }
 
@@ -75,7 +75,7 @@ impl Scheduler {
         plan.answers.drop_if_many();
         plan.answers.extend(answers);
         plan.answers.takes_outdated = false;
-        (plan.asked, plan.lacking_since) = (None, None);
+        (plan.requested, plan.lacking_since) = (None, None);
         self.mark_dirty();
     }
 

@@ -42,7 +42,7 @@ impl Scheduler {
         }
         // A measurement is added on each card, and the host beside cards grows by caches of its own.
         let ledger = &self.placements.ledger;
-        let is_own = |card: &CardId| !ledger.is_beside(card, &run.placement);
+        let is_own = |card: &CardId| !ledger.is_alongside(card, &run.placement);
         let on_cards = || used.iter().filter(|(card, _)| is_own(card));
         let total: Bytes = on_cards().map(|(_, bytes)| *bytes).sum();
         if run.need.is_alone() {

@@ -64,7 +64,7 @@ impl Scheduler {
         } else {
             self.queue.push_back(&mut slot.line, id, request);
         }
-        let beside_suspect = slot.line.suspect().is_some();
+        let alongside_suspect = slot.line.suspect().is_some();
         self.client_came(model);
         self.queued(&request);
         self.is_lent(model);
@@ -79,7 +79,7 @@ impl Scheduler {
             self.measure_queue(model);
         }
         // Else a line means that the run is full.
-        if beside_suspect {
+        if alongside_suspect {
             self.dispatch_queue(model);
         }
     }
@@ -395,11 +395,11 @@ impl Scheduler {
         // A run that is up serves the retry at once, whatever its predecessors did.
         let is_down = slot.run.is_none();
         if request.kills >= CONDEMNED || request.bounced && !request.excused {
-            let held = slot.record.held_back(now).filter(|_| is_down);
-            return Some(refusal::engine_died(&slot.name, request.deaths, &slot.record, held));
+            let occupied = slot.record.deferred(now).filter(|_| is_down);
+            return Some(refusal::engine_died(&slot.name, request.deaths, &slot.record, occupied));
         }
-        let held = slot.record.refuses(now).filter(|_| is_down);
-        held.map(|wait| refusal::load_failed(&slot.name, &slot.record, Some(wait)))
+        let occupied = slot.record.refuses(now).filter(|_| is_down);
+        occupied.map(|wait| refusal::load_failed(&slot.name, &slot.record, Some(wait)))
     }
 
     /// Refuses a request that is in no table any more.

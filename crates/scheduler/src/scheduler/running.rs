@@ -162,7 +162,7 @@ impl Scheduler {
         let Some(mut run) = self.models.end_run(id) else { return };
         // Its last measurement is dropped with the claim below.
         let mut measured = self.ledger().measured_shares(run_id);
-        measured.retain(|share| !self.ledger().is_beside(&share.card, &run.placement));
+        measured.retain(|share| !self.ledger().is_alongside(&share.card, &run.placement));
         self.give_memory_back(run_id);
         let unanswered = run.take_unanswered();
         self.account_cost(id, &run);
@@ -192,7 +192,7 @@ impl Scheduler {
             (RunPhase::Ready { since, .. }, None) => self.crashed(id, &run, since, end),
         }
         for request in unanswered {
-            self.release_held(request);
+            self.release_occupied(request);
         }
         if run.measures_free {
             self.stop_drained();
@@ -288,8 +288,8 @@ impl Scheduler {
     fn retry_after_eviction(&mut self, id: ModelId, run: &RunState) {
         let mut after = vec![run.id];
         // It was a card that had too little: other models need not leave the host's memory.
-        let beside = |card: &&CardId| !self.ledger().is_beside(card, &run.placement);
-        let cards: Vec<CardId> = run.placement.cards().filter(beside).cloned().collect();
+        let alongside = |card: &&CardId| !self.ledger().is_alongside(card, &run.placement);
+        let cards: Vec<CardId> = run.placement.cards().filter(alongside).cloned().collect();
         for other in self.state().idle_on(&cards) {
             let run = self.models.get(other).and_then(|slot| slot.run.as_ref());
             after.extend(run.map(|run| run.id));
@@ -311,7 +311,7 @@ impl Scheduler {
     fn after_crash(&mut self, id: ModelId) {
         let now = self.clock.now();
         let Some(slot) = self.models.get(id) else { return };
-        match (slot.record.refuses(now), slot.record.held_back(now)) {
+        match (slot.record.refuses(now), slot.record.deferred(now)) {
             (Some(wait), _) => {
                 let refusal = refusal::load_failed(&slot.name, &slot.record, Some(wait));
                 self.refuse_queue(id, &refusal);
@@ -323,7 +323,7 @@ impl Scheduler {
 
     fn give_memory_back(&mut self, run: RunId) {
         let ledger = &mut self.placements.ledger;
-        let taken = ledger.held_shares(run);
+        let taken = ledger.occupied_shares(run);
         ledger.leave(run);
         // At shutdown no load will ever need the memory, so the daemon does not wait for it.
         if taken.is_empty() || self.closing.is_some() {

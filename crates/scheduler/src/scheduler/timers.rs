@@ -53,8 +53,8 @@ impl Scheduler {
     }
 
     /// A hold of idle runs begins or ends; those whose time has passed meanwhile end now.
-    pub(super) fn hold_idle(&mut self, held: bool) {
-        self.holds_idle = held;
+    pub(super) fn hold_idle(&mut self, occupied: bool) {
+        self.holds_idle = occupied;
         self.tick();
     }
 
@@ -120,13 +120,13 @@ impl Scheduler {
     /// The timers of a model and of its run.
     fn timers(&self, slot: &ModelSlot) -> [Option<Moment>; 6] {
         let now = self.clock.now();
-        let is_held = slot.run.is_none() && slot.wanted();
+        let is_occupied = slot.run.is_none() && slot.wanted();
         [
             self.run_timer(slot).map(|(at, _)| at),
             slot.pinned_until,
             self.suspect_timer(slot),
             self.overtime_due(slot),
-            slot.record.held_back(now).filter(|_| is_held).map(|wait| now + wait),
+            slot.record.deferred(now).filter(|_| is_occupied).map(|wait| now + wait),
             slot.left.map(|left| left.until),
         ]
     }

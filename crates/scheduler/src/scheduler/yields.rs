@@ -117,11 +117,11 @@ impl Scheduler {
         for (run, slack) in self.state().all_slack(None).into_iter().filter(|(_, slack)| slack.card == *card)
         {
             let Some(account) = self.ledger().account(card) else { return };
-            let (over, held) = (self.excess(account), account.held_by(run));
+            let (over, occupied) = (self.excess(account), account.occupied_by(run));
             if over.is_zero() {
                 return;
             }
-            self.placements.ledger.shrink(run, card, held.saturating_sub(over.min(slack.bytes)));
+            self.placements.ledger.shrink(run, card, occupied.saturating_sub(over.min(slack.bytes)));
             self.lent(run);
             self.claim_changed(run, card);
         }
@@ -143,7 +143,7 @@ impl Scheduler {
             .filter(|(_, slot, run)| leave_rank(slot, run) == Some(rank))
             .map(|(_, slot, run)| {
                 let (frees, cost) =
-                    (self.state().held_by(run.id, card), self.state().eviction_cost(slot, run));
+                    (self.state().occupied_by(run.id, card), self.state().eviction_cost(slot, run));
                 (run.stamp, EvictionCandidate { run: run.id, frees: vec![frees], cost, wait: 0 })
             })
             .filter(|(_, candidate)| !candidate.frees[0].is_zero())

@@ -11,7 +11,7 @@ use crate::time::ModelId;
 pub(crate) struct BudgetRequest {
     pub(crate) run: RunId,
     pub(crate) card: CardId,
-    pub(crate) asked: Bytes,
+    pub(crate) requested: Bytes,
     /// Memory of the card that the run will hold if the request is granted.
     pub(crate) wanted: Bytes,
     /// Runs that stop for this request and whose memory is not free yet.
@@ -56,11 +56,11 @@ impl StateRef<'_> {
         let Some(account) = self.ledger.account(&request.card) else {
             return Bytes::MAX;
         };
-        let raise = request.wanted.saturating_sub(account.held_by(request.run));
+        let raise = request.wanted.saturating_sub(account.occupied_by(request.run));
         let in_ledger = raise.saturating_sub(account.free());
         // The driver may have less than the ledger says: fragmentation, and other processes since the last
         // reading.
-        in_ledger.max(request.asked.saturating_sub(account.card().free))
+        in_ledger.max(request.requested.saturating_sub(account.card().free))
     }
 
     /// The cheapest set of idle runs that frees `missing`, least recently used first.
@@ -85,7 +85,7 @@ impl StateRef<'_> {
             .iter()
             .map(|(_, run, _, cost)| EvictionCandidate {
                 run: *run,
-                frees: vec![account.held_by(*run)],
+                frees: vec![account.occupied_by(*run)],
                 cost: *cost,
                 wait: 0,
             })

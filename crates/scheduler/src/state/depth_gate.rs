@@ -52,7 +52,7 @@ impl StateRef<'_> {
 
     /// Depth that the run's claim covers.
     pub(crate) fn covers(self, run: RunId, occupancy: &Occupancy) -> Option<u64> {
-        occupancy.covered(|card| self.held_by(run, card))
+        occupancy.covered(|card| self.occupied_by(run, card))
     }
 
     /// Queued requests of a model with a depth that is neither known nor being measured, and the run to

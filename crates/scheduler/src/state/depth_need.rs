@@ -48,8 +48,8 @@ impl StateRef<'_> {
     /// The part of `needs` that the run does not hold yet.
     pub(crate) fn extra(self, run: RunId, needs: &[Share]) -> Placement {
         let extra = |need: &Share| {
-            let held = self.held_by(run, &need.card);
-            Share::new(need.card.clone(), need.bytes.saturating_sub(held))
+            let occupied = self.occupied_by(run, &need.card);
+            Share::new(need.card.clone(), need.bytes.saturating_sub(occupied))
         };
         Placement { shares: needs.iter().map(extra).collect(), alone: false }
     }
@@ -80,7 +80,7 @@ impl StateRef<'_> {
                 // A pinned run is never stopped, but its slack may be taken.
                 let slack = self.slack(slot).into_iter().find(|share| share.card == *card);
                 let slack = slack.map_or(Bytes::ZERO, |share| share.bytes);
-                account.held_by(run.id).saturating_sub(slack)
+                account.occupied_by(run.id).saturating_sub(slack)
             });
         account.capacity().saturating_sub(stays.sum())
     }
@@ -104,8 +104,8 @@ impl StateRef<'_> {
                 let of_run = slack.iter().filter(|(of, share)| *of == run && share.card == *card);
                 of_run.map(|(_, share)| share.bytes).sum()
             };
-            let held = |card: &CardId| self.held_by(run, card).saturating_sub(slack_on(card));
-            extra.cards().map(held).collect()
+            let occupied = |card: &CardId| self.occupied_by(run, card).saturating_sub(slack_on(card));
+            extra.cards().map(occupied).collect()
         };
         let own = self.model(id)?.run.as_ref()?.id;
         // A run cannot make room for itself.

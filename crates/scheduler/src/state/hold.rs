@@ -13,7 +13,7 @@ const QUIET: u32 = 4;
 
 impl StateRef<'_> {
     /// The time until which an idle run counts as busy, because its clients are expected to go on.
-    pub(crate) fn held_until(self, slot: &ModelSlot, all_wait: bool) -> Option<Moment> {
+    pub(crate) fn kept_until(self, slot: &ModelSlot, all_wait: bool) -> Option<Moment> {
         let run = slot.run.as_ref().filter(|run| run.is_idle() && slot.line.is_empty())?;
         let RunPhase::Ready { idle_since, .. } = run.phase else {
             return None;

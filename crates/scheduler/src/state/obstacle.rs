@@ -17,10 +17,10 @@ use crate::time::ModelId;
 impl StateRef<'_> {
     /// Obstacle that the search found for a load.
     pub(crate) fn obstacle(self, id: ModelId, found: &RoomVerdict, reserved: &Reservations) -> RoomObstacle {
-        let held = |runs| RoomObstacle::Held { kept: Vec::new(), runs };
+        let occupied = |runs| RoomObstacle::Occupied { kept: Vec::new(), runs };
         match (&found.verdict, &found.after_yields) {
             (_, Some(later)) => self.obstacle_of_yields(later, reserved),
-            (PlacementVerdict::Fits(_), _) if !found.barred.is_empty() => held(found.barred.clone()),
+            (PlacementVerdict::Fits(_), _) if !found.barred.is_empty() => occupied(found.barred.clone()),
             (PlacementVerdict::Fits(placement), _) => {
                 self.in_motion(id, placement, reserved).unwrap_or_default()
             }
@@ -30,8 +30,8 @@ impl StateRef<'_> {
                     || self.apart_from_any(id, runs).is_some()
                 {
                     // Of these, the one that is in the way is needed whatever its memory.
-                    true => held(runs.clone()),
-                    false => held(needed_for(placement, runs, self.ledger, reserved)),
+                    true => occupied(runs.clone()),
+                    false => occupied(needed_for(placement, runs, self.ledger, reserved)),
                 }
             }
             (PlacementVerdict::Later, _) => RoomObstacle::Turn,
@@ -57,7 +57,7 @@ impl StateRef<'_> {
         };
         let on = |card: &CardId| placement.is_none_or(|placement| !placement.on(card).is_zero());
         let cards = self.ledger.accounts().iter().map(|account| &account.card().id);
-        RoomObstacle::Held { kept: cards.filter(|card| ends(card) && on(card)).cloned().collect(), runs }
+        RoomObstacle::Occupied { kept: cards.filter(|card| ends(card) && on(card)).cloned().collect(), runs }
     }
 
     /// Obstacle between a running model and `extra`; `runs` are those that would make room together.
@@ -71,15 +71,15 @@ impl StateRef<'_> {
         let Some(runs) = runs else { return RoomObstacle::Turn };
         // The slack of claims is taken first, and `lacking` is what is missing beyond that.
         let slack = self.all_slack(Some(id));
-        let held = |run: RunId, card: &CardId| {
+        let occupied = |run: RunId, card: &CardId| {
             let slack = slack.iter().filter(|(of, share)| *of == run && share.card == *card);
-            self.held_by(run, card).saturating_sub(slack.map(|(_, share)| share.bytes).sum())
+            self.occupied_by(run, card).saturating_sub(slack.map(|(_, share)| share.bytes).sum())
         };
         let suffice = |runs: &[RunId]| {
-            let freed = |share: &Share| -> Bytes { runs.iter().map(|run| held(*run, &share.card)).sum() };
+            let freed = |share: &Share| -> Bytes { runs.iter().map(|run| occupied(*run, &share.card)).sum() };
             lacking.iter().zip(&extra.shares).all(|(lacking, share)| *lacking <= freed(share))
         };
-        RoomObstacle::Held { kept: Vec::new(), runs: needed(runs, suffice) }
+        RoomObstacle::Occupied { kept: Vec::new(), runs: needed(runs, suffice) }
     }
 }
 
@@ -92,7 +92,7 @@ fn needed_for(placement: &Placement, runs: &[RunId], ledger: &Ledger, reserved: 
     needed(runs, |runs| {
         placement.cards().all(|card| {
             ledger.account(card).is_some_and(|account| {
-                let freed: Bytes = runs.iter().map(|run| account.held_by(*run)).sum();
+                let freed: Bytes = runs.iter().map(|run| account.occupied_by(*run)).sum();
                 placement.on(card) + reserved.on(card) + account.claimed() <= account.capacity() + freed
             })
         })

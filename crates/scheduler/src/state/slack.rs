@@ -25,12 +25,12 @@ impl StateRef<'_> {
         }
         let measured = self.ledger.measured_shares(run.id);
         let slack = occupancy.needs(occupancy.admitted()).into_iter().map(|need| {
-            let held = self.held_by(run.id, &need.card);
+            let occupied = self.occupied_by(run.id, &need.card);
             let seen = measured.iter().find(|share| share.card == need.card);
             // A pool never shrinks, so that measured memory is needed even if no request of that depth is
             // left.
             let floor = need.bytes.max(seen.map_or(Bytes::ZERO, |share| share.bytes));
-            Share::new(need.card, held.saturating_sub(floor))
+            Share::new(need.card, occupied.saturating_sub(floor))
         });
         slack.filter(|share| !share.bytes.is_zero()).collect()
     }
@@ -40,8 +40,8 @@ impl StateRef<'_> {
     fn unheld(self, run: RunId) -> Vec<Share> {
         let measured = self.ledger.measured_shares(run).into_iter().filter(|share| !share.bytes.is_zero());
         let unheld = measured.map(|share| {
-            let held = self.held_by(run, &share.card);
-            Share::new(share.card, held.saturating_sub(share.bytes))
+            let occupied = self.occupied_by(run, &share.card);
+            Share::new(share.card, occupied.saturating_sub(share.bytes))
         });
         unheld.filter(|share| !share.bytes.is_zero()).collect()
     }
@@ -67,8 +67,8 @@ impl StateRef<'_> {
         let slack = self.all_slack(None);
         let mut ledger = (!slack.is_empty()).then(|| self.ledger.clone())?;
         for (run, share) in slack {
-            let held = self.held_by(run, &share.card);
-            ledger.shrink(run, &share.card, held.saturating_sub(share.bytes));
+            let occupied = self.occupied_by(run, &share.card);
+            ledger.shrink(run, &share.card, occupied.saturating_sub(share.bytes));
         }
         Some(ledger)
     }

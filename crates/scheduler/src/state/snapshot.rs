@@ -43,7 +43,8 @@ pub struct ModelView {
     pub idle_since: Option<Moment>,
     /// Time until which the run counts as busy between two requests; None if it does not.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub held_until: Option<Moment>,
+    #[serde(rename = "held_until")]
+    pub kept_until: Option<Moment>,
     /// Time at which the run ends if no more requests come; of a busy one, if it became idle now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_end: Option<Moment>,
@@ -64,7 +65,8 @@ pub struct ModelView {
     /// Requests whose prompt was longer than the context.
     pub overflows: u64,
     /// Time for which loads are held back after crashes; None when they are not.
-    pub held_back: Option<Duration>,
+    #[serde(rename = "held_back")]
+    pub deferred: Option<Duration>,
     pub last_failure: Option<Reason>,
     /// Difference between claim and memory taken, for each card after the load.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -156,9 +158,9 @@ impl StateRef<'_> {
             last_used: slot.last_used,
             idle_since: slot.unused_since(),
             idle_end: slot.run_end_if_idle(self.now),
-            held_until: run
+            kept_until: run
                 .filter(|run| run.is_idle())
-                .and_then(|_| self.held_until(slot, self.all_wait()))
+                .and_then(|_| self.kept_until(slot, self.all_wait()))
                 .filter(|until| *until > self.now),
             claim: shares(Ledger::claim_shares),
             alone: run.is_some_and(|run| run.placement.alone),
@@ -169,7 +171,7 @@ impl StateRef<'_> {
             // Shown, because a model that is not tracked may run out of memory on a deep request.
             depth_unwatched: run.and_then(|run| run.occupancy.as_ref().err().cloned()),
             overflows: slot.overflows,
-            held_back: slot.record.held_back(self.now),
+            deferred: slot.record.deferred(self.now),
             last_failure: slot.record.last_failure.clone(),
             load_check: run.map_or(Vec::new(), |run| run.load_check.clone()),
         }

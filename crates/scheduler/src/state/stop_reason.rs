@@ -44,8 +44,8 @@ impl StateRef<'_> {
         let makes_room = |text: String| Reason::new("makes_room", text);
         if let Some(request) = self.budgets.behind(run) {
             let name = &self.model_of(request.run)?.1.name;
-            let text = format!("{name} requests {} more", request.asked);
-            return Some(makes_room(text).fact("need", request.asked));
+            let text = format!("{name} requests {} more", request.requested);
+            return Some(makes_room(text).fact("need", request.requested));
         }
         self.models.iter().find_map(|(id, slot)| {
             let name = &slot.name;
@@ -134,11 +134,11 @@ mod tests {
         let limit = CardLimit { card, budget: None, reserve: Bytes::ZERO };
         let mut scheduler = Scheduler::new(SchedulerSettings::new(vec![limit]));
         let added = |id, name: &str| (ModelId(id), ConfigChange::Added(ModelSpec::new(name)));
-        tell(&mut scheduler, SchedulerEvent::Configured(vec![added(0, "alpha"), added(1, "beta")]));
+        notify(&mut scheduler, SchedulerEvent::Configured(vec![added(0, "alpha"), added(1, "beta")]));
         scheduler
     }
 
-    fn tell(scheduler: &mut Scheduler, event: SchedulerEvent) -> Vec<SchedulerEffect> {
+    fn notify(scheduler: &mut Scheduler, event: SchedulerEvent) -> Vec<SchedulerEffect> {
         let mut effects = Vec::new();
         scheduler.on_event(Moment::START, event, &mut effects).unwrap();
         effects
@@ -157,12 +157,12 @@ mod tests {
             deadline,
             traits: crate::RequestTraits::default(),
         };
-        tell(scheduler, arrived);
+        notify(scheduler, arrived);
         let result = Ok(ModelNeed::new(NeedSize::Declared(Bytes::mib(600))));
-        let mut effects = tell(scheduler, SchedulerEvent::Surveyed { model, result });
+        let mut effects = notify(scheduler, SchedulerEvent::Surveyed { model, result });
         let free = vec![(CardId::new("card"), scheduler.ledger().accounts()[0].card().free)];
         let taken = Moment::START;
-        effects.extend(tell(scheduler, SchedulerEvent::CardsRead { free, taken }));
+        effects.extend(notify(scheduler, SchedulerEvent::CardsRead { free, taken }));
         effects
     }
 
@@ -173,10 +173,10 @@ mod tests {
             _ => None,
         });
         let run = started.expect("alpha starts");
-        tell(scheduler, SchedulerEvent::Ready { run });
+        notify(scheduler, SchedulerEvent::Ready { run });
         let request = RequestId(0);
         let tokens = None;
-        tell(scheduler, SchedulerEvent::Finished { request, tokens, failed: false });
+        notify(scheduler, SchedulerEvent::Finished { request, tokens, failed: false });
         run
     }
 
@@ -205,7 +205,7 @@ mod tests {
         ] {
             let mut scheduler = desk();
             let run = run_alpha(&mut scheduler);
-            tell(&mut scheduler, event);
+            notify(&mut scheduler, event);
             let reason = scheduler.stop_reason(run, Moment::START).unwrap();
             assert_eq!(reason.code, code);
         }

@@ -195,7 +195,7 @@ impl StateRef<'_> {
                 is_measured: self.is_measured(&run.placement, run.id),
                 clients: clients(slot, run, most),
                 reload: self.expected_load(slot),
-                hold_end: self.held_until(slot, all_wait),
+                hold_end: self.kept_until(slot, all_wait),
                 free: self.free_at(slot, run),
                 cost: self.eviction_cost(slot, run),
             }

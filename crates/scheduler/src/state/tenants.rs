@@ -110,7 +110,7 @@ impl StateRef<'_> {
         let own = self.victims_of(|id| id == asking);
         let case = self.swap_case(contention, asking);
         let age = |id: ModelId| self.model(id).map(|slot| (self.waits_since(slot), id));
-        let asked = age(asking);
+        let requested = age(asking);
         let drains = |run: &RunState| {
             run.draining.is_some() && own.contains(&run.id) && self.is_draining_for_model(run)
         };
@@ -142,7 +142,7 @@ impl StateRef<'_> {
             next = next.min(change);
             let standing = match standing {
                 standing if stays && standing != CardStanding::Leaving => CardStanding::Stays,
-                _ if slot.depth_wait().is_some() && age(id) < asked => CardStanding::Promised,
+                _ if slot.depth_wait().is_some() && age(id) < requested => CardStanding::Promised,
                 _ if drains(run) => {
                     // Its clients are kept out already.
                     wait = milliseconds(facts.free.since(self.now)).saturating_mul(case.waiters);

@@ -33,7 +33,7 @@ impl StateRef<'_> {
             (ModelState::Draining | ModelState::Stopping, _) => {
                 format!("waiting for {name}, which is being stopped and is loaded again if there is room")
             }
-            (ModelState::Unloaded | ModelState::Failed, _) => match slot.record.held_back(self.now) {
+            (ModelState::Unloaded | ModelState::Failed, _) => match slot.record.deferred(self.now) {
                 Some(left) => {
                     format!("waiting for {name}, which failed and is restarted in {} s", left.as_secs() + 1)
                 }
@@ -43,18 +43,18 @@ impl StateRef<'_> {
     }
 
     fn room_line(self, id: ModelId, slot: &ModelSlot) -> String {
-        if let Some(RoomObstacle::Held { kept, .. }) = slot.obstacle()
+        if let Some(RoomObstacle::Occupied { kept, .. }) = slot.obstacle()
             && !kept.is_empty()
         {
             return format!("waiting for memory for {}{}", slot.name, self.kept_free(kept));
         }
-        if let Some(RoomObstacle::Held { runs, .. }) = slot.obstacle()
+        if let Some(RoomObstacle::Occupied { runs, .. }) = slot.obstacle()
             && let Some((port, other)) = self.on_port_of(slot, runs)
         {
             let line = format!("waiting for port {port}, on which {other} listens");
             return line + &self.leaving(slot.victims());
         }
-        if let Some(RoomObstacle::Held { runs, .. }) = slot.obstacle()
+        if let Some(RoomObstacle::Occupied { runs, .. }) = slot.obstacle()
             && let Some(other) = self.apart_from_any(id, runs)
         {
             return format!("waiting until {other} is unloaded") + &self.leaving(slot.victims());

@@ -20,11 +20,11 @@ impl StateRef<'_> {
         };
         let causes = self.causes(id, obstacle);
         let on_port = match obstacle {
-            RoomObstacle::Held { runs, .. } => self.on_port_of(slot, runs),
+            RoomObstacle::Occupied { runs, .. } => self.on_port_of(slot, runs),
             _ => None,
         };
         let apart = match obstacle {
-            RoomObstacle::Held { runs, .. } => self.apart_from_any(id, runs),
+            RoomObstacle::Occupied { runs, .. } => self.apart_from_any(id, runs),
             _ => None,
         };
         let text = match (on_port, self.ledger.full_at()) {
@@ -107,23 +107,23 @@ impl StateRef<'_> {
                     }
                 }
             }
-            RoomObstacle::Held { kept, runs } => {
+            RoomObstacle::Occupied { kept, runs } => {
                 let mut names: Vec<&str> = Vec::new();
                 for (_, _, name, _) in self.holds(runs) {
                     if !names.contains(&name) {
                         names.push(name);
                     }
                 }
-                let held = match names.len() {
+                let occupied = match names.len() {
                     0 | 1 => "memory that other models hold".to_owned(),
                     _ => format!("memory that {}", verb(&names, "holds", "hold")),
                 };
                 match (kept.is_empty(), names.is_empty()) {
-                    (true, _) => held,
+                    (true, _) => occupied,
                     (false, true) => "memory that is kept free for other programs".to_owned(),
                     (false, false) => {
-                        let held = verb(&names, "holds", "hold");
-                        format!("memory that is kept free for other programs, and memory that {held}")
+                        let occupied = verb(&names, "holds", "hold");
+                        format!("memory that is kept free for other programs, and memory that {occupied}")
                     }
                 }
             }
@@ -138,7 +138,7 @@ impl StateRef<'_> {
             | RoomObstacle::OwnRequests
             | RoomObstacle::Motion { .. } => Vec::new(),
             RoomObstacle::Turn => self.ahead(id).map(before).collect(),
-            RoomObstacle::Held { kept, runs } => {
+            RoomObstacle::Occupied { kept, runs } => {
                 let contention = self.contention();
                 let case = self.swap_case(&contention, id);
                 let yields = kept.iter().filter_map(|card| {
@@ -191,7 +191,7 @@ impl StateRef<'_> {
 /// Cards whose yields are waited for.
 fn kept(obstacle: &RoomObstacle) -> &[CardId] {
     match obstacle {
-        RoomObstacle::Held { kept, .. } => kept,
+        RoomObstacle::Occupied { kept, .. } => kept,
         _ => &[],
     }
 }

@@ -108,8 +108,8 @@ fn a_request_that_killed_two_engines_alone_is_refused_and_no_other_is() {
 fn a_crash_without_the_suspect_takes_the_suspicion_off_it() {
     let mut desk = Desk::new(&[10], &[8]);
     let mut run = desk.loaded(0);
-    let asked: Vec<RequestId> = (1..4).map(|client| desk.ask_as(client, 0, 600)).collect();
-    let mut lost = asked.clone();
+    let requested: Vec<RequestId> = (1..4).map(|client| desk.ask_as(client, 0, 600)).collect();
+    let mut lost = requested.clone();
     // An engine that dies by itself: whoever was suspected last waits when it dies again.
     for _ in 0..6 {
         let (suspect, kills) = dies(&mut desk, run, &lost).unwrap();

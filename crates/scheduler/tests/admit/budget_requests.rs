@@ -6,11 +6,11 @@ use plimsoll_scheduler::{RequestId, RunId, SchedulerEffect, SchedulerEvent};
 use crate::runner::admit::desk::{Desk, gib};
 
 /// Asks for `asked` on the first card, with which the run would hold `wanted`; returns the answer, if there is one.
-fn ask_budget(desk: &mut Desk, run: RunId, asked: u64, wanted: u64) -> Option<Option<Bytes>> {
+fn ask_budget(desk: &mut Desk, run: RunId, requested: u64, wanted: u64) -> Option<Option<Bytes>> {
     desk.send(SchedulerEvent::BudgetRequested {
         run,
         card: CardId::new("card0"),
-        asked: gib(asked),
+        requested: gib(requested),
         wanted: gib(wanted),
     });
     answer(desk)

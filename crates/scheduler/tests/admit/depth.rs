@@ -106,11 +106,11 @@ fn a_bound_that_is_covered_needs_no_count_and_one_that_is_not_is_counted() {
     sound(&mut desk, second, run, depth(200, true));
     assert_eq!(desk.dispatched(), [second]);
     assert_eq!(claim(&desk), gib(6), "the claim is raised just so far");
-    let told = desk.effects.iter().position(
+    let reported = desk.effects.iter().position(
         |effect| matches!(effect, SchedulerEffect::ClaimChanged { share, .. } if share.bytes == gib(6)),
     );
     let sent = desk.effects.iter().position(|effect| matches!(effect, SchedulerEffect::Dispatch { .. }));
-    assert!(told.is_some() && told < sent, "{:?}", desk.effects);
+    assert!(reported.is_some() && reported < sent, "{:?}", desk.effects);
 }
 
 #[test]
@@ -317,18 +317,18 @@ fn a_failed_forecast_shows_until_a_request() {
 
 #[test]
 fn the_reason_of_a_wait_for_depth_names_the_models_that_hold_the_memory_up_to_its_refusal() {
-    let told = |desk: &Desk| desk.scheduler.wait_reason(ModelId(0)).unwrap().1.to_string();
+    let reported = |desk: &Desk| desk.scheduler.wait_reason(ModelId(0)).unwrap().1.to_string();
     let (mut desk, run) = lean(10, 1, 3);
     desk.loaded(1);
     desk.ask(1);
     let request = desk.ask_until(0, 30);
-    assert_eq!(told(&desk), "the tokens of the next request are being counted");
+    assert_eq!(reported(&desk), "the tokens of the next request are being counted");
     sound(&mut desk, request, run, depth(500, true));
     let waits = "the next request needs more memory than the model has now, and waits for memory that other \
                  models hold\n  m1 holds 3072 MiB on card0";
-    assert_eq!(told(&desk), waits);
+    assert_eq!(reported(&desk), waits);
     desk.pass(PATIENCE);
-    assert_eq!(told(&desk), waits, "it was chosen");
+    assert_eq!(reported(&desk), waits, "it was chosen");
     desk.pass(30 - PATIENCE);
     assert_eq!(desk.refusals()[0].reason.because[0].to_string(), waits);
 }

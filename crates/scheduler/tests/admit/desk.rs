@@ -141,10 +141,10 @@ impl Desk {
         self.scheduler.on_event(self.now, event, &mut self.effects).unwrap();
         self.answer_questions();
         // A reading that finds the cards as they were changes nothing but its age.
-        if let Some(asked) = self.effects.iter().position(|effect| *effect == SchedulerEffect::ReadCards)
+        if let Some(requested) = self.effects.iter().position(|effect| *effect == SchedulerEffect::ReadCards)
             && self.reads
         {
-            self.effects.remove(asked);
+            self.effects.remove(requested);
             let accounts = self.scheduler.ledger().accounts().iter();
             let free = accounts.map(|account| (account.card().id.clone(), account.card().free));
             let taken = self.now;
@@ -271,7 +271,7 @@ impl Desk {
     pub(crate) fn refused_by_driver(&self, bytes: Bytes) -> Shortfall {
         let card = self.scheduler.ledger().accounts()[0].card();
         let (id, free) = (card.id.clone(), card.free);
-        Shortfall { bytes, limit: AllocationLimit::Driver { card: Some(id), free, held: Bytes::ZERO } }
+        Shortfall { bytes, limit: AllocationLimit::Driver { card: Some(id), free, occupied: Bytes::ZERO } }
     }
 
     pub(crate) fn memory_returned(&mut self, run: RunId) -> &[SchedulerEffect] {

@@ -172,9 +172,9 @@ fn a_lesson_that_leaves_no_place_is_told_and_forgotten_for_the_next_try() {
     let refusal = desk.refusals()[0].clone();
     assert_eq!(refusal.kind, RequestRefusalKind::LoadFailed);
     assert!(refusal.retry_after.is_some());
-    let told = refusal.reason.to_string();
-    assert!(told.contains("includes 4096 MiB more"), "{told}");
-    assert!(told.contains("cudaMalloc failed"), "the cause itself is missing: {told}");
+    let reported = refusal.reason.to_string();
+    assert!(reported.contains("includes 4096 MiB more"), "{reported}");
+    assert!(reported.contains("cudaMalloc failed"), "the cause itself is missing: {reported}");
     assert!(desk.view(0).learned.is_zero());
 }
 

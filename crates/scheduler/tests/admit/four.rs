@@ -131,12 +131,12 @@ struct FourModels {
     /// Requests of each client so far.
     nth: [u64; CLIENTS],
     /// Client, model, time of each request.
-    asked: Vec<(usize, u32, u64)>,
+    requested: Vec<(usize, u32, u64)>,
     minute: Minute,
 }
 
 impl FourModels {
-    fn tell(&mut self, event: SchedulerEvent) {
+    fn notify(&mut self, event: SchedulerEvent) {
         let mut effects = Vec::new();
         self.scheduler.on_event(Moment::at(Duration::from_millis(self.now)), event, &mut effects).unwrap();
         self.scheduler.ledger().audit().unwrap();
@@ -156,21 +156,21 @@ impl FourModels {
             SchedulerEffect::ReadCards => {
                 let taken = Moment::at(Duration::from_millis(self.now));
                 let free = vec![(CardId::new("card0"), gib(BUDGET))];
-                self.tell(SchedulerEvent::CardsRead { free, taken });
+                self.notify(SchedulerEvent::CardsRead { free, taken });
             }
             SchedulerEffect::Start { run, model, .. } => {
                 let index = usize::try_from(model.0).unwrap();
                 self.later(self.times.load(index), Due::Ready(run));
             }
             SchedulerEffect::Dispatch { request, .. } => {
-                let (_, model, at) = self.asked[usize::try_from(request.0).unwrap()];
+                let (_, model, at) = self.requested[usize::try_from(request.0).unwrap()];
                 let index = usize::try_from(model).unwrap();
                 self.minute.waits[index].push(self.now - at);
                 self.later(self.times.answers(index), Due::Answered(request));
             }
             SchedulerEffect::Refuse { .. } => self.minute.refused += 1,
             SchedulerEffect::Stop { run, .. } => self.later(self.times.stop, Due::Gone(run)),
-            SchedulerEffect::AwaitMemory { run, .. } => self.tell(SchedulerEvent::MemoryReturned { run }),
+            SchedulerEffect::AwaitMemory { run, .. } => self.notify(SchedulerEvent::MemoryReturned { run }),
             SchedulerEffect::WakeAt(at) => {
                 let at = u64::try_from(at.since_start().as_micros().div_ceil(1000)).unwrap();
                 self.later(at.saturating_sub(self.now), Due::Tick);
@@ -184,11 +184,11 @@ impl FourModels {
             Due::Ask(client) => {
                 let model = self.pattern.model(client, self.nth[client]);
                 self.nth[client] += 1;
-                let request = RequestId(u64::try_from(self.asked.len()).unwrap());
-                self.asked.push((client, model, self.now));
+                let request = RequestId(u64::try_from(self.requested.len()).unwrap());
+                self.requested.push((client, model, self.now));
                 let deadline = Moment::at(Duration::from_millis(self.now + 600_000));
                 let client = ClientId(u64::try_from(client).unwrap());
-                self.tell(SchedulerEvent::Arrived {
+                self.notify(SchedulerEvent::Arrived {
                     request,
                     model: ModelId(model),
                     client,
@@ -200,17 +200,17 @@ impl FourModels {
             Due::Surveyed(model) => {
                 let size = Bytes::mib(MODELS[usize::try_from(model.0).unwrap()]);
                 let need = ModelNeed::new(NeedSize::Declared(size));
-                self.tell(SchedulerEvent::Surveyed { model, result: Ok(need) });
+                self.notify(SchedulerEvent::Surveyed { model, result: Ok(need) });
             }
-            Due::Ready(run) => self.tell(SchedulerEvent::Ready { run }),
-            Due::Gone(run) => self.tell(SchedulerEvent::Ended { run, end: End::Expected }),
+            Due::Ready(run) => self.notify(SchedulerEvent::Ready { run }),
+            Due::Gone(run) => self.notify(SchedulerEvent::Ended { run, end: End::Expected }),
             Due::Answered(request) => {
-                let (client, model, _) = self.asked[usize::try_from(request.0).unwrap()];
+                let (client, model, _) = self.requested[usize::try_from(request.0).unwrap()];
                 self.minute.answers[usize::try_from(model).unwrap()] += 1;
-                self.tell(SchedulerEvent::Finished { request, tokens: None, failed: false });
+                self.notify(SchedulerEvent::Finished { request, tokens: None, failed: false });
                 self.later(1, Due::Ask(client));
             }
-            Due::Tick => self.tell(SchedulerEvent::Tick),
+            Due::Tick => self.notify(SchedulerEvent::Tick),
         }
     }
 }
@@ -224,14 +224,14 @@ fn minute(pattern: Pattern, times: Times, hold: u64) -> Minute {
         times,
         pattern,
         nth: [0; CLIENTS],
-        asked: Vec::new(),
+        requested: Vec::new(),
         minute: Minute::default(),
     };
     let spec = |id: u32| {
         let spec = ModelSpec { hold: Duration::from_secs(hold), ..ModelSpec::new(format!("m{id}")) };
         (ModelId(id), ConfigChange::Added(spec))
     };
-    world.tell(SchedulerEvent::Configured((0..4).map(spec).collect()));
+    world.notify(SchedulerEvent::Configured((0..4).map(spec).collect()));
     for client in 0..CLIENTS {
         world.later(0, Due::Ask(client));
     }

@@ -33,7 +33,7 @@ fn with_an_agent(hold: u64) -> (Desk, RunId) {
 fn a_model_stays_while_its_client_goes_on_and_leaves_when_it_does_not() {
     let (mut desk, run) = with_an_agent(10);
     let until = desk.now + Duration::from_millis(700);
-    assert_eq!(desk.view(0).held_until, Some(until));
+    assert_eq!(desk.view(0).kept_until, Some(until));
     desk.ask(1);
     desk.surveyed(1);
     assert_eq!(desk.stopped(), []);
@@ -81,7 +81,7 @@ fn a_client_that_uses_two_models_in_turn_waits_for_no_hold() {
 #[test]
 fn without_a_hold_an_idle_model_leaves_at_once() {
     let (mut desk, _) = with_an_agent(0);
-    assert_eq!(desk.view(0).held_until, None);
+    assert_eq!(desk.view(0).kept_until, None);
     desk.ask(1);
     desk.surveyed(1);
     assert_eq!(desk.stopped().len(), 1);
@@ -125,7 +125,7 @@ const PAUSE: u64 = 300;
 #[derive(Debug, Default)]
 struct Agent {
     request: Option<RequestId>,
-    asked: u64,
+    requested: u64,
     next: u64,
     answers: u64,
     longest: u64,
@@ -173,7 +173,7 @@ fn two_agents(load: u64, hold: u64, seconds: u64) -> [Agent; 2] {
                     desk.finish(request);
                     let agent = agents.iter_mut().find(|agent| agent.request == Some(request)).unwrap();
                     agent.answers += 1;
-                    agent.longest = agent.longest.max(at - agent.asked);
+                    agent.longest = agent.longest.max(at - agent.requested);
                     (agent.request, agent.next) = (None, at + PAUSE);
                 }
                 Due::Gone(run) => {
@@ -186,7 +186,7 @@ fn two_agents(load: u64, hold: u64, seconds: u64) -> [Agent; 2] {
         }
         for (model, agent) in (0..).zip(&mut agents) {
             if agent.request.is_none() && agent.next <= at {
-                (agent.request, agent.asked) = (Some(desk.ask(model)), at);
+                (agent.request, agent.requested) = (Some(desk.ask(model)), at);
                 follow(&desk, at, load, &mut due);
             }
         }

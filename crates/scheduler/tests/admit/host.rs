@@ -9,19 +9,19 @@ use crate::runner::admit::desk::{Desk, gib};
 
 /// A need on cards, and one on the host beside them.
 #[derive(Debug)]
-pub(crate) struct BesideHost {
+pub(crate) struct AlongsideHost {
     pub(crate) demand: Arc<dyn MemoryModel>,
     pub(crate) host: CardId,
     pub(crate) bytes: Bytes,
 }
 
-impl BesideHost {
+impl AlongsideHost {
     fn cards(&self, cards: &[Card]) -> Vec<Card> {
         cards.iter().filter(|card| card.id != self.host).cloned().collect()
     }
 }
 
-impl MemoryModel for BesideHost {
+impl MemoryModel for AlongsideHost {
     fn on(&self, cards: &[Card]) -> Result<Vec<(CardId, Bytes)>, Reason> {
         let mut shares = self.demand.on(&self.cards(cards))?;
         shares.push((self.host.clone(), self.bytes));
@@ -46,7 +46,7 @@ fn desk(cards: &[u64], hosts: &[u64]) -> Desk {
     );
     for (model, bytes) in (0..).zip(hosts) {
         let demand = Arc::new(DeclaredSize(gib(8)));
-        desk.grows(model, BesideHost { demand, host: host(cards), bytes: gib(*bytes) });
+        desk.grows(model, AlongsideHost { demand, host: host(cards), bytes: gib(*bytes) });
     }
     desk
 }
@@ -56,7 +56,7 @@ fn host(cards: &[u64]) -> CardId {
 }
 
 fn claimed(desk: &Desk, card: &str, run: RunId) -> Bytes {
-    desk.scheduler.ledger().account(&CardId::new(card)).unwrap().held_by(run)
+    desk.scheduler.ledger().account(&CardId::new(card)).unwrap().occupied_by(run)
 }
 
 #[test]

@@ -64,9 +64,9 @@ fn a_time_replaces_the_configured_one_and_a_model_without_a_run_has_none() {
 fn idle_runs_that_are_held_stay_past_their_time_and_leave_when_the_hold_ends() {
     let mut desk = Desk::tuned(&[10], &[8], |_, spec| spec.ttl = Some(seconds(10)));
     let run = desk.loaded(0);
-    desk.send(SchedulerEvent::IdleHeld { held: true });
+    desk.send(SchedulerEvent::IdleOccupied { occupied: true });
     desk.pass(600);
     assert!(desk.stopped().is_empty(), "held");
-    desk.send(SchedulerEvent::IdleHeld { held: false });
+    desk.send(SchedulerEvent::IdleOccupied { occupied: false });
     assert_eq!(desk.stopped(), [(run, Stopping::Graceful)]);
 }

@@ -65,10 +65,10 @@ fn without_a_request_the_model_stays_unloaded_unless_it_is_preloaded() {
 fn a_queue_goes_to_as_many_engines_as_its_requests_need() {
     let mut desk = desk(2);
     let mut run = desk.loaded(0);
-    let mut asked = vec![desk.ask(0)];
-    asked.extend((0..4).map(|_| desk.ask(0)));
-    desk.finish(asked[0]);
-    for pair in asked[1..].chunks(2) {
+    let mut requested = vec![desk.ask(0)];
+    requested.extend((0..4).map(|_| desk.ask(0)));
+    desk.finish(requested[0]);
+    for pair in requested[1..].chunks(2) {
         desk.gone(run);
         desk.surveyed(0);
         run = desk.started().unwrap();

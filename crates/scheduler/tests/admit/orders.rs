@@ -87,8 +87,8 @@ fn a_load_without_room_is_given_up_aloud_and_beside_a_request_by_its_refusal() {
     desk.send(SchedulerEvent::YieldWanted { card, bytes: Bytes::gib(8), until });
     load(&mut desk, 0);
     desk.surveyed(0);
-    let told = given_up(&desk);
-    assert!(told.len() == 1 && told[0].1.starts_with("m0 does not fit beside"), "{told:?}");
+    let reported = given_up(&desk);
+    assert!(reported.len() == 1 && reported[0].1.starts_with("m0 does not fit beside"), "{reported:?}");
     load(&mut desk, 0);
     desk.ask(0);
     desk.surveyed(0);

@@ -13,8 +13,8 @@ fn card(free: Bytes) -> Vec<(CardId, Bytes)> {
 }
 
 /// The driver refuses `bytes` more than were free, and the engine ends.
-fn refused(desk: &mut Desk, run: RunId, stage: Stage, bytes: Bytes, free: Bytes, held: Bytes) {
-    let limit = AllocationLimit::Driver { card: Some(CardId::new("card0")), free, held };
+fn refused(desk: &mut Desk, run: RunId, stage: Stage, bytes: Bytes, free: Bytes, occupied: Bytes) {
+    let limit = AllocationLimit::Driver { card: Some(CardId::new("card0")), free, occupied };
     die(desk, run, stage, Some(Shortfall { bytes, limit }));
 }
 
@@ -70,8 +70,8 @@ fn without_an_answer_of_the_driver_nothing_is_learned_and_the_reason_names_it() 
     desk.read(Vec::new());
     refused(&mut desk, run, Stage::Serving, gib(3), gib(15), gib(8));
     assert_eq!(desk.view(0).learned, Bytes::ZERO);
-    let told = failure(&desk).to_string();
-    assert!(told.contains("the driver did not report the memory of card0"), "{told}");
+    let reported = failure(&desk).to_string();
+    assert!(reported.contains("the driver did not report the memory of card0"), "{reported}");
 }
 
 #[test]
@@ -95,8 +95,8 @@ fn a_load_that_only_its_words_call_out_of_memory_is_tried_twice_and_teaches_noth
         desk.memory_returned(run);
     }
     assert_eq!((desk.view(0).learned, desk.started()), (Bytes::ZERO, None));
-    let told = failure(&desk).to_string();
-    assert!(told.contains("guard recorded no refused allocation"), "{told}");
+    let reported = failure(&desk).to_string();
+    assert!(reported.contains("guard recorded no refused allocation"), "{reported}");
 }
 
 proptest! {
@@ -110,7 +110,7 @@ proptest! {
     ) {
         let mut desk = Desk::new(&[100], &[8]);
         let mut lessons = 0;
-        for (missing, free, held, neighbour) in deaths {
+        for (missing, free, occupied, neighbour) in deaths {
             desk.read(card(gib(100)));
             desk.pass(100);
             desk.ask(0);
@@ -120,7 +120,7 @@ proptest! {
             let (before, left) = (desk.view(0).learned, if neighbour { 0 } else { 100 });
             desk.read(card(gib(left)));
             let missing = Bytes::new(missing % gib(100).get());
-            refused(&mut desk, run, Stage::Serving, missing, Bytes::new(free), Bytes::new(held));
+            refused(&mut desk, run, Stage::Serving, missing, Bytes::new(free), Bytes::new(occupied));
             let learned = desk.view(0).learned;
             prop_assert!(!neighbour || learned == before, "{learned} after {before}");
             lessons += u32::from(learned != before);

@@ -60,15 +60,15 @@ proptest! {
         }
         let (card, bytes) = (CardId::new("card0"), gib(kept));
         let before = desk.scheduler.snapshot(desk.now);
-        let said = desk.scheduler.what_if_kept_free(&card, bytes, desk.now);
+        let stated = desk.scheduler.what_if_kept_free(&card, bytes, desk.now);
         prop_assert_eq!(&desk.scheduler.snapshot(desk.now), &before, "nothing is changed by it");
         desk.send(SchedulerEvent::YieldWanted { card, bytes, until: Moment::NEVER });
         let leaves = |model: &&u32| outlook(&desk, **model).stops.is_some();
         let left: BTreeSet<String> = loaded.iter().filter(leaves).map(|model| format!("m{model}")).collect();
-        prop_assert_eq!(&left, &said.stops.iter().cloned().collect::<BTreeSet<_>>());
+        prop_assert_eq!(&left, &stated.stops.iter().cloned().collect::<BTreeSet<_>>());
         let stay = |model: &&u32| !left.contains(&format!("m{model}"));
-        let held: u64 = loaded.iter().filter(stay).map(|model| needs[usize::try_from(*model).unwrap()]).sum();
-        prop_assert_eq!(said.lacks, gib((held + kept).saturating_sub(32)));
+        let occupied: u64 = loaded.iter().filter(stay).map(|model| needs[usize::try_from(*model).unwrap()]).sum();
+        prop_assert_eq!(stated.lacks, gib((occupied + kept).saturating_sub(32)));
     }
 
     #[test]
@@ -101,24 +101,24 @@ proptest! {
             desk.pass(PATIENCE);
         }
         let need = *needs.last().unwrap();
-        let said = desk.what_if(target, need);
+        let stated = desk.what_if(target, need);
         desk.ask(target);
         desk.surveyed(target);
-        match said.fits {
-            WhatIfVerdict::Now => prop_assert!(desk.started().is_some() && said.stops.is_empty()),
+        match stated.fits {
+            WhatIfVerdict::Now => prop_assert!(desk.started().is_some() && stated.stops.is_empty()),
             WhatIfVerdict::Never => {
                 prop_assert_eq!(desk.refusals()[0].kind, RequestRefusalKind::NeverFits);
             }
             WhatIfVerdict::Crowded => prop_assert_eq!(desk.refusals()[0].kind, RequestRefusalKind::NoRoom),
             WhatIfVerdict::After | WhatIfVerdict::Waits => {
-                if said.fits == WhatIfVerdict::Waits {
+                if stated.fits == WhatIfVerdict::Waits {
                     prop_assert_eq!(desk.started(), None);
                     // The wait begins with the request; busy models that have had their time go after it.
                     desk.pass(PATIENCE);
                 }
                 let waiting = outlook(&desk, target).wait.unwrap();
                 let stops: BTreeSet<String> = waiting.stops.into_iter().collect();
-                prop_assert_eq!(stops, said.stops.into_iter().collect::<BTreeSet<_>>());
+                prop_assert_eq!(stops, stated.stops.into_iter().collect::<BTreeSet<_>>());
             }
         }
     }

@@ -45,8 +45,8 @@ fn a_limit_of_models_that_pinned_ones_fill_is_named_and_not_taken_for_want_of_me
     desk.surveyed(1);
     let refusal = desk.refusals()[0].clone();
     assert_eq!(refusal.kind, RequestRefusalKind::NoRoom);
-    let said = refusal.reason.to_string();
-    assert!(said.contains("`models-max`") && said.contains("the model m0 is pinned"), "{said}");
+    let stated = refusal.reason.to_string();
+    assert!(stated.contains("`models-max`") && stated.contains("the model m0 is pinned"), "{stated}");
     assert_eq!(refusal.hints[0].to_string(), "unpin m0");
     desk.pin(0, Some(0));
     desk.ask(1);

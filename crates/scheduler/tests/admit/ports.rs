@@ -15,7 +15,7 @@ impl World {
         let models = models.min(u32::try_from(self.needs.len()).unwrap());
         self.on_port = models;
         let tuned = (0..models).map(|id| (ModelId(id), ConfigChange::Retuned(self.spec(id)))).collect();
-        self.tell(SchedulerEvent::Configured(tuned));
+        self.notify(SchedulerEvent::Configured(tuned));
         self
     }
 }
@@ -72,8 +72,8 @@ fn a_pinned_model_keeps_its_port_and_the_other_is_refused_by_name() {
     desk.surveyed(1);
     let refusal = desk.refusals()[0].clone();
     assert_eq!(refusal.kind, RequestRefusalKind::NoRoom);
-    let told = "m1 cannot load: m0 listens on the same port (19051), and is pinned";
-    assert_eq!(refusal.reason.to_string(), told);
+    let reported = "m1 cannot load: m0 listens on the same port (19051), and is pinned";
+    assert_eq!(refusal.reason.to_string(), reported);
     assert_eq!(refusal.hints[0].to_string(), "unpin m0");
 }
 

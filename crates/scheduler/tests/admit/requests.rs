@@ -36,12 +36,12 @@ fn loads_of_one_model_coalesce() {
 fn requests_beyond_the_concurrency_wait_in_order_and_are_not_refused() {
     let mut desk = Desk::tuned(&[24], &[8], |_, spec| spec.concurrency = Some(2));
     desk.loaded(0);
-    let asked: Vec<RequestId> = (0..4).map(|_| desk.ask(0)).collect();
+    let requested: Vec<RequestId> = (0..4).map(|_| desk.ask(0)).collect();
     assert_eq!((desk.view(0).in_flight, desk.view(0).queued), (2, 2));
-    desk.finish(asked[1]);
-    assert_eq!(desk.dispatched(), [asked[2]]);
-    desk.finish(asked[0]);
-    assert_eq!(desk.dispatched(), [asked[3]]);
+    desk.finish(requested[1]);
+    assert_eq!(desk.dispatched(), [requested[2]]);
+    desk.finish(requested[0]);
+    assert_eq!(desk.dispatched(), [requested[3]]);
 }
 
 #[test]

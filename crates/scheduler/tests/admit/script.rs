@@ -11,7 +11,7 @@ pub(crate) const CHECK: u64 = 4;
 pub(crate) const PROBE: u64 = 700;
 pub(crate) const RETURN: u64 = 100;
 /// Until neighbours have answered, or nobody waits for them any more.
-pub(crate) const ASKED: u64 = 300;
+pub(crate) const REQUESTED: u64 = 300;
 /// How one life of an engine goes; times in milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fate {

@@ -167,17 +167,17 @@ fn memory_of_a_sleeping_engine_is_no_measured_need() {
 
 #[test]
 fn nothing_is_lent_of_an_engine_that_is_busy_or_not_measured_or_gone() {
-    for (busy, held) in [(true, gib(1)), (false, Bytes::ZERO)] {
+    for (busy, occupied) in [(true, gib(1)), (false, Bytes::ZERO)] {
         let mut desk = Desk::new(&[10], &[8, 8]);
         let run = desk.loaded(0);
         if busy {
             desk.ask(0);
         }
         desk.send(SchedulerEvent::Slept { run });
-        desk.holds(run, held);
+        desk.holds(run, occupied);
         desk.ask(1);
         desk.surveyed(1);
-        assert_eq!((desk.started(), desk.claimed()), (None, gib(8)), "{busy} {held}");
+        assert_eq!((desk.started(), desk.claimed()), (None, gib(8)), "{busy} {occupied}");
     }
     let mut desk = Desk::new(&[10], &[8]);
     let run = desk.loaded(0);

@@ -34,10 +34,10 @@ fn another_client_waits_for_the_next_free_slot_and_not_for_the_whole_queue() {
 fn concurrency_precedes_slots_of_the_engine_and_these_precede_flags() {
     let mut desk = desk(2);
     let run = desk.loaded(0);
-    let asked: Vec<RequestId> = (0..9).map(|_| desk.ask(0)).collect();
+    let requested: Vec<RequestId> = (0..9).map(|_| desk.ask(0)).collect();
     assert_eq!(desk.view(0).in_flight, 2);
     desk.send(SchedulerEvent::SlotsKnown { run, slots: 3 });
-    assert_eq!(desk.dispatched(), [asked[2]]);
+    assert_eq!(desk.dispatched(), [requested[2]]);
     let mut desk = Desk::tuned(&[10], &[8], |_, spec| {
         (spec.slots, spec.concurrency) = (Some(2), Some(5));
     });

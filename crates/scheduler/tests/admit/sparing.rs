@@ -58,8 +58,11 @@ fn its_requests_are_told_why_and_when() {
     let refusal = desk.refusals()[0].clone();
     assert_eq!(refusal.kind, RequestRefusalKind::LoadFailed);
     assert!(refusal.retry_after.unwrap().as_secs() > 60);
-    let told = refusal.reason.to_string();
-    assert!(told.contains("stops no other model") && told.contains("killed by signal 11"), "{told}");
+    let reported = refusal.reason.to_string();
+    assert!(
+        reported.contains("stops no other model") && reported.contains("killed by signal 11"),
+        "{reported}"
+    );
 }
 
 #[test]

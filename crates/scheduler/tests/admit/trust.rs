@@ -291,7 +291,12 @@ fn memory_within_a_claim_that_was_raised_teaches_nothing() {
     let mut desk = Desk::new(&[24], &[8]);
     let run = desk.loaded(0);
     let card = CardId::new("card0");
-    desk.send(SchedulerEvent::BudgetRequested { run, card: card.clone(), asked: gib(2), wanted: gib(10) });
+    desk.send(SchedulerEvent::BudgetRequested {
+        run,
+        card: card.clone(),
+        requested: gib(2),
+        wanted: gib(10),
+    });
     assert_eq!(desk.view(0).claim[0].bytes, gib(10));
     let used = vec![(card, gib(10))];
     desk.send(SchedulerEvent::Measured { run, used });

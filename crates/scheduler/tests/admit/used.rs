@@ -113,7 +113,7 @@ fn a_run_whose_waiting_client_has_left_expires() {
 fn an_unload_by_hand_is_told_as_such_whatever_the_time_to_live_and_later_wishes() {
     let mut desk = with_ttl(10);
     let run = desk.loaded(0);
-    desk.send(SchedulerEvent::IdleHeld { held: true });
+    desk.send(SchedulerEvent::IdleOccupied { occupied: true });
     desk.pass(60);
     desk.send(SchedulerEvent::UnloadWanted { model: ModelId(0) });
     assert_eq!(desk.why(run), "unloaded", "it was idle for longer than its time to live");

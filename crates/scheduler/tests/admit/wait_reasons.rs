@@ -30,10 +30,10 @@ fn a_yield_whose_end_makes_room_is_named_and_an_idle_model_beside_it_is_not() {
     keep(&mut desk, 8, 8);
     desk.ask(1);
     desk.surveyed(1);
-    let told = "the model still waits for memory that is kept free for other programs\n  \
+    let reported = "the model still waits for memory that is kept free for other programs\n  \
                 a yield to other programs keeps free 8192 MiB of card0";
     let yields = reason(&desk, 1);
-    assert_eq!(yields.to_string(), told);
+    assert_eq!(yields.to_string(), reported);
     assert_eq!((yields.because[0].code, &yields.because[0].facts["yield"]), ("yield", &Fact::Bytes(gib(8))));
     desk.pass(8);
     assert!(desk.started().is_some() && desk.stopped().is_empty(), "it loads beside the other");
@@ -46,9 +46,9 @@ fn a_yield_and_the_model_that_must_leave_after_it_are_named_together() {
     keep(&mut desk, 8, 60);
     desk.ask(1);
     desk.surveyed(1);
-    let told = "the model still waits for memory that is kept free for other programs, and memory that m0 holds\n  \
+    let reported = "the model still waits for memory that is kept free for other programs, and memory that m0 holds\n  \
                 a yield to other programs keeps free 8192 MiB of card0\n  m0 holds 8192 MiB on card0";
-    assert_eq!(reason(&desk, 1).to_string(), told);
+    assert_eq!(reason(&desk, 1).to_string(), reported);
 }
 
 #[test]
@@ -59,18 +59,18 @@ fn a_busy_holder_is_named_and_not_an_idle_one_whose_memory_would_not_do() {
     let busy = desk.ask(1);
     desk.ask_until(2, 30);
     desk.surveyed(2);
-    let told = "the model still waits for memory that other models hold\n  m1 holds 10240 MiB on card0";
-    assert_eq!(reason(&desk, 2).to_string(), told);
+    let reported = "the model still waits for memory that other models hold\n  m1 holds 10240 MiB on card0";
+    assert_eq!(reason(&desk, 2).to_string(), reported);
     desk.pass(PATIENCE);
-    assert_eq!(reason(&desk, 2).to_string(), told, "chosen, and still busy");
+    assert_eq!(reason(&desk, 2).to_string(), reported, "chosen, and still busy");
     desk.pass(30 - PATIENCE);
     let refused = desk.refusals()[0].reason.because[0].to_string();
-    assert_eq!(refused, told, "the refusal agrees");
+    assert_eq!(refused, reported, "the refusal agrees");
     desk.ask(2);
     desk.surveyed(2);
     desk.finish(busy);
     assert_eq!(desk.stopped()[0].0, slow);
-    assert_eq!(reason(&desk, 2).to_string(), told, "its memory is on the way");
+    assert_eq!(reason(&desk, 2).to_string(), reported, "its memory is on the way");
 }
 
 #[test]
@@ -84,9 +84,9 @@ fn all_models_that_must_leave_together_are_named() {
     }
     desk.ask(3);
     desk.surveyed(3);
-    let told = "the model still waits for memory that m0 and m1 hold\n  \
+    let reported = "the model still waits for memory that m0 and m1 hold\n  \
                 m0 holds 6144 MiB on card0\n  m1 holds 6144 MiB on card0";
-    assert_eq!(reason(&desk, 3).to_string(), told);
+    assert_eq!(reason(&desk, 3).to_string(), reported);
 }
 
 #[test]
@@ -98,8 +98,8 @@ fn a_model_that_leaves_anyway_is_not_named_where_its_memory_is_not_needed() {
     desk.send(SchedulerEvent::UnloadWanted { model: ModelId(0) });
     desk.ask(2);
     desk.surveyed(2);
-    let told = "the model still waits for memory that other models hold\n  m1 holds 10240 MiB on card0";
-    assert_eq!(reason(&desk, 2).to_string(), told);
+    let reported = "the model still waits for memory that other models hold\n  m1 holds 10240 MiB on card0";
+    assert_eq!(reason(&desk, 2).to_string(), reported);
 }
 
 #[test]
@@ -113,8 +113,8 @@ fn a_model_behind_another_names_that_one() {
         desk.pass(1);
     }
     desk.pass(PATIENCE);
-    let told = "the model still waits for memory that m1 gets first\n  m1 comes first and needs 6144 MiB";
-    assert_eq!(reason(&desk, 2).to_string(), told);
+    let reported = "the model still waits for memory that m1 gets first\n  m1 comes first and needs 6144 MiB";
+    assert_eq!(reason(&desk, 2).to_string(), reported);
     let holds = "the model still waits for memory that other models hold\n  m0 holds 6144 MiB on card0";
     assert_eq!(reason(&desk, 1).to_string(), holds);
 }
@@ -127,9 +127,9 @@ fn the_limit_of_loaded_models_is_named_with_the_one_that_leaves() {
     desk.ask(0);
     desk.ask(1);
     desk.surveyed(1);
-    let told = "the model waits until another is unloaded: at most one model is loaded at a time (`models-max`)\n  \
+    let reported = "the model waits until another is unloaded: at most one model is loaded at a time (`models-max`)\n  \
                 m0 holds 1024 MiB on card0";
-    assert_eq!(reason(&desk, 1).to_string(), told);
+    assert_eq!(reason(&desk, 1).to_string(), reported);
 }
 
 #[test]
@@ -150,8 +150,8 @@ fn a_request_that_was_dropped_waits_for_the_check_of_its_engine() {
     let request = desk.ask(0);
     desk.bounce(request);
     let (word, reason) = desk.scheduler.wait_reason(ModelId(0)).unwrap();
-    let told = "the engine dropped the request, and is asked whether it is healthy";
-    assert_eq!((word, reason.to_string().as_str()), ("check", told));
+    let reported = "the engine dropped the request, and is asked whether it is healthy";
+    assert_eq!((word, reason.to_string().as_str()), ("check", reported));
     assert_eq!(desk.scheduler.wait_cause(ModelId(0)), Some("check"));
     let line = desk.scheduler.wait_line(ModelId(0), desk.now).unwrap();
     assert_eq!(line, "waiting for a check of m0's engine, which dropped the request");
@@ -201,12 +201,12 @@ proptest! {
             let yields = bytes(&reason, "yield", "yield");
             prop_assert_eq!(&yields, &vec![gib(kept); yields.len()]);
             let room = if yields.is_empty() { account.capacity() } else { account.limit() };
-            let held = bytes(&reason, "holder", "holds");
+            let occupied = bytes(&reason, "holder", "holds");
             let suffices = |freed: Bytes| gib(need) + account.claimed() <= room + freed;
-            let freed: Bytes = held.iter().copied().sum();
-            prop_assert!(yields.len() + held.len() > 0 && suffices(freed), "{reason}");
+            let freed: Bytes = occupied.iter().copied().sum();
+            prop_assert!(yields.len() + occupied.len() > 0 && suffices(freed), "{reason}");
             prop_assert!(yields.is_empty() || gib(need) > account.capacity(), "no yield is in the way: {reason}");
-            for one in held {
+            for one in occupied {
                 prop_assert!(!suffices(freed.saturating_sub(one)), "{one} is not needed: {reason}");
             }
         }

@@ -36,7 +36,7 @@ struct Engine {
     fate: Fate,
     placement: Placement,
     requests: BTreeSet<RequestId>,
-    told_to_stop: bool,
+    reported_to_stop: bool,
     /// How deep it really is.
     diver: Option<Diver>,
     /// The card on which it takes what it was given, however deep it is.
@@ -59,7 +59,7 @@ enum Where {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct Requested {
     model: u32,
     takes: u64,
     prompt: u64,
@@ -79,7 +79,7 @@ enum Happening {
     Ready(RunId),
     Ends(RunId, End),
     Returned(RunId),
-    Asked(ModelId),
+    Requested(ModelId),
     Read,
     Checked(RunId),
     Poisoned(RunId),
@@ -125,7 +125,7 @@ pub(crate) struct World {
     pub(crate) events: usize,
     lives: usize,
     engines: BTreeMap<RunId, Engine>,
-    asked: Vec<Asked>,
+    requested: Vec<Requested>,
     /// Runs whose request for a budget is not answered yet.
     budget_requests: BTreeSet<RunId>,
     closing: Option<u64>,
@@ -172,7 +172,7 @@ impl World {
             events: 0,
             lives: 0,
             engines: BTreeMap::new(),
-            asked: Vec::new(),
+            requested: Vec::new(),
             budget_requests: BTreeSet::new(),
             closing: None,
             drained: false,
@@ -189,7 +189,7 @@ impl World {
         self.agenda.clear();
         let models = 0..u32::try_from(self.needs.len()).unwrap();
         let added = models.map(|id| (ModelId(id), ConfigChange::Added(self.spec(id)))).collect();
-        self.tell(SchedulerEvent::Configured(added));
+        self.notify(SchedulerEvent::Configured(added));
     }
 
     /// The same, where the last of several cards is the host's memory, of which models take a part.
@@ -257,7 +257,7 @@ impl World {
     pub(crate) fn run(&mut self) {
         self.settle();
         self.closing = Some(self.now);
-        self.tell(SchedulerEvent::Shutdown);
+        self.notify(SchedulerEvent::Shutdown);
         self.settle();
         assert!(self.drained, "an engine is left: {:?}", self.engines);
         assert!(self.engines.values().all(|engine| engine.stage == Life::Ended));
@@ -265,7 +265,8 @@ impl World {
             assert_eq!(account.claims(), [], "the ledger is not back to zero");
         }
         assert!(self.budget_requests.is_empty(), "no answer: {:?}", self.budget_requests);
-        let open: Vec<&Asked> = self.asked.iter().filter(|asked| asked.place != Where::Over).collect();
+        let open: Vec<&Requested> =
+            self.requested.iter().filter(|requested| requested.place != Where::Over).collect();
         assert!(open.is_empty(), "requests without an end: {open:?}");
     }
 
@@ -290,7 +291,7 @@ impl World {
                 let fails = self.need(model.0).survey_fails;
                 let need = self.demand(model.0).need();
                 let result = if fails { Err(Reason::new("missing", "missing")) } else { Ok(need) };
-                self.tell(SchedulerEvent::Surveyed { model, result });
+                self.notify(SchedulerEvent::Surveyed { model, result });
             }
             Happening::Planned(event) => self.planned(event),
             Happening::Ready(run) => self.becomes_ready(run),
@@ -299,7 +300,7 @@ impl World {
                 let engine = self.engines.get_mut(&run).unwrap();
                 engine.placement = Placement::default();
                 engine.diver = None;
-                self.tell(SchedulerEvent::MemoryReturned { run });
+                self.notify(SchedulerEvent::MemoryReturned { run });
             }
             Happening::Read => self.look(),
             Happening::Checked(run) => {
@@ -307,7 +308,7 @@ impl World {
                     Life::Ended => Health::Fails,
                     Life::Loading | Life::Ready => Health::Answers,
                 };
-                self.tell(SchedulerEvent::HealthChecked { run, health });
+                self.notify(SchedulerEvent::HealthChecked { run, health });
             }
             Happening::Poisoned(run) => self.engines.get_mut(&run).unwrap().poisoned = true,
             Happening::Probed(run) => {
@@ -316,13 +317,13 @@ impl World {
                     true => ProbeOutcome::Fails,
                     false => ProbeOutcome::Lives,
                 };
-                self.tell(SchedulerEvent::Probed { run, outcome });
+                self.notify(SchedulerEvent::Probed { run, outcome });
             }
-            Happening::Asked(model) => self.tell(SchedulerEvent::NeighboursAsked { model }),
+            Happening::Requested(model) => self.notify(SchedulerEvent::NeighboursRequested { model }),
             Happening::Answered(request) => self.answer(request),
             Happening::Sounded(request, run, exact) => self.sounded(request, run, exact),
             Happening::Bounces(request) => self.bounces(request),
-            Happening::Wake => self.tell(SchedulerEvent::Tick),
+            Happening::Wake => self.notify(SchedulerEvent::Tick),
         }
     }
 
@@ -342,40 +343,40 @@ impl World {
             Action::Measure => self.look(),
             Action::Sleep { back } => self.sleep(back),
             Action::Replace { model: id } => {
-                self.tell(SchedulerEvent::Configured(vec![(
+                self.notify(SchedulerEvent::Configured(vec![(
                     model(id),
                     ConfigChange::Replaced(self.spec(id)),
                 )]));
             }
             Action::Retune { model: id } => {
-                self.tell(SchedulerEvent::Configured(vec![(
+                self.notify(SchedulerEvent::Configured(vec![(
                     model(id),
                     ConfigChange::Retuned(self.spec(id)),
                 )]));
             }
             Action::Remove { model: id } => {
-                self.tell(SchedulerEvent::Configured(vec![(model(id), ConfigChange::Removed)]))
+                self.notify(SchedulerEvent::Configured(vec![(model(id), ConfigChange::Removed)]))
             }
-            Action::Load { model: id } => self.tell(SchedulerEvent::LoadWanted { model: model(id) }),
+            Action::Load { model: id } => self.notify(SchedulerEvent::LoadWanted { model: model(id) }),
             Action::Pin { model: id, time } => {
-                self.tell(SchedulerEvent::PinWanted { model: model(id), until: moment(self.now + time) });
+                self.notify(SchedulerEvent::PinWanted { model: model(id), until: moment(self.now + time) });
             }
             Action::Yield { card, gib: size, time } => {
                 let card = card_id(card % self.totals.len());
                 let until = moment(self.now + time);
-                self.tell(SchedulerEvent::YieldWanted { card, bytes: gib(size), until });
+                self.notify(SchedulerEvent::YieldWanted { card, bytes: gib(size), until });
             }
             Action::Precedence { card } => {
                 let card = card_id(card % self.totals.len());
-                self.tell(SchedulerEvent::PrecedenceTaken { card, name: "blender".to_owned() });
+                self.notify(SchedulerEvent::PrecedenceTaken { card, name: "blender".to_owned() });
             }
-            Action::Unload { model: id } => self.tell(SchedulerEvent::UnloadWanted { model: model(id) }),
+            Action::Unload { model: id } => self.notify(SchedulerEvent::UnloadWanted { model: model(id) }),
         }
     }
 
     fn ask(&mut self, model: u32, takes: u64, patient_for: u64, prompt: u64, looping: bool) {
-        let request = RequestId(u64::try_from(self.asked.len()).unwrap());
-        self.asked.push(Asked {
+        let request = RequestId(u64::try_from(self.requested.len()).unwrap());
+        self.requested.push(Requested {
             model,
             takes,
             prompt,
@@ -386,7 +387,7 @@ impl World {
         let deadline = moment(self.now + patient_for);
         let client = ClientId(request.0 % 3);
         let (priority, traits) = (self.need(model).priority, RequestTraits::default());
-        self.tell(SchedulerEvent::Arrived {
+        self.notify(SchedulerEvent::Arrived {
             request,
             model: ModelId(model),
             client,
@@ -397,19 +398,19 @@ impl World {
     }
 
     fn leave(&mut self, back: usize) {
-        let Some(index) = self.asked.len().checked_sub(back + 1) else {
+        let Some(index) = self.requested.len().checked_sub(back + 1) else {
             return;
         };
-        if self.asked[index].place != Where::Over {
+        if self.requested[index].place != Where::Over {
             self.over(index);
-            self.tell(SchedulerEvent::Abandoned { request: RequestId(u64::try_from(index).unwrap()) });
+            self.notify(SchedulerEvent::Abandoned { request: RequestId(u64::try_from(index).unwrap()) });
         }
     }
 
     fn over(&mut self, index: usize) {
-        let asked = self.asked[index];
-        assert_ne!(asked.place, Where::Over, "request {index} ends twice");
-        if let Where::InFlight(run) = asked.place {
+        let requested = self.requested[index];
+        assert_ne!(requested.place, Where::Over, "request {index} ends twice");
+        if let Where::InFlight(run) = requested.place {
             let request = RequestId(u64::try_from(index).unwrap());
             let engine = self.engines.get_mut(&run).unwrap();
             engine.requests.remove(&request);
@@ -417,23 +418,27 @@ impl World {
                 diver.leave(request);
             }
         }
-        self.asked[index].place = Where::Over;
-        if asked.looping {
+        self.requested[index].place = Where::Over;
+        if requested.looping {
             self.later(
                 self.now,
-                Happening::AskAgain(Client { model: asked.model, takes: asked.takes, prompt: asked.prompt }),
+                Happening::AskAgain(Client {
+                    model: requested.model,
+                    takes: requested.takes,
+                    prompt: requested.prompt,
+                }),
             );
         }
     }
 
     fn answer(&mut self, request: RequestId) {
         let index = usize::try_from(request.0).unwrap();
-        if let Where::InFlight(run) = self.asked[index].place {
+        if let Where::InFlight(run) = self.requested[index].place {
             let failed = self.engines[&run].poisoned;
             self.over(index);
             self.answered += 1;
-            let tokens = tokens(self.asked[index].prompt);
-            self.tell(SchedulerEvent::Finished {
+            let tokens = tokens(self.requested[index].prompt);
+            self.notify(SchedulerEvent::Finished {
                 request,
                 tokens: request.0.is_multiple_of(2).then_some(tokens),
                 failed,
@@ -443,7 +448,7 @@ impl World {
 
     fn becomes_ready(&mut self, run: RunId) {
         let engine = self.engines.get_mut(&run).unwrap();
-        if engine.stage != Life::Loading || engine.told_to_stop {
+        if engine.stage != Life::Loading || engine.reported_to_stop {
             return;
         }
         engine.stage = Life::Ready;
@@ -457,7 +462,7 @@ impl World {
         if let Fate::Poisoned { after, .. } = self.engines[&run].fate {
             self.later(self.now + after, Happening::Poisoned(run));
         }
-        self.tell(SchedulerEvent::Ready { run });
+        self.notify(SchedulerEvent::Ready { run });
     }
 
     /// A run asks for more of its first card.
@@ -467,12 +472,12 @@ impl World {
         let Some((run, card)) = placed.collect::<Vec<_>>().into_iter().rev().nth(back) else {
             return;
         };
-        let claim = self.scheduler.ledger().account(&card).unwrap().held_by(run);
+        let claim = self.scheduler.ledger().account(&card).unwrap().occupied_by(run);
         if self.budget_requests.insert(run) {
-            self.tell(SchedulerEvent::BudgetRequested {
+            self.notify(SchedulerEvent::BudgetRequested {
                 run,
                 card,
-                asked: gib(more),
+                requested: gib(more),
                 wanted: claim + gib(more),
             });
         }

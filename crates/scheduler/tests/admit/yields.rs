@@ -104,8 +104,8 @@ fn a_request_that_cannot_outwait_a_yield_is_refused_with_that_reason() {
     let refusals = desk.refusals();
     assert_eq!(refusals[0].kind, RequestRefusalKind::NoRoom);
     assert!(refusals[0].reason.text.contains("kept free for other programs"), "{}", refusals[0].reason);
-    let told = format!("{:?}", refusals[0].reason);
-    assert!(told.contains("a yield to other programs keeps free 8192 MiB"), "{told}");
+    let reported = format!("{:?}", refusals[0].reason);
+    assert!(reported.contains("a yield to other programs keeps free 8192 MiB"), "{reported}");
     let hints = format!("{:?}", refusals[0].hints);
     assert!(hints.contains("plimsoll yield --end"), "{hints}");
 }

@@ -24,7 +24,7 @@ fn a_demand_that_no_set_of_cards_meets_says_why_for_each() {
 /// A line has room for the first cause alone.
 #[test]
 fn the_largest_cause_comes_first_and_empty_cards_hold_no_other_processes() {
-    let said = |need: u64, reserve: u64| {
+    let stated = |need: u64, reserve: u64| {
         let mut limit = limit("a", 24);
         limit.reserve = Bytes::gib(reserve);
         limit.card.free = Bytes::gib(20);
@@ -35,20 +35,20 @@ fn the_largest_cause_comes_first_and_empty_cards_hold_no_other_processes() {
         never.reason.to_string()
     };
     assert_eq!(
-        said(18, 5),
+        stated(18, 5),
         "m does not fit beside the memory that other models and processes hold\n  \
          a has 15360 MiB available, but the model needs 18432 MiB\n    \
          the reserve is 5120 MiB\n    \
          the system and other processes hold 4096 MiB"
     );
     assert_eq!(
-        said(2, 23),
+        stated(2, 23),
         "m would not fit on the cards that it may use even if those cards were empty\n  \
          a has 1024 MiB available, but the model needs 2048 MiB\n    \
          the reserve is 23552 MiB"
     );
     assert_eq!(
-        said(30, 0),
+        stated(30, 0),
         "m would not fit on the cards that it may use even if those cards were empty\n  \
          a has 24576 MiB available, but the model needs 30720 MiB"
     );
@@ -61,10 +61,10 @@ fn a_little_too_much_is_told_by_its_difference() {
     let PlacementVerdict::Never(never) = placed(&ledger(&[("a", 10)]), &need, &[], &[]) else {
         panic!("10.3 GiB on 10");
     };
-    let said = never.reason.to_string();
+    let stated = never.reason.to_string();
     assert!(
-        said.contains("a has 10240 MiB available, but the model needs 10240 MiB, 300 KiB more"),
-        "{said}"
+        stated.contains("a has 10240 MiB available, but the model needs 10240 MiB, 300 KiB more"),
+        "{stated}"
     );
 }
 

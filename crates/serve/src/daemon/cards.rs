@@ -17,20 +17,20 @@ const HOST_RESERVE: Bytes = Bytes::gib(1);
 /// any other describes a card of the user's own. Without descriptions, all cards are used, or the host's
 /// memory if there is no card.
 pub(super) fn choose(described: &[Card], reserve: Option<Bytes>, machine: Machine) -> Vec<CardLimit> {
-    let beside = beside(described, &machine).map(|host| whole(host, reserve));
+    let alongside = alongside(described, &machine).map(|host| whole(host, reserve));
     let present = match are_host_only(described) {
         true => Vec::new(),
         false => present(machine),
     };
     if described.is_empty() {
-        return present.into_iter().map(|card| whole(card, reserve)).chain(beside).collect();
+        return present.into_iter().map(|card| whole(card, reserve)).chain(alongside).collect();
     }
     let mut limits: Vec<CardLimit> = Vec::with_capacity(described.len() + 1);
     for wanted in described {
         let limit = limit(wanted, &present, &limits);
         limits.push(CardLimit { reserve: reserve.unwrap_or_default(), ..limit });
     }
-    limits.into_iter().chain(beside).collect()
+    limits.into_iter().chain(alongside).collect()
 }
 
 /// A described card beside those that were described before it: of equal cards each description means another one.
@@ -66,7 +66,7 @@ pub(super) fn warn_of_absent(described: &[Card], machine: &Machine) {
 }
 
 /// Names the described cards that a check takes as those of another machine.
-pub(super) fn tell_of_absent(described: &[Card], machine: &Machine) {
+pub(super) fn notify_of_absent(described: &[Card], machine: &Machine) {
     for wanted in absent(described, machine) {
         let name = &wanted.name;
         tracing::info!(
@@ -117,7 +117,7 @@ pub(super) fn are_host_only(described: &[Card]) -> bool {
 ///
 /// DECISION: none where the cards share it, and none beside described cards that are not here, of which only the
 /// memory that is described exists.
-fn beside(described: &[Card], machine: &Machine) -> Option<Card> {
+fn alongside(described: &[Card], machine: &Machine) -> Option<Card> {
     let is_here =
         |wanted: &Card| machine.cards.iter().any(|card| card.id == wanted.id || card.name == wanted.name);
     let served = described.is_empty() || described.iter().all(is_here);
@@ -143,8 +143,8 @@ mod tests {
     fn a_card_that_is_not_there_is_told_with_those_that_are() {
         let wanted: Card = "name=RTX3090,total=24GiB,cc=8.6".parse().unwrap();
         let host: Card = "name=host,total=24GiB,kind=host".parse().unwrap();
-        let told = unmatched(&wanted, std::slice::from_ref(&host));
-        assert!(told.contains("(it has none)") && told.contains("kind=host"), "{told}");
+        let reported = unmatched(&wanted, std::slice::from_ref(&host));
+        assert!(reported.contains("(it has none)") && reported.contains("kind=host"), "{reported}");
         let there: Card = "name=H200,total=141GiB,uuid=GPU-1".parse().unwrap();
         assert!(unmatched(&wanted, &[there, host]).contains("(it has H200)"));
     }

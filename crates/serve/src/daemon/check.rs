@@ -50,7 +50,7 @@ impl ConfigCheck {
         // Cards of the command line may be those of another machine; those of the file will be served from.
         match setup.serve.cards.is_empty() {
             true => cards::warn_of_absent(&serve.cards, &machine),
-            false => cards::tell_of_absent(&serve.cards, &machine),
+            false => cards::notify_of_absent(&serve.cards, &machine),
         }
         let settings = settings(&setup, &config, &serve, machine, ApiKeys::default())?.0;
         config.roster.refuse_absent_cards(settings.cards());

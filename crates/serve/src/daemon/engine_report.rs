@@ -11,7 +11,7 @@ use plimsoll_engine::{
 use plimsoll_scheduler::CardLimit;
 
 /// Logs the engine, and warns where it cannot use the cards.
-pub(super) fn tell(configured: Option<&[String]>, cards: &[CardLimit]) {
+pub(super) fn notify(configured: Option<&[String]>, cards: &[CardLimit]) {
     let program = configured.and_then(|command| command.first()).map(Path::new);
     // Every model may have a command of its own, so that a missing engine is no fault yet.
     let Ok(program) = program::find(program) else {

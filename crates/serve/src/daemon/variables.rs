@@ -6,7 +6,7 @@ use plimsoll_engine::inherited;
 use plimsoll_flags::{ProgramKind, quoted};
 
 /// Logs what engines do not inherit; a check starts none.
-pub(super) fn tell(serve: &ServeSettings, roster: &Configuration) {
+pub(super) fn notify(serve: &ServeSettings, roster: &Configuration) {
     let (_, kept) = inherited(std::env::vars_os(), &serve.pass_env);
     if kept.iter().any(|name| name == HUB_TOKEN)
         && let Some(model) = roster.models.iter().find(|model| downloads(model))
@@ -33,7 +33,7 @@ const HUB_TOKEN: &str = "HF_TOKEN";
 /// True for a model that its engine downloads, and whose own variables name no token.
 fn downloads(model: &ConfiguredModel) -> bool {
     let options = model.launch.options().filter(|options| options.text("--hf-token").is_none());
-    let wish = options.and_then(|options| options.wish(ProgramKind::LlamaServer).ok());
-    let is_remote = wish.is_some_and(|wish| wish.remote_sources().iter().any(Option::is_some));
+    let params = options.and_then(|options| options.params(ProgramKind::LlamaServer).ok());
+    let is_remote = params.is_some_and(|params| params.remote_sources().iter().any(Option::is_some));
     is_remote && !model.environment(0).iter().any(|(name, _)| name == HUB_TOKEN)
 }

@@ -22,7 +22,7 @@ pub(super) struct Gauges {
 struct GuardRow {
     model: String,
     card: String,
-    held: GuardedMemory,
+    occupied: GuardedMemory,
 }
 
 type DepthGauge = (&'static str, &'static str, fn(&DepthView) -> u64);
@@ -113,20 +113,24 @@ impl std::ops::AddAssign for GuardedMemory {
 type MetricGauge = (&'static str, &'static str, fn(&GuardedMemory) -> Option<Bytes>);
 
 const GAUGES: [MetricGauge; 6] = [
-    ("plimsoll_guard_allocated_bytes", "Memory of a card that a guarded engine holds", |held| {
-        Some(held.allocated)
+    ("plimsoll_guard_allocated_bytes", "Memory of a card that a guarded engine holds", |occupied| {
+        Some(occupied.allocated)
     }),
-    ("plimsoll_guard_reserved_bytes", "Memory of a card that guard's pools have reserved", |held| {
-        Some(held.reserved)
+    ("plimsoll_guard_reserved_bytes", "Memory of a card that guard's pools have reserved", |occupied| {
+        Some(occupied.reserved)
     }),
-    ("plimsoll_guard_idle_bytes", "Memory of a card that is idle in guard's pools", |held| Some(held.idle)),
-    ("plimsoll_guard_spilled_bytes", "Memory spilled to the host because it did not fit", |held| {
-        Some(held.spilled)
+    ("plimsoll_guard_idle_bytes", "Memory of a card that is idle in guard's pools", |occupied| {
+        Some(occupied.idle)
     }),
-    ("plimsoll_guard_peak_bytes", "Peak memory of a card that a guarded engine held", |held| {
-        Some(held.peak())
+    ("plimsoll_guard_spilled_bytes", "Memory spilled to the host because it did not fit", |occupied| {
+        Some(occupied.spilled)
     }),
-    ("plimsoll_guard_budget_bytes", "Memory of a card that a guarded engine may hold", |held| held.budget()),
+    ("plimsoll_guard_peak_bytes", "Peak memory of a card that a guarded engine held", |occupied| {
+        Some(occupied.peak())
+    }),
+    ("plimsoll_guard_budget_bytes", "Memory of a card that a guarded engine may hold", |occupied| {
+        occupied.budget()
+    }),
 ];
 
 impl Extension for Gauges {
@@ -136,7 +140,7 @@ impl Extension for Gauges {
             page.family(name, MetricKind::Gauge, help);
             for row in &rows {
                 // Without a budget there is no figure; a zero would look like an exhausted one.
-                if let Some(bytes) = value(&row.held) {
+                if let Some(bytes) = value(&row.occupied) {
                     page.sample(name, &[("model", &row.model), ("card", &row.card)], bytes.get());
                 }
             }
@@ -146,7 +150,7 @@ impl Extension for Gauges {
         for row in &rows {
             let labels = [("model", row.model.as_str()), ("card", &row.card)];
             // They start again with each process, like every counter of a page.
-            page.sample(name, &labels, row.held.refusals);
+            page.sample(name, &labels, row.occupied.refusals);
         }
         let name = "plimsoll_growth_bytes_per_token";
         page.family(name, MetricKind::Gauge, "Observed growth of memory with each token in use");
@@ -170,16 +174,16 @@ impl Gauges {
         let runs = runtime.runs();
         let rows = runs.iter().flat_map(|run| {
             let tree = self.guard.of(run.id).and_then(|guarded| read_tree(guarded.pages()));
-            let held: Vec<(CardId, GuardedMemory)> =
+            let occupied: Vec<(CardId, GuardedMemory)> =
                 self.guard.sums(runtime, run, |card, number| GuardedMemory {
                     // Peak and budget are those of all processes together, which only the tree knows.
                     tree: tree.as_ref().and_then(|tree| tree.card(key(card.uuid, number))),
                     ..GuardedMemory::from(card)
                 });
-            held.into_iter().map(|(card, held)| GuardRow {
+            occupied.into_iter().map(|(card, occupied)| GuardRow {
                 model: run.entry.name.clone(),
                 card: runtime.label(&card),
-                held,
+                occupied,
             })
         });
         rows.collect()

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use plimsoll_base::{AskedMemory, Bytes, Card, CardId, CardKind, End, MemoryModel};
+use plimsoll_base::{Bytes, Card, CardId, CardKind, End, MemoryModel, RequestedMemory};
 use plimsoll_config::{GuardMode, GuardSettings};
 use plimsoll_doctor::RefusedAllocation;
 use plimsoll_probe::folder::OwnedFolder;
@@ -143,7 +143,7 @@ impl GuardHandler {
 
     /// Memory that the engine will request on these cards, each of which shows it at most its budget. Only engines that
     /// may spill need it: it decides which allocations go to the host.
-    fn needs(&self, settings: &GuardSettings, run: &EngineRun, cards: &[&Card]) -> Vec<AskedMemory> {
+    fn needs(&self, settings: &GuardSettings, run: &EngineRun, cards: &[&Card]) -> Vec<RequestedMemory> {
         let demand = self.demands.borrow().get(&run.model).cloned();
         let Some(demand) = demand.filter(|_| settings.is_to_be_planned()) else { return Vec::new() };
         let shown = cards.iter().map(|card| Card {
@@ -152,7 +152,7 @@ impl GuardHandler {
                 .map_or(card.free, |most| most.min(card.free)),
             ..Card::clone(card)
         });
-        demand.asked(&shown.collect::<Vec<_>>())
+        demand.requested(&shown.collect::<Vec<_>>())
     }
 
     /// Sums over the run's processes for each card.
@@ -166,7 +166,7 @@ impl GuardHandler {
         self.of(run.id).map_or_else(Vec::new, |guarded| guarded.sums(card_of, of))
     }
 
-    fn held_by_pages(&self, runtime: &Runtime, run: &EngineRun) -> Vec<(CardId, Bytes)> {
+    fn occupied_by_pages(&self, runtime: &Runtime, run: &EngineRun) -> Vec<(CardId, Bytes)> {
         self.sums(runtime, run, |card, _| Bytes::new(card.allocated))
     }
 }
@@ -208,7 +208,7 @@ impl Extension for GuardHandler {
     }
 
     fn measured(&self, runtime: &Runtime, run: &EngineRun) -> Vec<(CardId, Bytes)> {
-        self.held_by_pages(runtime, run)
+        self.occupied_by_pages(runtime, run)
     }
 
     fn spilled(&self, run: &EngineRun) -> Bytes {
@@ -227,8 +227,8 @@ impl Extension for GuardHandler {
         }
         // Memory of a pool grows with the deepest answer only, so shallower ones are not read.
         guarded.deepest.set(tokens);
-        let held = self.held_by_pages(runtime, run);
-        let used: Bytes = held.into_iter().map(|(_, bytes)| bytes).sum();
+        let occupied = self.occupied_by_pages(runtime, run);
+        let used: Bytes = occupied.into_iter().map(|(_, bytes)| bytes).sum();
         if !used.is_zero() {
             let run = run.id;
             runtime.submit(SchedulerEvent::GrowthObserved { run, tokens, used });

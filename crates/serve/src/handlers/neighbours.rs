@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use plimsoll_base::Bytes;
-use plimsoll_reclaim::{AskedNeighbour, ask, neighbours};
+use plimsoll_reclaim::{RequestedNeighbour, ask, neighbours};
 use plimsoll_scheduler::{ModelId, SchedulerEffect, SchedulerEvent};
 use plimsoll_wire::options::Uuid;
 
@@ -42,7 +42,7 @@ async fn ask_around(runtime: Rc<Runtime>, model: ModelId, idle: Option<Vec<PathB
     if let Some(idle) = idle {
         ask_guarded(&runtime, model, idle, patience).await;
     }
-    runtime.submit(SchedulerEvent::NeighboursAsked { model });
+    runtime.submit(SchedulerEvent::NeighboursRequested { model });
 }
 
 async fn ask_guarded(runtime: &Rc<Runtime>, model: ModelId, idle: Vec<PathBuf>, patience: Duration) {
@@ -53,9 +53,9 @@ async fn ask_guarded(runtime: &Rc<Runtime>, model: ModelId, idle: Vec<PathBuf>, 
     // Pages name cards by UUID, which cards that are only described do not have.
     let cards = runtime.settings.cards();
     let cards: Vec<Uuid> = cards.filter_map(|card| Uuid::read(card.uuid.as_deref()?)).collect();
-    let asked = spawn_blocking(move || ask_all(&cards, &idle, patience)).await;
-    let mut gave: Vec<AskedNeighbour> = asked.into_iter().flatten().collect();
-    gave.retain(|asked| !asked.gave.is_zero());
+    let requested = spawn_blocking(move || ask_all(&cards, &idle, patience)).await;
+    let mut gave: Vec<RequestedNeighbour> = requested.into_iter().flatten().collect();
+    gave.retain(|requested| !requested.gave.is_zero());
     if !gave.is_empty() {
         report(runtime, model, &gave);
         // The scheduler decides on the answer, so it needs the new figures first.
@@ -63,7 +63,7 @@ async fn ask_guarded(runtime: &Rc<Runtime>, model: ModelId, idle: Vec<PathBuf>, 
     }
 }
 
-fn ask_all(cards: &[Uuid], idle: &[PathBuf], patience: Duration) -> Vec<AskedNeighbour> {
+fn ask_all(cards: &[Uuid], idle: &[PathBuf], patience: Duration) -> Vec<RequestedNeighbour> {
     // Without a UUID no page can be matched to a card.
     if cards.is_empty() {
         return Vec::new();
@@ -71,19 +71,19 @@ fn ask_all(cards: &[Uuid], idle: &[PathBuf], patience: Duration) -> Vec<AskedNei
     let mut found = neighbours(cards);
     found.retain(|neighbour| {
         let is_ours_and_idle = idle.iter().any(|pages| neighbour.is_in(pages));
-        !is_ours_and_idle && !neighbour.held.idle.is_zero()
+        !is_ours_and_idle && !neighbour.occupied.idle.is_zero()
     });
     ask(found, cards, patience)
 }
 
-fn report(runtime: &Runtime, model: ModelId, gave: &[AskedNeighbour]) {
+fn report(runtime: &Runtime, model: ModelId, gave: &[RequestedNeighbour]) {
     let name = &runtime.entry(model).name;
-    let each = gave.iter().map(|asked| {
-        let process = asked.neighbour.name.as_deref().unwrap_or("a process");
-        format!("{process} (pid {}) {}", asked.neighbour.pid, asked.gave)
+    let each = gave.iter().map(|requested| {
+        let process = requested.neighbour.name.as_deref().unwrap_or("a process");
+        format!("{process} (pid {}) {}", requested.neighbour.pid, requested.gave)
     });
     let each = each.collect::<Vec<_>>().join(", ");
-    let all: Bytes = gave.iter().map(|asked| asked.gave).sum();
+    let all: Bytes = gave.iter().map(|requested| requested.gave).sum();
     tracing::info!("to make room for {name}, guarded processes released {all} of idle memory: {each}");
     runtime.events().neighbours_gave(name, all);
 }

@@ -22,7 +22,7 @@ pub struct Summary {
     pub about: About,
     pub samples: u64,
     pub duration_ms: u64,
-    pub figures: Vec<Told>,
+    pub figures: Vec<Reported>,
     pub moves: Vec<Move>,
     pub events: Vec<Event>,
     pub events_left_out: u64,
@@ -33,7 +33,7 @@ pub struct Summary {
 
 /// Summary of one figure.
 #[derive(Clone, Debug, Serialize)]
-pub struct Told {
+pub struct Reported {
     pub figure: Figure,
     pub first: u64,
     pub last: u64,
@@ -62,7 +62,7 @@ pub struct Event {
     pub text: String,
 }
 
-impl Told {
+impl Reported {
     pub fn grown(&self) -> u64 {
         self.last.saturating_sub(self.first)
     }
@@ -125,7 +125,7 @@ impl Glance {
             self.places.resize(number + 1, None);
         }
         let place = *self.places[number].get_or_insert_with(|| {
-            self.summary.figures.push(Told {
+            self.summary.figures.push(Reported {
                 figure: figure.clone(),
                 first: value,
                 last: value,
@@ -137,19 +137,19 @@ impl Glance {
             self.under_way.push(None);
             self.summary.figures.len() - 1
         });
-        let told = &mut self.summary.figures[place];
-        let before = std::mem::replace(&mut told.last, value);
-        told.lowest = told.lowest.min(value);
-        if value > told.peak {
-            (told.peak, told.peak_ms) = (value, time_ms);
+        let reported = &mut self.summary.figures[place];
+        let before = std::mem::replace(&mut reported.last, value);
+        reported.lowest = reported.lowest.min(value);
+        if value > reported.peak {
+            (reported.peak, reported.peak_ms) = (value, time_ms);
         }
         // Buckets instead of samples: a day has 172 800 of them.
-        told.course.push(time_ms, value);
+        reported.course.push(time_ms, value);
         // `private` is part of `resident`, and most machine figures follow MemAvailable.
-        let is_told =
+        let is_reported =
             figure.what != "private" && (figure.group != Group::Machine || figure.what == "MemAvailable");
         let memory = figure.unit.bytes(before).zip(figure.unit.bytes(value));
-        if let Some((from, to)) = memory.filter(|_| is_told) {
+        if let Some((from, to)) = memory.filter(|_| is_reported) {
             self.moved(place, time_ms, from, to);
         }
     }

@@ -59,7 +59,7 @@ fn record() -> (Vec<u8>, Vec<usize>) {
 }
 
 #[test]
-fn what_was_written_is_read_and_what_is_gone_is_gone() {
+fn written_samples_are_read_back_and_ended_series_have_no_value() {
     let (bytes, _) = record();
     let mut reader = Reader::new(&bytes).unwrap();
     assert_eq!(reader.about(), &about());
@@ -87,8 +87,8 @@ fn a_torn_tail_costs_the_line_that_was_being_written_and_no_other() {
     // Declarations stand in the sample that needs them.
     let entries = |bytes: &[u8]| {
         let reader = Reader::new(bytes)?;
-        let told = reader.filter(|entry| !matches!(entry, Entry::Figure(_)));
-        Ok::<_, ReadRecordError>(told.count())
+        let reported = reader.filter(|entry| !matches!(entry, Entry::Figure(_)));
+        Ok::<_, ReadRecordError>(reported.count())
     };
     for cut in 0..bytes.len() {
         let whole = ends.iter().filter(|end| **end <= cut).count();
@@ -132,8 +132,9 @@ fn a_day_at_two_samples_a_second_stays_under_twenty_megabytes_on_any_machine() {
     assert!(a_day < 20_000_000, "{a_day} bytes");
     let summary = summarise(&bytes).unwrap();
     assert_eq!(summary.samples, samples);
-    let last =
-        |figure: u64| summary.figures.iter().find(|told| told.figure == self::figure(figure)).unwrap().last;
+    let last = |figure: u64| {
+        summary.figures.iter().find(|reported| reported.figure == self::figure(figure)).unwrap().last
+    };
     assert_eq!(last(0), (samples - 1) * 7919 % 65_521, "fast figures are never late");
 }
 

@@ -34,10 +34,10 @@ pub(super) fn increments(points: &[TrendPoint], count: usize) -> Vec<Increment> 
 
 /// The centre of a block, and the median of its held memory.
 fn level(block: &[TrendPoint]) -> (f64, f64) {
-    let mut held: Vec<f64> = block.iter().map(|point| wide(point.held.get())).collect();
-    held.sort_by(f64::total_cmp);
+    let mut occupied: Vec<f64> = block.iter().map(|point| wide(point.occupied.get())).collect();
+    occupied.sort_by(f64::total_cmp);
     let at = |point: Option<&TrendPoint>| point.map_or(0.0, |point| wide(point.at));
-    ((at(block.first()) + at(block.last())) / 2.0, middle(&held))
+    ((at(block.first()) + at(block.last())) / 2.0, middle(&occupied))
 }
 
 /// The median of sorted values; zero of none.
@@ -65,10 +65,10 @@ mod tests {
 
     #[test]
     fn a_block_is_as_high_as_its_median_and_one_outlier_is_nothing() {
-        let held = [9, 1, 100, 1, 5, 5, 0, 9, 9, 9];
+        let occupied = [9, 1, 100, 1, 5, 5, 0, 9, 9, 9];
         let points: Vec<TrendPoint> = (0_u64..)
-            .zip(held)
-            .map(|(at, held)| TrendPoint { at: at * 10, held: Bytes::new(held) })
+            .zip(occupied)
+            .map(|(at, occupied)| TrendPoint { at: at * 10, occupied: Bytes::new(occupied) })
             .collect();
         let found = increments(&points, 3);
         let rises: Vec<f64> = found.iter().map(|increment| increment.rise).collect();

@@ -162,8 +162,11 @@ fn sorted(increments: &[Increment]) -> Vec<f64> {
 
 /// The largest single changes, in their order: those that stand out from the figure's usual changes.
 pub fn steps(points: &[TrendPoint]) -> Vec<TrendStep> {
-    let all =
-        points.windows(2).map(|pair| TrendStep { at: pair[1].at, from: pair[0].held, to: pair[1].held });
+    let all = points.windows(2).map(|pair| TrendStep {
+        at: pair[1].at,
+        from: pair[0].occupied,
+        to: pair[1].occupied,
+    });
     let mut sizes: Vec<f64> = all.clone().map(|step| wide(step.size().get())).collect();
     sizes.sort_by(f64::total_cmp);
     // Steps stand out against the figure's own noise, so no absolute threshold fits all.

@@ -11,7 +11,7 @@ const MOST: usize = 4096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrendPoint {
     pub at: u64,
-    pub held: Bytes,
+    pub occupied: Bytes,
 }
 
 /// Memory allocated or released at once.
@@ -79,7 +79,7 @@ mod tests {
     fn a_long_load_is_thinned_evenly_and_stays_bounded() {
         let mut series = TrendSeries::default();
         for at in 0..100_000 {
-            series.push(TrendPoint { at, held: Bytes::new(at) });
+            series.push(TrendPoint { at, occupied: Bytes::new(at) });
         }
         let points = series.points();
         assert!((MOST / 2..=MOST).contains(&points.len()), "{}", points.len());
@@ -91,7 +91,7 @@ mod tests {
     fn time_does_not_run_backwards() {
         let mut series = TrendSeries::default();
         for at in [5, 5, 4, 6] {
-            series.push(TrendPoint { at, held: Bytes::ZERO });
+            series.push(TrendPoint { at, occupied: Bytes::ZERO });
         }
         let kept: Vec<u64> = series.points().iter().map(|point| point.at).collect();
         assert_eq!(kept, [5, 6]);

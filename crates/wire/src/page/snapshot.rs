@@ -11,7 +11,7 @@ pub struct PageSnapshot {
     pub state: PageState,
     pub pools: u32,
     /// The open request for room: its number, the card and the bytes.
-    pub plea: Option<(u64, u32, u64)>,
+    pub room_request: Option<(u64, u32, u64)>,
     pub oom_count: u64,
     /// Bytes that were given back on request so far, of all cards.
     pub given_back: u64,
@@ -37,7 +37,7 @@ pub struct PageSnapshot {
 pub struct OomSnapshot {
     pub sequence: u64,
     pub time: u64,
-    pub asked: u64,
+    pub requested: u64,
     /// Bytes of the card that the process's tree held, and its budget; `None` without one.
     pub allocated: u64,
     pub budget: Option<u64>,
@@ -77,15 +77,15 @@ impl PageSnapshot {
         }
         let count = word(page, offset_of!(Page, count));
         let state = word(page, offset_of!(Page, state));
-        let plea = long(page, offset_of!(Page, plea));
+        let room_request = long(page, offset_of!(Page, room_request));
         Ok(Self {
             pid: word(page, offset_of!(Page, pid)),
             // An unknown state is an error and not a default: it would be a newer guard, or no page.
             state: PageState::of(state).ok_or(PageError::State { found: state })?,
             pools: word(page, offset_of!(Page, pools)),
-            plea: (plea != long(page, offset_of!(Page, plea_answered))).then(|| {
-                let card = word(page, offset_of!(Page, plea_card));
-                (plea, card, long(page, offset_of!(Page, plea_bytes)))
+            room_request: (room_request != long(page, offset_of!(Page, room_request_answered))).then(|| {
+                let card = word(page, offset_of!(Page, room_request_card));
+                (room_request, card, long(page, offset_of!(Page, room_request_bytes)))
             }),
             oom_count: long(page, offset_of!(Page, oom_count)),
             given_back: long(page, offset_of!(Page, given_back)),
@@ -126,7 +126,7 @@ fn oom(page: &[u8], at: usize) -> Option<OomSnapshot> {
     (sequence != 0).then(|| OomSnapshot {
         sequence,
         time: number(offset_of!(Oom, time)),
-        asked: number(offset_of!(Oom, asked)),
+        requested: number(offset_of!(Oom, requested)),
         allocated: number(offset_of!(Oom, allocated)),
         budget: (budget != UNLIMITED).then_some(budget),
         free: number(offset_of!(Oom, free)),
@@ -171,19 +171,19 @@ mod tests {
         let page = bytes(&[
             (offset_of!(Page, count), 1),
             (peak, 5000),
-            (offset_of!(Page, plea), 3),
-            (offset_of!(Page, plea_bytes), 77),
+            (offset_of!(Page, room_request), 3),
+            (offset_of!(Page, room_request_bytes), 77),
         ]);
         let snapshot = PageSnapshot::read(&page).unwrap();
         assert_eq!(snapshot.state, PageState::Idle);
         assert_eq!(snapshot.cards().len(), 1);
         assert_eq!(snapshot.cards()[0].peak, 5000);
-        assert_eq!(snapshot.plea, Some((3, 0, 77)));
+        assert_eq!(snapshot.room_request, Some((3, 0, 77)));
         assert_eq!(snapshot.ooms().count(), 0);
     }
 
     #[test]
-    fn what_is_no_page_is_named() {
+    fn malformed_pages_are_rejected_by_their_defect() {
         assert_eq!(PageSnapshot::read(&[0; 9]), Err(PageError::Short { bytes: 9 }));
         assert_eq!(PageSnapshot::read(&[0; 5000]), Err(PageError::NotAPage));
         let mut page = bytes(&[]);

@@ -82,7 +82,7 @@ impl TreeLedger {
         let slots = self.slots().iter();
         slots.filter_map(move |slot| {
             let owner = owner(slot.owner.load(Acquire))?;
-            Some((owner, slot.share(place).held.load(Relaxed)))
+            Some((owner, slot.share(place).occupied.load(Relaxed)))
         })
     }
 
@@ -102,7 +102,7 @@ impl ProcessSlot {
     fn empty(&self) {
         self.space.store(0, Relaxed);
         for share in &self.shares {
-            share.held.store(0, Relaxed);
+            share.occupied.store(0, Relaxed);
             share.claimed.store(0, Relaxed);
         }
     }

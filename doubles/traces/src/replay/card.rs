@@ -55,13 +55,13 @@ impl ReplayCard {
     }
 
     /// Takes `whole` bytes for a request of `asked`.
-    fn take(&mut self, asked: u64, whole: Option<u64>) -> Result<u64, OutOfMemory> {
+    fn take(&mut self, requested: u64, whole: Option<u64>) -> Result<u64, OutOfMemory> {
         let free = self.available();
         let whole = whole.filter(|&whole| whole <= free);
-        let whole = whole.ok_or(OutOfMemory { asked, free })?;
+        let whole = whole.ok_or(OutOfMemory { requested, free })?;
         self.used += whole;
         self.peak = self.peak.max(self.used);
-        self.driver_sizes.push(asked);
+        self.driver_sizes.push(requested);
         Ok(whole)
     }
 }

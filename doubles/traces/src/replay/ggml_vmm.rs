@@ -27,7 +27,7 @@ pub enum Broken {
 struct VmmBlock {
     address: Address,
     size: u64,
-    asked: u64,
+    requested: u64,
 }
 
 // DECISION: the model is exact. Where the original aborts, the model refuses all later requests
@@ -46,7 +46,7 @@ pub struct GgmlVmm {
 impl GgmlVmm {
     /// Maps the region as far as `end`.
     fn back(&mut self, device: &mut dyn PoolDevice, end: u64) -> Result<Address, OutOfMemory> {
-        let refused = |device: &dyn PoolDevice| OutOfMemory { asked: end, free: device.available() };
+        let refused = |device: &dyn PoolDevice| OutOfMemory { requested: end, free: device.available() };
         let region = match self.region {
             Some(region) => region,
             None => device.reserve(ADDRESSES).ok_or(refused(device))?,
@@ -68,13 +68,18 @@ impl GgmlVmm {
 }
 
 impl Policy for GgmlVmm {
-    fn allocate(&mut self, device: &mut dyn PoolDevice, asked: u64, _: Stream) -> Result<Block, OutOfMemory> {
-        let refused = OutOfMemory { asked, free: device.available() };
+    fn allocate(
+        &mut self,
+        device: &mut dyn PoolDevice,
+        requested: u64,
+        _: Stream,
+    ) -> Result<Block, OutOfMemory> {
+        let refused = OutOfMemory { requested, free: device.available() };
         if self.broken.is_some() {
             return Err(refused);
         }
         // All blocks are rounded to 128 bytes, so that the next one is aligned too.
-        let size = asked.checked_next_multiple_of(ALIGNMENT).ok_or(refused)?;
+        let size = requested.checked_next_multiple_of(ALIGNMENT).ok_or(refused)?;
         let end = self
             .used
             .checked_add(size)
@@ -83,9 +88,9 @@ impl Policy for GgmlVmm {
             .ok_or(refused)?;
         let address = self.back(device, end)?.offset(self.used);
         self.used = end;
-        self.lent.push(VmmBlock { address, size, asked });
-        self.live += asked;
-        Ok(Block { address, size: asked })
+        self.lent.push(VmmBlock { address, size, requested });
+        self.live += requested;
+        Ok(Block { address, size: requested })
     }
 
     fn deallocate(&mut self, _: &mut dyn PoolDevice, block: Block, _: Stream) {
@@ -98,7 +103,7 @@ impl Policy for GgmlVmm {
         }
         let lent = self.lent.remove(at);
         self.used -= lent.size;
-        self.live -= lent.asked;
+        self.live -= lent.requested;
     }
 
     fn reserved(&self) -> u64 {

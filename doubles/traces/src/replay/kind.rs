@@ -113,7 +113,7 @@ mod tests {
         for kind in PolicyKind::ALL {
             assert_eq!(kind.name().parse(), Ok(kind));
         }
-        let said = "buddy".parse::<PolicyKind>().unwrap_err().to_string();
-        assert!(said.starts_with("`buddy` is not a policy; the policies are plimsoll,"), "{said}");
+        let stated = "buddy".parse::<PolicyKind>().unwrap_err().to_string();
+        assert!(stated.starts_with("`buddy` is not a policy; the policies are plimsoll,"), "{stated}");
     }
 }

@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn every_fault_names_its_line_and_the_remedy() {
-        for (lines, said) in [
+        for (lines, stated) in [
             ("1,0,allocate,0x1,512", "line 2: the line has 5 fields, but"),
             ("1,0,allocate,0x1,512,0x0\n\n", "line 3: the line has 1 fields, but"),
             ("1,0,grow,0x1,512,0x0", "line 2: `grow` is not an action; the actions are allocate, free"),
@@ -188,7 +188,7 @@ mod tests {
             ("1,0,allocate,0x1,18446744073709551615,0x0", "line 2: the block is larger than"),
         ] {
             let error = read(lines).unwrap_err().to_string();
-            assert!(error.starts_with(said), "{error}");
+            assert!(error.starts_with(stated), "{error}");
         }
         let long = "x".repeat(100_000);
         let error = Trace::from_csv(long.as_bytes()).unwrap_err().to_string();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn csv_traces_round_trip() {
         let text =
             "1,0,allocate,0x1,512,0x0\n1,1,allocate,0x2,7,0x3\n1,2,free,0x1,512,0x0\n1,3,free,0x2,7,0x3\n";
         let trace = Trace::from_csv(format!("{HEADER}\n{text}").as_bytes()).unwrap();

@@ -53,7 +53,7 @@ pub enum RecordFault {
     #[error("{0}")]
     Step(Fault),
     #[error("the trace has no request to {0}; omit --card and --pool, or give other values")]
-    NotAsked(RecordedRequest),
+    NotRequested(RecordedRequest),
 }
 
 impl Trace {
@@ -63,13 +63,13 @@ impl Trace {
     }
 
     /// Reads the requests to one allocator; without a choice those to the one with the most.
-    pub fn from_record(file: &[u8], asked: Option<RecordedRequest>) -> Result<Self, TraceRecordError> {
+    pub fn from_record(file: &[u8], requested: Option<RecordedRequest>) -> Result<Self, TraceRecordError> {
         // DECISION: a file holds the requests to all allocators of a process; a replay uses the chosen one,
         // or the one with the most allocations. An incomplete last record is dropped; any other fault ends
         // the reading.
         header(file).map_err(|fault| TraceRecordError { offset: 0, fault })?;
-        let asked = match asked {
-            Some(asked) => asked,
+        let requested = match requested {
+            Some(requested) => requested,
             None => busiest(file),
         };
         let mut builder = TraceBuilder::default();
@@ -78,14 +78,17 @@ impl Trace {
             let of = RecordedRequest { card: record.card, pool: record.pool };
             let at = |fault| TraceRecordError { offset, fault };
             let kind = TraceKind::of(record.kind).ok_or(at(RecordFault::Kind { found: record.kind }))?;
-            if of == asked {
+            if of == requested {
                 // Frees alone do not count: a source without allocations has no trace to replay.
                 heard |= kind == TraceKind::Alloc;
                 step(kind, &record, &mut builder).map_err(|fault| at(RecordFault::Step(fault)))?;
             }
         }
         if !heard && records(file).next().is_some() {
-            return Err(TraceRecordError { offset: TraceHeader::SIZE, fault: RecordFault::NotAsked(asked) });
+            return Err(TraceRecordError {
+                offset: TraceHeader::SIZE,
+                fault: RecordFault::NotRequested(requested),
+            });
         }
         Ok(builder.finish())
     }
@@ -119,7 +122,7 @@ fn busiest(file: &[u8]) -> RecordedRequest {
         *allocations.entry(of).or_default() += 1;
     }
     let most = allocations.into_iter().max_by_key(|&(_, count)| count);
-    most.map_or(RecordedRequest { card: 0, pool: 0 }, |(asked, _)| asked)
+    most.map_or(RecordedRequest { card: 0, pool: 0 }, |(requested, _)| requested)
 }
 
 fn step(kind: TraceKind, record: &TraceRecord, builder: &mut TraceBuilder) -> Result<(), Fault> {
@@ -197,7 +200,7 @@ mod tests {
             file[at] = byte;
             Trace::from_record(&file, None).unwrap_err().to_string()
         };
-        for (said, error) in [
+        for (stated, error) in [
             ("offset 0: this is not a trace; record one", damaged(0, b'X')),
             ("offset 0: the trace has format version 9, but", damaged(8, 9)),
             (
@@ -207,7 +210,7 @@ mod tests {
             ("offset 128: event type 77 does not exist;", damaged(128 + 24, 77)),
             ("offset 160: the block is freed but was never allocated", damaged(160 + 8, 77)),
         ] {
-            assert!(error.starts_with(said), "{error}");
+            assert!(error.starts_with(stated), "{error}");
         }
         let error = Trace::from_record(&recorded(), Some(RecordedRequest { card: 3, pool: 1 })).unwrap_err();
         assert_eq!(

@@ -31,9 +31,9 @@ const SECONDS: &str = "5400";
 
 fn done(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{:?}: {error}", command.get_program()));
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{command:?}\n{said}\n{}", String::from_utf8_lossy(&output.stderr));
-    said
+    let stated = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{command:?}\n{stated}\n{}", String::from_utf8_lossy(&output.stderr));
+    stated
 }
 
 /// The same package under a newer version.

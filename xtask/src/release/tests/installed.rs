@@ -44,10 +44,10 @@ impl System {
             .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
             .output()
             .unwrap();
-        let (said, errors) =
+        let (stated, errors) =
             (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert!(output.status.success(), "{script}\n{said}\n{errors}");
-        said.into_owned()
+        assert!(output.status.success(), "{script}\n{stated}\n{errors}");
+        stated.into_owned()
     }
 
     fn paths(&self) -> BTreeSet<String> {
@@ -76,14 +76,14 @@ fn installed_in(suite: &str) {
         return eprintln!("the programs are not built; `cargo xtask test --long` builds them");
     };
     let system = System(tempfile::tempdir().unwrap());
-    let made = Command::new("debootstrap")
+    let created = Command::new("debootstrap")
         .args(["--variant=minbase", "--include=systemd", suite])
         .arg(system.0.path())
         .output();
-    let Ok(made) = made else {
+    let Ok(created) = created else {
         return eprintln!("debootstrap is not here; the package is not installed");
     };
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stdout));
+    assert!(created.status.success(), "{}", String::from_utf8_lossy(&created.stdout));
     fs::copy(package, system.0.path().join("tmp/plimsoll.deb")).unwrap();
     fs::copy(
         crate::guard::target(&root()).join("debug/fake-engine"),
@@ -98,8 +98,8 @@ fn installed_in(suite: &str) {
     let groups = system.run("id -nG plimsoll");
     assert!(groups.contains("video") && groups.contains("render"), "{groups}");
     assert_eq!(system.run("systemctl is-enabled plimsoll"), "enabled\n");
-    let said = system.run(SERVE);
-    assert!(said.contains("\"ready\""), "{said}");
+    let stated = system.run(SERVE);
+    assert!(stated.contains("\"ready\""), "{stated}");
 
     system.run("dpkg -r plimsoll");
     let left: BTreeSet<String> = system.paths().difference(&before).cloned().collect();
@@ -149,6 +149,6 @@ fn long_the_image_runs_without_any_other_system() {
         .args(card)
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("/etc/plimsoll/plimsoll.toml contains no model"), "{said}");
+    let stated = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(stated.contains("/etc/plimsoll/plimsoll.toml contains no model"), "{stated}");
 }

@@ -82,10 +82,10 @@ pub(super) enum MeasureError {
     #[error("the driver does not report the card's free memory\nhint: omit --alone")]
     FreeUnknown,
     #[error(
-        "the driver reports {used} for the engine, but guard counted {asked} of allocations, which is \
+        "the driver reports {used} for the engine, but guard counted {requested} of allocations, which is \
         more\nhint: try again when nothing else uses the card"
     )]
-    Less { used: Bytes, asked: Bytes },
+    Less { used: Bytes, requested: Bytes },
 }
 
 /// Failures that stop every measurement.
@@ -200,10 +200,10 @@ impl MeasuringSetup {
         &self,
         card: &Card,
         loaded: CalibrationLook,
-        asked: CalibrationLook,
+        requested: CalibrationLook,
     ) -> Result<Bytes, MeasureError> {
         let pool = subject::pool(&self.model, self.engine, card)?;
-        Ok(asked.used.saturating_sub(loaded.used).saturating_sub(pool))
+        Ok(requested.used.saturating_sub(loaded.used).saturating_sub(pool))
     }
 
     async fn start<'a>(

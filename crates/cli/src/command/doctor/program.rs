@@ -187,7 +187,7 @@ fn last_refusal(report: &Value) -> Option<RefusedAllocation> {
             },
             card: card["name"].as_str().or_else(|| card["uuid"].as_str())?.to_owned(),
             id: None,
-            asked: size(&refused["asked"])?,
+            requested: size(&refused["asked"])?,
             allocated,
             budget: size(&refused["budget"]),
             free,
@@ -225,13 +225,13 @@ mod tests {
 
     #[test]
     fn our_own_lines_are_no_evidence_and_leave_their_numbers_to_the_others() {
-        for (said, fed) in [
+        for (stated, fed) in [
             ("a\nplimsoll run: out of memory\nb\n", "a\n\nb\n"),
             ("plimsoll guard: card 0: 45 MiB refused\nx", "\nx"),
             ("the plimsoll run: of it\n", "the plimsoll run: of it\n"),
             ("", ""),
         ] {
-            assert_eq!(without_own(said.as_bytes().to_vec()), fed.as_bytes(), "{said}");
+            assert_eq!(without_own(stated.as_bytes().to_vec()), fed.as_bytes(), "{stated}");
         }
     }
 }

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_log_proves_is_not_outvoted_by_words() {
+    fn proof_in_one_log_outweighs_an_estimate_from_words() {
         let (pool, words) = (shows(Cause::PoolGrowth, 0.99), shows(Cause::NotOom, 0.79));
         let verdict = of(words.clone(), &[pool.clone(), shows(Cause::Other, 0.0)]);
         assert_eq!((verdict.diagnosis.cause, verdict.alone.len()), (Cause::PoolGrowth, 0));

@@ -72,8 +72,8 @@ pub(super) fn run(runtime: &Runtime, arguments: Arguments) -> Result<ExitCode, E
     let began = Instant::now();
     let etcd = arguments.etcd.unwrap_or_else(|| PathBuf::from("etcd"));
     // Before the engine, which is 34 MB.
-    let asked = quiet(&etcd)?.arg("--version").status();
-    asked.map_err(|error| no_etcd(&etcd, &error))?;
+    let requested = quiet(&etcd)?.arg("--version").status();
+    requested.map_err(|error| no_etcd(&etcd, &error))?;
     let engine = match arguments.engine {
         Some(engine) => engine,
         None => quickstart::install(&EngineHome::from_environment()?)?.path,
@@ -83,8 +83,8 @@ pub(super) fn run(runtime: &Runtime, arguments: Arguments) -> Result<ExitCode, E
         runtime.block_on(async { Signals::new() }).map_err(ErrorReport::of("cannot hear signals"))?;
     let folder = std::env::temp_dir().join(format!("plimsoll-fleet-{}", std::process::id()));
     // Of this user alone, and new: the folder of temporary files is everybody's.
-    let made = DirBuilder::new().mode(0o700).create(&folder);
-    made.map_err(ErrorReport::of_file("cannot make", &folder))?;
+    let created = DirBuilder::new().mode(0o700).create(&folder);
+    created.map_err(ErrorReport::of_file("cannot make", &folder))?;
     let mut trial = Trial { folder: folder.clone(), children: Vec::new() };
     let store = members(&mut trial, &etcd)?;
     let models = quickstart::Folder::make(&folder.join("models"))?;
@@ -180,9 +180,10 @@ fn no_etcd(etcd: &Path, error: &std::io::Error) -> ErrorReport {
 /// Starts the store's members, and gives the store's address.
 fn members(trial: &mut Trial, etcd: &Path) -> Result<String, ErrorReport> {
     // All at once, so that they differ.
-    let held: Vec<TcpListener> = (0..HOSTS.len() * 2).map(|_| free_port()).collect::<Result<_, _>>()?;
-    let ports: Vec<u16> = held.iter().filter_map(|held| Some(held.local_addr().ok()?.port())).collect();
-    drop(held);
+    let occupied: Vec<TcpListener> = (0..HOSTS.len() * 2).map(|_| free_port()).collect::<Result<_, _>>()?;
+    let ports: Vec<u16> =
+        occupied.iter().filter_map(|occupied| Some(occupied.local_addr().ok()?.port())).collect();
+    drop(occupied);
     let (clients, peers) = ports.split_at(ports.len() / 2);
     let url = |port: &u16| format!("http://127.0.0.1:{port}");
     let cluster: Vec<String> =

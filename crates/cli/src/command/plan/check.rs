@@ -11,7 +11,7 @@ use http::Method;
 use plimsoll_process::reading::MeasuredProcess;
 use serde_json::Value;
 
-pub(in crate::command) use self::process::{again, held};
+pub(in crate::command) use self::process::{again, occupied};
 
 use plimsoll_lab::load::{Client, LoadFailure, Target};
 
@@ -62,8 +62,8 @@ pub(super) fn run(arguments: &Arguments, text: &str) -> Result<ExitCode, ErrorRe
         ))
         .with_status(NO_VERDICT));
     }
-    let agrees = |said: &ReportedFigure| said.planned == said.engine;
-    let ok = checked.cards.iter().all(|row| row.ok) && checked.said.iter().all(agrees);
+    let agrees = |stated: &ReportedFigure| stated.planned == stated.engine;
+    let ok = checked.cards.iter().all(|row| row.ok) && checked.stated.iter().all(agrees);
     let check = Check { schema: "plimsoll.check/1", models: [checked], ok };
     print_as(arguments.json.as_deref(), &check, || screen::check(&check))?;
     Ok(status(ok))
@@ -96,7 +96,7 @@ fn served(arguments: &Arguments, target: &Target) -> Result<Checked, ErrorReport
         ErrorReport::new(format!("no process of this user listens at {target}; give its PID"))
     })?;
     let mut checked = process::checked(arguments, pid.pid)?;
-    process::compare(&mut checked.said, &props);
+    process::compare(&mut checked.stated, &props);
     Ok(checked)
 }
 
@@ -117,11 +117,11 @@ fn engines_behind(target: &Target) -> Result<Option<Vec<(String, u32)>>, ErrorRe
 fn get(target: &Target, path: &'static str) -> Result<Option<Value>, ErrorReport> {
     let runtime = crate::command::runtime()?;
     let key = std::env::var("PLIMSOLL_API_KEY").ok();
-    let asked = async {
+    let requested = async {
         let mut client = Client::new(target, key.as_deref(), PATIENCE);
         client.json(Method::GET, path, Default::default()).await
     };
-    match tokio::task::LocalSet::new().block_on(&runtime, asked) {
+    match tokio::task::LocalSet::new().block_on(&runtime, requested) {
         Ok(answer) => Ok(Some(answer)),
         Err(LoadFailure::Status { status: 401, .. }) => Err(ErrorReport::new(format!(
             "{target} refuses: the request contains no valid API key\nhint: pass a key in the variable \
@@ -142,10 +142,10 @@ mod tests {
         for text in ["http://127.0.0.1:8080", "http://[::1]:9/v1/", "http://localhost", "http://127.0.0.1"] {
             assert!(matches!(checkable(text).unwrap(), Checkable::Server(_)), "{text}");
         }
-        let said = |text: &str| checkable(text).unwrap_err().to_string();
-        assert!(said("http://192.0.2.1:8080").contains("is not on this machine"));
+        let stated = |text: &str| checkable(text).unwrap_err().to_string();
+        assert!(stated("http://192.0.2.1:8080").contains("is not on this machine"));
         for text in ["chat", "http://", "https://127.0.0.1:8080"] {
-            assert!(said(text).contains("is neither a process ID nor an address"), "{text}");
+            assert!(stated(text).contains("is neither a process ID nor an address"), "{text}");
         }
     }
 }

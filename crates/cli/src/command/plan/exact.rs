@@ -41,8 +41,8 @@ impl<'a> Estimated<'a> {
         };
         match opened(oracle, arguments, options, cards) {
             // Logs of other engines than llama.cpp are read only where the user names one.
-            Ok(asked) if asked.formulas().engine.kind == EngineKind::LlamaCpp => {
-                Ok(Self::Engine(Box::new(asked)))
+            Ok(requested) if requested.formulas().engine.kind == EngineKind::LlamaCpp => {
+                Ok(Self::Engine(Box::new(requested)))
             }
             Ok(_) => Self::by_formulas(arguments, options, None),
             Err(report) => {
@@ -67,7 +67,7 @@ impl<'a> Estimated<'a> {
         let opened = oracle(arguments, named.as_deref(), arguments.program())
             .and_then(|oracle| opened(oracle, arguments, options, cards));
         match opened {
-            Ok(asked) => Ok(Self::Engine(Box::new(asked))),
+            Ok(requested) => Ok(Self::Engine(Box::new(requested))),
             // The formulas have to do for an engine that cannot be asked at all.
             Err(report) => match report.cause::<ExactError>() {
                 Some(error) if error.is_unaskable() => {
@@ -90,7 +90,7 @@ impl<'a> Estimated<'a> {
     /// By the formulas.
     pub(super) fn formulas(&self) -> &Estimate {
         match self {
-            Self::Engine(asked) => asked.formulas(),
+            Self::Engine(requested) => requested.formulas(),
             Self::Formulas(estimate, _) => estimate,
         }
     }
@@ -103,7 +103,7 @@ impl<'a> Estimated<'a> {
         cards: &[Card],
     ) -> Result<Plan, ErrorReport> {
         match self {
-            Self::Engine(asked) => Ok(asked.plan(arguments.prompt)?),
+            Self::Engine(requested) => Ok(requested.plan(arguments.prompt)?),
             Self::Formulas(estimate, unasked) => {
                 let mut plan = estimate.plan(options, cards)?;
                 plan.warnings.extend(unasked.clone());
@@ -122,7 +122,7 @@ impl<'a> Estimated<'a> {
         // The largest context that fits rarely is a multiple of the step, and it is the one that users look for.
         let besides: Vec<u64> = plan.largest_context.into_iter().collect();
         match self {
-            Self::Engine(asked) => Ok(asked.course(plan)?),
+            Self::Engine(requested) => Ok(requested.course(plan)?),
             Self::Formulas(estimate, _) => Ok(estimate.course(options, cards, POINTS, &besides)?),
         }
     }
@@ -130,7 +130,7 @@ impl<'a> Estimated<'a> {
     /// Prints the number of engine runs.
     pub(super) fn print_runs(&self) -> Result<(), ErrorReport> {
         match self {
-            Self::Engine(asked) => print_runs(asked.oracle()),
+            Self::Engine(requested) => print_runs(requested.oracle()),
             Self::Formulas(..) => Ok(()),
         }
     }
@@ -144,7 +144,7 @@ pub(super) fn once(
     cards: &[Card],
 ) -> Result<Plan, ErrorReport> {
     let oracle = oracle(arguments, named, program)?;
-    let estimate = models::estimate(&options.wish(program)?, arguments.engine(), program)?;
+    let estimate = models::estimate(&options.params(program)?, arguments.engine(), program)?;
     let plan = oracle.plan_once(estimate, arguments.engine, options, cards)?;
     print_runs(&oracle)?;
     Ok(plan)
@@ -152,7 +152,7 @@ pub(super) fn once(
 
 /// The estimate of these flags by the formulas.
 fn estimate(arguments: &Arguments, options: &Options) -> Result<Estimate, ErrorReport> {
-    let params = options.wish(arguments.program()).map_err(EstimateError::from)?;
+    let params = options.params(arguments.program()).map_err(EstimateError::from)?;
     models::estimate(&params, arguments.engine(), arguments.program())
 }
 

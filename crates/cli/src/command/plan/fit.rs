@@ -13,9 +13,9 @@ use plimsoll_planner::fit::{Dimension, Fit, FitAnswer, RequestChange, edited};
 use serde_json::{Value, json};
 
 use super::Arguments;
-use super::asked::Room;
 use super::exact::Estimated;
 use super::paste::Pasted;
+use super::requested::Room;
 use crate::report::{ErrorReport, print, print_as, status};
 use crate::screen;
 use crate::terminal;
@@ -55,8 +55,8 @@ pub(super) fn run(
 ) -> Result<ExitCode, ErrorReport> {
     let estimated = Estimated::of_fit(arguments, options, &room.cards)?;
     let limit = room.limit(estimated.formulas());
-    let (mut fit, unasked, is_asked) = match &estimated {
-        Estimated::Engine(asked) => (asked.fit(&directions.dimensions)?, None, true),
+    let (mut fit, unasked, is_requested) = match &estimated {
+        Estimated::Engine(requested) => (requested.fit(&directions.dimensions)?, None, true),
         Estimated::Formulas(estimate, unasked) => {
             (estimate.fit(options, &room.cards, &directions.dimensions)?, unasked.clone(), false)
         }
@@ -70,7 +70,7 @@ pub(super) fn run(
     limit.limit_fit(options, &mut fit)?;
     // The engine was asked about each answer alone, and the formulas may not speak for it.
     let holds = |changes: &[RequestChange]| {
-        let plan = edited(options, changes).ok().filter(|_| !is_asked);
+        let plan = edited(options, changes).ok().filter(|_| !is_requested);
         plan.is_some_and(|options| limit.fits_wholly(&options))
     };
     let pasted = Pasted::choose(&fit, directions.is_named, &holds);
@@ -81,7 +81,7 @@ pub(super) fn run(
         Some(pasted) => Some(edited(given, &pasted.changes)?.to_argv()),
         None => stands.then(|| given.to_argv()),
     };
-    show(arguments, given, &fit, argv.as_deref(), pasted.and_then(|pasted| pasted.said))?;
+    show(arguments, given, &fit, argv.as_deref(), pasted.and_then(|pasted| pasted.stated))?;
     Ok(status(argv.is_some()))
 }
 
@@ -90,7 +90,7 @@ fn show(
     options: &Options,
     fit: &Fit,
     argv: Option<&[String]>,
-    said: Option<String>,
+    stated: Option<String>,
 ) -> Result<(), ErrorReport> {
     if let Some(path) = arguments.json.as_deref() {
         print_as(Some(path), &json(options, fit, argv)?, String::new)?;
@@ -101,8 +101,8 @@ fn show(
     let mut stderr = terminal::stderr();
     write!(stderr, "{}", screen::fit(fit, screen::Paper::of_stdout()))?;
     // Where there are several answers, the reader learns which of them stdout has.
-    if let Some(said) = said {
-        writeln!(stderr, "{said}")?;
+    if let Some(stated) = stated {
+        writeln!(stderr, "{stated}")?;
     }
     argv.map_or(Ok(()), paste)
 }

@@ -59,11 +59,11 @@ fn elsewhere(name: &str) -> Option<String> {
 
 /// The flags with the downloaded files. Nothing is fetched: the callers' programs run already, or will fetch
 /// the model themselves.
-fn downloaded(wish: &ModelParams, dialect: Dialect) -> Result<ModelParams, ErrorReport> {
-    if !remote::names_some(wish) {
-        return Ok(wish.clone());
+fn downloaded(params: &ModelParams, dialect: Dialect) -> Result<ModelParams, ErrorReport> {
+    if !remote::names_some(params) {
+        return Ok(params.clone());
     }
-    let offline = ModelParams { offline: true, ..wish.clone() };
+    let offline = ModelParams { offline: true, ..params.clone() };
     let located =
         remote::hub(None, None)?.locate(&offline, dialect).map_err(|error| match error.failure {
             HubFailure::Offline => ErrorReport::new(format!(
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn a_name_of_a_hub_or_of_ollama_is_told_where_it_belongs() {
-        for (name, told) in [
+        for (name, reported) in [
             ("bartowski/Llama-3.1-8B-GGUF", Some("-hf bartowski/Llama-3.1-8B-GGUF`")),
             ("hf.co/a/b:Q4_K_M", Some("-hf a/b:Q4_K_M`")),
             ("llama3:8b", Some("import ollama")),
@@ -100,8 +100,8 @@ mod tests {
             (":", None),
         ] {
             let hint = elsewhere(name);
-            assert_eq!(hint.is_some(), told.is_some(), "{name}: {hint:?}");
-            assert!(hint.unwrap_or_default().contains(told.unwrap_or_default()), "{name}");
+            assert_eq!(hint.is_some(), reported.is_some(), "{name}: {hint:?}");
+            assert!(hint.unwrap_or_default().contains(reported.unwrap_or_default()), "{name}");
         }
     }
 }

@@ -11,7 +11,7 @@ use plimsoll_planner::fit::{Fit, FitAnswer, RequestChange};
 pub(super) struct Pasted {
     pub(super) changes: Vec<RequestChange>,
     /// The sentence for stderr; `None` where there is nothing to choose.
-    pub(super) said: Option<String>,
+    pub(super) stated: Option<String>,
 }
 
 impl Pasted {
@@ -31,16 +31,16 @@ impl Pasted {
             let best = by_hints(fit, &answers).unwrap_or(first);
             let others = answers.iter().filter(|answer| answer.dimension != best.dimension);
             let others: Vec<&str> = others.map(|answer| answer.dimension.name()).collect();
-            let said = (!others.is_empty()).then(|| {
+            let stated = (!others.is_empty()).then(|| {
                 format!(
                     "stdout has the answer for {}; alternatives: {}",
                     best.dimension.name(),
                     others.join(", ")
                 )
             });
-            return Some(Self { changes: best.change.iter().cloned().collect(), said });
+            return Some(Self { changes: best.change.iter().cloned().collect(), stated });
         }
-        let changes_something = |answer: &&&FitAnswer| answer.best.as_ref() != Some(&answer.asked);
+        let changes_something = |answer: &&&FitAnswer| answer.best.as_ref() != Some(&answer.requested);
         let kept: Vec<&FitAnswer> = match is_named {
             true => answers,
             false => answers.iter().filter(changes_something).copied().collect(),
@@ -63,14 +63,14 @@ impl Pasted {
                 left.push(answer.dimension.name());
             }
         }
-        let said = (had.len() + left.len() > 1).then(|| {
-            let beside = if left.len() == 1 { "does not fit beside it" } else { "do not fit beside it" };
+        let stated = (had.len() + left.len() > 1).then(|| {
+            let alongside = if left.len() == 1 { "does not fit beside it" } else { "do not fit beside it" };
             match left.is_empty() {
                 true => format!("stdout has {} together", had.join(", ")),
-                false => format!("stdout has {}; {} {beside}", had.join(", "), left.join(", ")),
+                false => format!("stdout has {}; {} {alongside}", had.join(", "), left.join(", ")),
             }
         });
-        Self { changes, said }
+        Self { changes, stated }
     }
 }
 

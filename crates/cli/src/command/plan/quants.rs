@@ -22,8 +22,8 @@ struct PlannedQuant {
 }
 
 pub(super) fn run(arguments: &Arguments, options: &Options, cards: &[Card]) -> Result<ExitCode, ErrorReport> {
-    let wish = options.wish(arguments.program())?;
-    let Some(RemoteSource::Hub(named)) = &wish.remote else {
+    let params = options.params(arguments.program())?;
+    let Some(RemoteSource::Hub(named)) = &params.remote else {
         return Err(ErrorReport::new(
             "--quants needs the name of a repository\nhint: plimsoll plan -hf USER/REPO --quants",
         ));
@@ -34,7 +34,7 @@ pub(super) fn run(arguments: &Arguments, options: &Options, cards: &[Card]) -> R
     let dialect = arguments.engine().kind.dialect();
     let (mut rows, mut projector, mut failed) = (Vec::new(), None, None);
     hub.each_quantisation(&listing, dialect, |quantisation, fetched| {
-        if rows.is_empty() && wish.projector_auto {
+        if rows.is_empty() && params.projector_auto {
             // All quantisations of a repository share a projector, and its size hardly differs.
             let found = hub.projector(&listing, &quantisation, dialect);
             match found.and_then(|found| found.map(|found| found.model()).transpose()) {

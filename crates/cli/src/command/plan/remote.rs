@@ -32,8 +32,8 @@ pub(super) struct RemoteFiles {
 }
 
 /// True where a model has to be looked for that is no file.
-pub(super) fn names_some(wish: &ModelParams) -> bool {
-    wish.remote_sources().iter().any(Option::is_some)
+pub(super) fn names_some(params: &ModelParams) -> bool {
+    params.remote_sources().iter().any(Option::is_some)
 }
 
 pub(super) fn hub(token: Option<&str>, limit: Option<Bytes>) -> Result<Hub, ErrorReport> {
@@ -43,32 +43,32 @@ pub(super) fn hub(token: Option<&str>, limit: Option<Bytes>) -> Result<Hub, Erro
 
 /// The parameters with a file for each model that was found.
 pub(super) fn put(
-    wish: ModelParams,
+    params: ModelParams,
     found: &LocatedModel,
     mut file: impl FnMut(&ModelPlace) -> Result<String, ErrorReport>,
 ) -> Result<ModelParams, ErrorReport> {
     let mut path = |place: &Option<ModelPlace>| place.as_ref().map(&mut file).transpose();
     Ok(ModelParams {
-        model: path(&found.main)?.or(wish.model),
-        draft_model: path(&found.draft)?.or(wish.draft_model),
-        projector: path(&found.projector)?.or(wish.projector),
-        ..wish
+        model: path(&found.main)?.or(params.model),
+        draft_model: path(&found.draft)?.or(params.draft_model),
+        projector: path(&found.projector)?.or(params.projector),
+        ..params
     })
 }
 
 impl RemoteFiles {
     /// Fetches what the flags name on servers; nothing for files of this machine.
     pub(super) fn fetch(arguments: &Arguments, options: &Options) -> Result<Self, ErrorReport> {
-        let mut wish = options.wish(arguments.program())?;
+        let mut params = options.params(arguments.program())?;
         // `-m` beside an address names the place of the download.
-        if wish.remote.is_some() && wish.model.as_ref().is_some_and(|path| !Path::new(path).exists()) {
-            wish.model = None;
+        if params.remote.is_some() && params.model.as_ref().is_some_and(|path| !Path::new(path).exists()) {
+            params.model = None;
         }
-        if !names_some(&wish) {
+        if !names_some(&params) {
             return Ok(Self::default());
         }
         let hub = hub(options.text("--hf-token"), Some(arguments.header_limit))?;
-        let found = hub.locate(&wish, arguments.engine().kind.dialect())?;
+        let found = hub.locate(&params, arguments.engine().kind.dialect())?;
         let mut files = Self { others: found.others, ..Self::default() };
         let named = put(ModelParams::of(arguments.program()), &found, |place| files.path(place))?;
         let flags = [("-m", named.model), ("-md", named.draft_model), ("-mm", named.projector)];
@@ -143,7 +143,7 @@ impl RemoteFiles {
     }
 
     /// Prints what was fetched.
-    pub(super) fn tell(&self) -> Result<(), ErrorReport> {
+    pub(super) fn notify(&self) -> Result<(), ErrorReport> {
         let mut stderr = terminal::stderr();
         let (bytes, requests) = self
             .origins

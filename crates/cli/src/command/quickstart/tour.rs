@@ -14,22 +14,22 @@ use crate::report::ErrorReport;
 const QUESTION: &str = "Why does a ship have a load line?";
 
 /// Asks both models, then the one that never fits, and reports the outcomes.
-pub(super) async fn tell(
+pub(super) async fn notify(
     daemon: &DaemonHandle,
     address: SocketAddr,
     folder: &Folder,
 ) -> Result<(), ErrorReport> {
     let [alpha, beta] = &folder.pair;
     title(format_args!("you send a request to model {}, which is not loaded", alpha.name));
-    asked(daemon, address, alpha).await?;
+    requested(daemon, address, alpha).await?;
     title(format_args!("you send another request to model {}", alpha.name));
-    asked(daemon, address, alpha).await?;
+    requested(daemon, address, alpha).await?;
     title(format_args!("you send a request to {}, which does not fit beside {}", beta.name, alpha.name));
-    asked(daemon, address, beta).await?;
+    requested(daemon, address, beta).await?;
     refused(address, &folder.giant).await
 }
 
-async fn asked(daemon: &DaemonHandle, address: SocketAddr, member: &Member) -> Result<(), ErrorReport> {
+async fn requested(daemon: &DaemonHandle, address: SocketAddr, member: &Member) -> Result<(), ErrorReport> {
     // An answer does not say which models were stopped for it; comparing two snapshots does.
     let before = daemon.snapshot();
     let answer = put(address, member).await?;
@@ -79,10 +79,10 @@ async fn put(address: SocketAddr, member: &Member) -> Result<Answer, ErrorReport
 
 fn unexpected(member: &Member, answer: &Answer) -> ErrorReport {
     let message = &answer.body["error"]["message"];
-    let said = message.as_str().map_or_else(|| answer.body.to_string(), str::to_owned);
+    let stated = message.as_str().map_or_else(|| answer.body.to_string(), str::to_owned);
     // The files are the only state of an earlier run that this one reuses.
     let hint = "if a file in the folder was changed, delete the folder and run quickstart again";
-    ErrorReport::new(format!("{} gave an unexpected answer: {said}\nhint: {hint}", member.name))
+    ErrorReport::new(format!("{} gave an unexpected answer: {stated}\nhint: {hint}", member.name))
 }
 
 /// Models that were loaded before and are not now.

@@ -12,15 +12,15 @@ use crate::command::run::cards::{CardError, find};
 use crate::report::{ErrorReport, print_as, status};
 
 pub(super) fn run(arguments: &Arguments, card: &str) -> Result<ExitCode, ErrorReport> {
-    let wish = wish(arguments, card).map_err(ErrorReport::input)?;
-    let outcome = reclaim_on(&wish);
-    print_as(arguments.json.as_deref(), &answer(&wish, &outcome), || told(&wish, &outcome))?;
+    let request = request(arguments, card).map_err(ErrorReport::input)?;
+    let outcome = reclaim_on(&request);
+    print_as(arguments.json.as_deref(), &answer(&request, &outcome), || reported(&request, &outcome))?;
     // A dry run succeeds if the idle memory would suffice, so scripts can test before they ask.
-    let is_met = outcome.short(&wish).is_zero() || wish.dry_run && outcome.is_reachable(&wish);
+    let is_met = outcome.short(&request).is_zero() || request.dry_run && outcome.is_reachable(&request);
     Ok(status(is_met))
 }
 
-fn wish(arguments: &Arguments, name: &str) -> Result<CardRequest, ErrorReport> {
+fn request(arguments: &Arguments, name: &str) -> Result<CardRequest, ErrorReport> {
     let machine = plimsoll_cards::look();
     let uuid = find(name, &machine.cards)?;
     let mut cards = machine.cards.into_iter();
@@ -39,50 +39,51 @@ fn wish(arguments: &Arguments, name: &str) -> Result<CardRequest, ErrorReport> {
     })
 }
 
-fn verdict(wish: &CardRequest, outcome: &CardOutcome) -> &'static str {
-    match (outcome.short(wish).is_zero(), wish.dry_run) {
+fn verdict(request: &CardRequest, outcome: &CardOutcome) -> &'static str {
+    match (outcome.short(request).is_zero(), request.dry_run) {
         (true, _) => "enough",
-        (false, true) if outcome.is_reachable(wish) => "reachable",
+        (false, true) if outcome.is_reachable(request) => "reachable",
         (false, _) => "beyond",
     }
 }
 
-fn answer(wish: &CardRequest, outcome: &CardOutcome) -> Value {
+fn answer(request: &CardRequest, outcome: &CardOutcome) -> Value {
     json!({
         "schema": "plimsoll.reclaim/1",
-        "card": wish.uuid.to_string(),
-        "need": wish.need,
-        "dry_run": wish.dry_run,
-        "verdict": verdict(wish, outcome),
-        "short": outcome.short(wish),
+        "card": request.uuid.to_string(),
+        "need": request.need,
+        "dry_run": request.dry_run,
+        "verdict": verdict(request, outcome),
+        "short": outcome.short(request),
         "before": { "free": outcome.before },
-        "asked": outcome.asked.iter().map(json::asked).collect::<Vec<_>>(),
+        "asked": outcome.requested.iter().map(json::requested).collect::<Vec<_>>(),
         "idle_under_guard": outcome.neighbours.iter().map(json::neighbour).collect::<Vec<_>>(),
         // Read again from the driver: a neighbour may take what another one gave back.
         "after": { "free": outcome.after },
     })
 }
 
-fn told(wish: &CardRequest, outcome: &CardOutcome) -> String {
-    let mut text = format!("need    {} on {}\nbefore  {} free\n", wish.need, wish.card.name, outcome.before);
+fn reported(request: &CardRequest, outcome: &CardOutcome) -> String {
+    let mut text =
+        format!("need    {} on {}\nbefore  {} free\n", request.need, request.card.name, outcome.before);
     for neighbour in &outcome.neighbours {
         text += &text::holds(neighbour);
     }
-    for asked in &outcome.asked {
-        text += &text::asked(asked);
+    for requested in &outcome.requested {
+        text += &text::requested(requested);
     }
-    if !outcome.asked.is_empty() {
+    if !outcome.requested.is_empty() {
         let _ = writeln!(text, "after   {} free", outcome.after);
     }
-    let short = outcome.short(wish);
-    text += &match verdict(wish, outcome) {
-        "enough" if outcome.asked.is_empty() => "enough memory is free: nothing to do\n".to_owned(),
+    let short = outcome.short(request);
+    text += &match verdict(request, outcome) {
+        "enough" if outcome.requested.is_empty() => "enough memory is free: nothing to do\n".to_owned(),
         "enough" => "enough\n".to_owned(),
         "reachable" => "not enough now; the idle memory of guarded programs is enough, and they can be \
             asked to release it\n"
             .to_owned(),
         // Only guard can release another process's pool; a process without it can only be ended.
-        _ if outcome.asked.is_empty() && outcome.neighbours.is_empty() => {
+        _ if outcome.requested.is_empty() && outcome.neighbours.is_empty() => {
             format!(
                 "not enough: {short} more are needed, and no process on the card runs under guard, so \
                 none can be asked to release memory\n"

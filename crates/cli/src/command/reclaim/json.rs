@@ -2,16 +2,17 @@
 
 use plimsoll_host::{PlannedStep, StepVerdict};
 use plimsoll_reclaim::{
-    AskedNeighbour, Measure, Neighbour, ProcessMemory, ReclaimOutcome, ReclaimRequest, RootSteps, TakenStep,
+    Measure, Neighbour, ProcessMemory, ReclaimOutcome, ReclaimRequest, RequestedNeighbour, RootSteps,
+    TakenStep,
 };
 use serde_json::{Value, json};
 
-pub(super) fn answer(wish: &ReclaimRequest, outcome: &ReclaimOutcome) -> Value {
+pub(super) fn answer(request: &ReclaimRequest, outcome: &ReclaimOutcome) -> Value {
     json!({
         "schema": "plimsoll.reclaim/1",
-        "need": wish.goal.need,
-        "order": wish.goal.order,
-        "dry_run": wish.dry_run,
+        "need": request.goal.need,
+        "order": request.goal.order,
+        "dry_run": request.dry_run,
         "verdict": verdict(outcome),
         "short": short(outcome),
         "before": measure(&outcome.before),
@@ -74,8 +75,8 @@ fn taken(taken: &TakenStep) -> Value {
     // Signed: free memory can fall during a step, because other processes go on allocating.
     value["freed"] = json!(i64::try_from(taken.freed).ok());
     value["joined"] = json!(i64::try_from(taken.joined).ok());
-    if !taken.asked.is_empty() {
-        value["asked"] = taken.asked.iter().map(asked).collect();
+    if !taken.requested.is_empty() {
+        value["asked"] = taken.requested.iter().map(requested).collect();
     }
     value["error"] = json!(taken.result.as_ref().err().map(ToString::to_string));
     value
@@ -85,26 +86,26 @@ pub(super) fn neighbour(neighbour: &Neighbour) -> Value {
     json!({
         "pid": neighbour.pid,
         "name": neighbour.name,
-        "idle": neighbour.held.idle,
+        "idle": neighbour.occupied.idle,
     })
 }
 
-pub(super) fn asked(asked: &AskedNeighbour) -> Value {
+pub(super) fn requested(requested: &RequestedNeighbour) -> Value {
     json!({
-        "pid": asked.neighbour.pid,
-        "name": asked.neighbour.name,
-        "answered": asked.answered,
-        "gave": asked.gave,
-        "before": held(&asked.neighbour.held),
-        "after": held(&asked.after),
+        "pid": requested.neighbour.pid,
+        "name": requested.neighbour.name,
+        "answered": requested.answered,
+        "gave": requested.gave,
+        "before": occupied(&requested.neighbour.occupied),
+        "after": occupied(&requested.after),
     })
 }
 
-fn held(held: &ProcessMemory) -> Value {
+fn occupied(occupied: &ProcessMemory) -> Value {
     json!({
-        "allocated": held.allocated,
-        "reserved": held.reserved,
-        "idle": held.idle,
+        "allocated": occupied.allocated,
+        "reserved": occupied.reserved,
+        "idle": occupied.idle,
     })
 }
 

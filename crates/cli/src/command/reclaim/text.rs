@@ -6,43 +6,43 @@ use std::time::Duration;
 use plimsoll_base::{Bytes, one_line};
 use plimsoll_host::{BuddyInfo, PlannedStep, StepVerdict, Unseen};
 use plimsoll_reclaim::{
-    AskedNeighbour, FileCache, Measure, Neighbour, ReclaimOutcome, ReclaimRequest, RootSteps, TakenStep,
+    FileCache, Measure, Neighbour, ReclaimOutcome, ReclaimRequest, RequestedNeighbour, RootSteps, TakenStep,
 };
 
 /// The whole text.
-pub(super) fn told(wish: &ReclaimRequest, outcome: &ReclaimOutcome) -> String {
-    let mut text = format!("need    {}\n", need(wish));
-    text += &measure("before", wish, &outcome.before);
+pub(super) fn reported(request: &ReclaimRequest, outcome: &ReclaimOutcome) -> String {
+    let mut text = format!("need    {}\n", need(request));
+    text += &measure("before", request, &outcome.before);
     let _ = writeln!(text, "{}", indented(&outcome.before.allowance.reason.to_string()));
     for file in &outcome.before.files {
         text += &cached(file);
     }
-    if wish.dry_run {
+    if request.dry_run {
         for planned in &outcome.course.steps {
             text += &would(planned);
         }
     }
     for taken in &outcome.taken {
-        text += &done(wish, taken);
+        text += &done(request, taken);
     }
     // Without a step nothing has changed, and a second measurement would only show noise.
     if !outcome.taken.is_empty() {
-        text += &measure("after", wish, &outcome.after);
+        text += &measure("after", request, &outcome.after);
         text += &orders(&outcome.before, &outcome.after);
     }
-    text += &verdict(wish, outcome);
-    text += &not_done(wish, outcome);
+    text += &verdict(request, outcome);
+    text += &not_done(request, outcome);
     text
 }
 
-fn need(wish: &ReclaimRequest) -> String {
-    match wish.goal.order {
-        None => wish.goal.need.to_string(),
-        Some(order) => format!("{} in blocks of order {order} or larger", wish.goal.need),
+fn need(request: &ReclaimRequest) -> String {
+    match request.goal.order {
+        None => request.goal.need.to_string(),
+        Some(order) => format!("{} in blocks of order {order} or larger", request.goal.need),
     }
 }
 
-fn measure(name: &str, wish: &ReclaimRequest, measure: &Measure) -> String {
+fn measure(name: &str, request: &ReclaimRequest, measure: &Measure) -> String {
     let allowance = &measure.allowance;
     let mut text = format!(
         "{name:<7} {} free, {} can be allocated now, {} after reclaiming",
@@ -51,20 +51,20 @@ fn measure(name: &str, wish: &ReclaimRequest, measure: &Measure) -> String {
         allowance.attainable
     );
     // Large blocks matter only for a contiguous need; otherwise the figure would distract.
-    if wish.goal.order.is_some() {
+    if request.goal.order.is_some() {
         let _ = write!(text, "; {} are in blocks of the needed size", measure.whole());
     }
     text + "\n"
 }
 
 fn cached(file: &FileCache) -> String {
-    let said = match file.cached {
+    let stated = match file.cached {
         Some(cached) => format!("about {cached} of {} are in the page cache", file.length),
         None => {
             format!("the file system does not report how much of its {} is in the page cache", file.length)
         }
     };
-    format!("file    {}: {said}\n", file.path.display())
+    format!("file    {}: {stated}\n", file.path.display())
 }
 
 fn would(planned: &PlannedStep) -> String {
@@ -85,15 +85,15 @@ fn predicted(planned: &PlannedStep) -> String {
     }
 }
 
-fn done(wish: &ReclaimRequest, taken: &TakenStep) -> String {
+fn done(request: &ReclaimRequest, taken: &TakenStep) -> String {
     let name = taken.planned.step.name();
     let mut text =
         format!("step    {name}: {}\n        {}\n", predicted(&taken.planned), taken.planned.reason.text);
-    text.extend(taken.asked.iter().map(asked));
+    text.extend(taken.requested.iter().map(requested));
     match &taken.result {
         Ok(()) => {
             let _ = write!(text, "        took {}: {} free memory", seconds(taken.took), signed(taken.freed));
-            if wish.goal.order.is_some() {
+            if request.goal.order.is_some() {
                 let _ = write!(text, ", {} in blocks of the needed size", signed(taken.joined));
             }
             text.push('\n');
@@ -125,11 +125,11 @@ fn orders(before: &Measure, after: &Measure) -> String {
     )
 }
 
-fn verdict(wish: &ReclaimRequest, outcome: &ReclaimOutcome) -> String {
+fn verdict(request: &ReclaimRequest, outcome: &ReclaimOutcome) -> String {
     let text = match outcome.last.verdict {
         StepVerdict::Enough if outcome.taken.is_empty() => "enough memory is free: nothing to do".to_owned(),
         StepVerdict::Enough => "enough".to_owned(),
-        StepVerdict::Reachable if wish.dry_run => {
+        StepVerdict::Reachable if request.dry_run => {
             "not enough now; predicted to be enough after these steps".to_owned()
         }
         StepVerdict::Reachable => "not enough: the steps that would free enough were not taken".to_owned(),
@@ -155,7 +155,7 @@ fn holders(measure: &Measure) -> String {
         ("the kernel's unreclaimable slab", memory.slab_unreclaimable),
         ("NvMap", memory.nvmap_used),
     ];
-    let said: Vec<String> = named
+    let stated: Vec<String> = named
         .into_iter()
         .filter_map(|(name, bytes)| {
             Some(format!(
@@ -165,14 +165,14 @@ fn holders(measure: &Measure) -> String {
             ))
         })
         .collect();
-    if said.is_empty() {
+    if stated.is_empty() {
         return String::new();
     }
-    format!("\n        held by {}", said.join(", "))
+    format!("\n        held by {}", stated.join(", "))
 }
 
 /// Withheld steps, unreadable files, and idle memory of other processes.
-fn not_done(wish: &ReclaimRequest, outcome: &ReclaimOutcome) -> String {
+fn not_done(request: &ReclaimRequest, outcome: &ReclaimOutcome) -> String {
     let mut text = String::new();
     for planned in &outcome.last.withheld {
         let _ = writeln!(
@@ -198,7 +198,7 @@ fn not_done(wish: &ReclaimRequest, outcome: &ReclaimOutcome) -> String {
     if !hidden.is_empty() && !outcome.is_enough() {
         let _ = writeln!(text, "note: only root may read {}", hidden.join(", "));
     }
-    if !outcome.is_enough() || wish.dry_run {
+    if !outcome.is_enough() || request.dry_run {
         text.extend(outcome.idle().map(holds));
     }
     text
@@ -209,22 +209,22 @@ pub(super) fn holds(neighbour: &Neighbour) -> String {
     format!(
         "note: {} holds {}, of which {} are idle in pools that guard manages for it\n",
         who(neighbour),
-        neighbour.held.allocated,
-        neighbour.held.idle
+        neighbour.occupied.allocated,
+        neighbour.occupied.idle
     )
 }
 
 /// Text for a guarded process that was requested to release memory, with its answer.
-pub(super) fn asked(asked: &AskedNeighbour) -> String {
-    let (before, after) = (&asked.neighbour.held, &asked.after);
-    let said = if asked.answered {
-        format!("the process gave back {}", asked.gave)
+pub(super) fn requested(requested: &RequestedNeighbour) -> String {
+    let (before, after) = (&requested.neighbour.occupied, &requested.after);
+    let stated = if requested.answered {
+        format!("the process gave back {}", requested.gave)
     } else {
         "the process did not answer, because it made no driver call while plimsoll waited".to_owned()
     };
     format!(
-        "asked   {}: {said}\n        before {} allocated, {} reserved, {} idle; after {} allocated, {} reserved, {} idle\n",
-        who(&asked.neighbour),
+        "asked   {}: {stated}\n        before {} allocated, {} reserved, {} idle; after {} allocated, {} reserved, {} idle\n",
+        who(&requested.neighbour),
         before.allocated,
         before.reserved,
         before.idle,
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn an_ordinary_user_hears_what_was_not_done_and_the_command_that_does_it() {
         let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/sysroot/gb10");
-        let wish = ReclaimRequest {
+        let request = ReclaimRequest {
             goal: ReclaimGoal { need: Bytes::gib(13), order: None },
             gate: None,
             files: Vec::new(),
@@ -277,16 +277,16 @@ mod tests {
             force: false,
             dry_run: false,
         };
-        let said = told(&wish, &judge(&Sysroot::captured(&tree).unwrap(), &wish).unwrap());
+        let stated = reported(&request, &judge(&Sysroot::captured(&tree).unwrap(), &request).unwrap());
         for part in [
             "not enough: the steps that would free enough were not taken\n",
             "withheld drop-page-cache: predicted to free 104672 MiB; this step requires root\n",
             "reclaim-step drop-page-cache\n",
             "--with sudo",
         ] {
-            assert!(said.contains(part), "{part}\n{said}");
+            assert!(stated.contains(part), "{part}\n{stated}");
         }
-        assert!(!said.contains("step    "), "{said}");
+        assert!(!stated.contains("step    "), "{stated}");
     }
 
     #[test]

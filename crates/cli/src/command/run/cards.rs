@@ -176,11 +176,11 @@ mod tests {
 
     #[test]
     fn a_card_that_is_not_there_or_not_one_is_named_with_those_that_are() {
-        let said = |names: &[&str]| chosen(names).unwrap_err().to_string();
-        assert!(said(&["7"]).contains("the cards are 0 NVIDIA H200 (GPU-aa01), 1 NVIDIA H200"));
-        assert!(said(&["H200"]).contains("one card, 0 NVIDIA H200 (GPU-aa01), 1 NVIDIA H200 (GPU-aa02);"));
-        assert!(said(&["0", "GPU-aa01"]).contains("are the same card"));
-        assert!(said(&[""]).contains("no card ``"));
+        let stated = |names: &[&str]| chosen(names).unwrap_err().to_string();
+        assert!(stated(&["7"]).contains("the cards are 0 NVIDIA H200 (GPU-aa01), 1 NVIDIA H200"));
+        assert!(stated(&["H200"]).contains("one card, 0 NVIDIA H200 (GPU-aa01), 1 NVIDIA H200 (GPU-aa02);"));
+        assert!(stated(&["0", "GPU-aa01"]).contains("are the same card"));
+        assert!(stated(&[""]).contains("no card ``"));
     }
 
     #[test]

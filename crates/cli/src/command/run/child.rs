@@ -9,7 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 use std::{fs, io};
 
-use plimsoll_probe::guard::{Record, answer_plea, read_pages, read_tree};
+use plimsoll_probe::guard::{Record, answer_room_request, read_pages, read_tree};
 use plimsoll_process::Environment;
 use rustix::process::{Pid, Signal, getpgrp, kill_process};
 use rustix::termios::tcgetpgrp;
@@ -109,8 +109,8 @@ pub(in crate::command) async fn follow(
 fn look(folder: &Path, record: &mut Record) {
     let pages = read_pages(folder);
     for page in &pages {
-        if let Some((plea, _, _)) = page.plea {
-            let _ = answer_plea(folder, page.pid, plea);
+        if let Some((room_request, _, _)) = page.room_request {
+            let _ = answer_room_request(folder, page.pid, room_request);
         }
     }
     record.see(&pages, read_tree(folder));

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 
-use plimsoll_base::{AskedMemory, Card};
+use plimsoll_base::{Card, RequestedMemory};
 use plimsoll_engine::program::{EngineOrigin, EngineProgram, identify};
 use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_planner::{EngineBuild, Plan};
@@ -17,7 +17,7 @@ use crate::command::plan;
 use crate::report::ErrorReport;
 
 /// Planned memory on the card with this UUID.
-pub(super) type Need = (String, AskedMemory);
+pub(super) type Need = (String, RequestedMemory);
 
 /// Plans `program` with these arguments. `ordered` says that it sees the cards in this order. Returns `None`
 /// if it is no program whose memory is known.
@@ -29,8 +29,8 @@ pub(super) fn planned(
 ) -> Option<Result<Vec<Need>, ErrorReport>> {
     let kind = ProgramKind::from_name(program.file_name()?.to_str()?)?;
     Some(plan(program, kind, arguments, cards, ordered).map(|plan| {
-        let asked = cards.iter().zip(&plan.cards);
-        asked.filter_map(|(card, planned)| Some((card.uuid.clone()?, planned.asked()?))).collect()
+        let requested = cards.iter().zip(&plan.cards);
+        requested.filter_map(|(card, planned)| Some((card.uuid.clone()?, planned.requested()?))).collect()
     }))
 }
 

@@ -54,7 +54,7 @@ impl RunSummary<'_> {
     /// Hint for the next run, if the first allocations should have overflowed instead of the last.
     fn hint(&self, cards: &[CardRecord]) -> Option<String> {
         let spilled = cards.iter().filter(|card| !card.spilled.is_zero());
-        let most = spilled.map(|card| card.asked).max().filter(|_| self.unplanned)?;
+        let most = spilled.map(|card| card.requested).max().filter(|_| self.unplanned)?;
         // Rounded up: a need that is a byte too small would let the last allocation overflow again.
         let most = most.get().div_ceil(1 << 20);
         Some(format!("hint: --need {most}MiB makes the first allocations overflow instead of the last"))
@@ -133,7 +133,7 @@ fn refused_json(refused: &GuardRefusal) -> Value {
     json!({
         "pid": refused.pid,
         "reason": word(refused.why),
-        "asked": refused.asked,
+        "asked": refused.requested,
         "allocated": refused.allocated,
         "budget": refused.budget,
         "free": refused.free,
@@ -147,7 +147,7 @@ fn reasons(card: &CardRecord) -> String {
         n => Some(format!("{n} by the {}", word(*why))),
     });
     let counts: Vec<String> = counts.collect();
-    let largest: Option<Bytes> = card.refused.iter().map(|refused| refused.asked).max();
+    let largest: Option<Bytes> = card.refused.iter().map(|refused| refused.requested).max();
     largest.map_or_else(String::new, |largest| {
         format!(" ({}; the largest requested {largest})", counts.join(", "))
     })

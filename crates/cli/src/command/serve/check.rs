@@ -85,7 +85,7 @@ fn report(check: &ConfigCheck, width: Option<usize>) -> String {
     for note in notes {
         lines.below(&format!("note: {note}"), 0, 6);
     }
-    for warning in told_once(&check.warnings, &check.models) {
+    for warning in reported_once(&check.warnings, &check.models) {
         lines.say(&format!("warning: {warning}"), 9);
     }
     lines.text
@@ -99,18 +99,18 @@ fn summary(check: &ConfigCheck) -> String {
     let tight = count(&|model| model.refused.is_none() && model.host_too_small);
     let broken = check.models.len() - good - never - tight;
     let mut parts = vec![format!("{good} of {} can be loaded", counted(check.models.len(), "model"))];
-    let mut tell = |count: usize, what: &str| {
+    let mut notify = |count: usize, what: &str| {
         if count > 0 {
             parts.push(format!("{count} {what}"));
         }
     };
-    tell(never, "too large for these cards");
-    tell(tight, "too large for the host's memory");
-    tell(broken, "not loadable as configured");
+    notify(never, "too large for these cards");
+    notify(tight, "too large for the host's memory");
+    notify(broken, "not loadable as configured");
     if let Some(mistakes) = &check.mistakes {
         parts.push(format!("{} in the file", counted(1 + mistakes.others.len(), "mistake")));
     }
-    let warnings = told_once(&check.warnings, &check.models).len();
+    let warnings = reported_once(&check.warnings, &check.models).len();
     if warnings > 0 {
         parts.push(counted(warnings, "warning"));
     }
@@ -184,8 +184,8 @@ impl ModelGroup<'_> {
 }
 
 /// The warnings that matter: those that differ by the model's name alone are one, with the lines that it holds for.
-fn told_once(warnings: &[Warning], models: &[Forecast]) -> Vec<String> {
-    let mut told: Vec<ToldWarning> = Vec::new();
+fn reported_once(warnings: &[Warning], models: &[Forecast]) -> Vec<String> {
+    let mut reported: Vec<ReportedWarning> = Vec::new();
     for warning in warnings.iter().filter(|warning| !warning.is_cosmetic) {
         let whole = warning.to_string();
         let text = whole.strip_prefix(&format!("{}: ", warning.origin)).unwrap_or(&whole).to_owned();
@@ -196,15 +196,17 @@ fn told_once(warnings: &[Warning], models: &[Forecast]) -> Vec<String> {
             (Some((file, line)), Some(_)) => (file.to_owned(), Some(line.to_owned())),
             _ => (file, None),
         };
-        match told.iter_mut().find(|told| told.key == key && told.file == file) {
-            Some(told) => told.lines.extend(line),
-            None => told.push(ToldWarning { key, text, name, file, lines: line.into_iter().collect() }),
+        match reported.iter_mut().find(|reported| reported.key == key && reported.file == file) {
+            Some(reported) => reported.lines.extend(line),
+            None => {
+                reported.push(ReportedWarning { key, text, name, file, lines: line.into_iter().collect() })
+            }
         }
     }
-    told.iter().map(ToldWarning::in_words).collect()
+    reported.iter().map(ReportedWarning::in_words).collect()
 }
 
-struct ToldWarning {
+struct ReportedWarning {
     /// The text without the model's name.
     key: String,
     text: String,
@@ -213,7 +215,7 @@ struct ToldWarning {
     lines: Vec<String>,
 }
 
-impl ToldWarning {
+impl ReportedWarning {
     fn in_words(&self) -> String {
         let text = match &self.name {
             Some(name) if self.lines.len() > 1 => {
@@ -247,11 +249,11 @@ pub(super) fn as_json(check: &ConfigCheck) -> Value {
         })
     });
     let (cards, models): (Vec<Value>, Vec<Value>) = (cards.collect(), models.collect());
-    let told = check.warnings.iter().filter(|warning| !warning.is_cosmetic);
+    let reported = check.warnings.iter().filter(|warning| !warning.is_cosmetic);
     json!({
         "schema": "plimsoll.serve-check/1", "summary": summary(check), "cards": cards, "models": models,
         "conflicts": { "pins": check.conflicts.pins, "preloads": check.conflicts.preloads },
-        "warnings": told.map(ToString::to_string).collect::<Vec<_>>(),
+        "warnings": reported.map(ToString::to_string).collect::<Vec<_>>(),
         "mistakes": check.mistakes.iter().flat_map(errors).collect::<Vec<_>>(),
     })
 }
@@ -281,7 +283,7 @@ mod tests {
         ];
         let names: Vec<Forecast> = ["a", "b"].map(Forecast::named).into();
         assert_eq!(
-            told_once(&warnings, &names),
+            reported_once(&warnings, &names),
             [
                 "c.yaml:3, 5: the engine of `a` (and 1 more) is open",
                 "c.yaml:7: the engine of `c` is open",

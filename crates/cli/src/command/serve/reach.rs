@@ -96,7 +96,7 @@ impl Reader {
     }
 
     /// A warning of a file that the service cannot read.
-    pub(super) fn told(&self, of: &str, path: &Path) -> Option<String> {
+    pub(super) fn reported(&self, of: &str, path: &Path) -> Option<String> {
         let (place, mode) = self.stopped_at(path)?;
         let (path, place) = (path.display(), place.display());
         Some(format!(
@@ -142,9 +142,12 @@ mod tests {
             }
         }
         set(place.path(), 0o700);
-        let told = nobody.told("model `a`", &file).unwrap();
-        assert!(told.ends_with(&format!("because {} has the mode 0700", place.path().display())), "{told}");
-        assert_eq!(nobody.told("model `a`", Path::new("/no/such")), None);
+        let reported = nobody.reported("model `a`", &file).unwrap();
+        assert!(
+            reported.ends_with(&format!("because {} has the mode 0700", place.path().display())),
+            "{reported}"
+        );
+        assert_eq!(nobody.reported("model `a`", Path::new("/no/such")), None);
         set(place.path(), 0o755);
     }
 
@@ -154,10 +157,10 @@ mod tests {
         let text = "[models.a]\nmodel = '/a.gguf'\n";
         let roster = plimsoll_config::parse("a.toml", text, &|_| None).unwrap();
         if PATH.iter().all(|folder| !Path::new(folder).join("llama-server").is_file()) {
-            let told = without_engine(&roster, false, home.path()).unwrap();
+            let reported = without_engine(&roster, false, home.path()).unwrap();
             assert!(
-                told.starts_with("no model will load: no llama-server is on the service's PATH"),
-                "{told}"
+                reported.starts_with("no model will load: no llama-server is on the service's PATH"),
+                "{reported}"
             );
             assert!(!has_engine(&roster, false, home.path()));
         }

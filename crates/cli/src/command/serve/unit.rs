@@ -121,7 +121,7 @@ fn warnings(config: &Path, start: Option<&Path>) -> Vec<String> {
         logs.map(|folder| ("the folder of `log-file`".to_owned(), folder.to_string_lossy().into_owned()));
     let reader = Reader::of_service();
     let has_engine = reach::has_engine(&roster, start.is_some(), Path::new(reach::HOME));
-    let told = paths.into_iter().chain(models).chain(engine).chain(logs).filter_map(|(of, path)| {
+    let reported = paths.into_iter().chain(models).chain(engine).chain(logs).filter_map(|(of, path)| {
         // The unit of a user has no PrivateTmp, and starts in this folder.
         let why = match () {
             () if start.is_some_and(|start| !start.join(&path).exists()) => "not there",
@@ -132,14 +132,14 @@ fn warnings(config: &Path, start: Option<&Path>) -> Vec<String> {
             () if path.starts_with("/tmp/") || path.starts_with("/var/tmp/") => {
                 "hidden from the service by PrivateTmp=yes; move it elsewhere"
             }
-            () => return reader.told(&of, Path::new(&path)),
+            () => return reader.reported(&of, Path::new(&path)),
         };
         Some(format!("{of}: {path} is {why}"))
     });
     exposed
         .into_iter()
         .chain(refused)
-        .chain(told)
+        .chain(reported)
         .chain(roster.models.iter().filter_map(|model| program_out_of_reach(model, has_engine)))
         .collect()
 }
@@ -242,25 +242,29 @@ mod tests {
         assert!(warnings(&config, here)[0].contains("cannot read /tmp/"));
         let text = "[models.a]\nmodel = 'models/a.gguf'\n[models.b]\nmodel = '/var/tmp/b.gguf'\n[models.c]\nmodel = '/srv/c.gguf'\n";
         fs::write(&config, text).unwrap();
-        let told = warnings(&config, here);
-        assert!(told.len() == 3 && told.iter().all(|line| line.ends_with(" is not there")), "{told:?}");
+        let reported = warnings(&config, here);
+        assert!(
+            reported.len() == 3 && reported.iter().all(|line| line.ends_with(" is not there")),
+            "{reported:?}"
+        );
         fs::create_dir(place.path().join("models")).unwrap();
         fs::write(place.path().join("models/a.gguf"), "").unwrap();
         assert_eq!(warnings(&config, here).len(), 2);
-        let told = warnings(&config, None);
-        assert_eq!(told.len(), 3, "{told:?}");
-        assert!(told[0].starts_with("the configuration: /tmp/") && told[0].contains("PrivateTmp"));
-        assert!(told[1].starts_with("model `a`: models/a.gguf is a relative path"));
-        assert!(told[2].starts_with("model `b`: /var/tmp/b.gguf is hidden"));
+        let reported = warnings(&config, None);
+        assert_eq!(reported.len(), 3, "{reported:?}");
+        assert!(reported[0].starts_with("the configuration: /tmp/") && reported[0].contains("PrivateTmp"));
+        assert!(reported[1].starts_with("model `a`: models/a.gguf is a relative path"));
+        assert!(reported[2].starts_with("model `b`: /var/tmp/b.gguf is hidden"));
         // Cargo is on the PATH of a test, and not where a service looks.
         fs::write(&config, "[models.a]\ncmd = 'cargo ${PORT}'\n[models.b]\ncmd = 'sh ${PORT}'\n[models.c]\ncmd = 'no-such ${PORT}'\n").unwrap();
-        let told = warnings(&config, here);
+        let reported = warnings(&config, here);
         let is_elsewhere = !PATH.iter().any(|folder| Path::new(folder).join("cargo").is_file());
-        assert_eq!(told.len(), usize::from(is_elsewhere), "{told:?}");
+        assert_eq!(reported.len(), usize::from(is_elsewhere), "{reported:?}");
         assert!(
-            told.iter()
+            reported
+                .iter()
                 .all(|line| line.starts_with("model `a`: the service will not find `cargo`, because /")),
-            "{told:?}"
+            "{reported:?}"
         );
         let open = "listen = '0.0.0.0:1'\n[models.a]\ncmd = 'sh ${PORT}'\n";
         fs::write(&config, format!("[serve]\n{open}")).unwrap();

@@ -40,12 +40,12 @@ pub(crate) fn load(arguments: &Load) -> Result<ExitCode, ServerVerbError> {
     if !was_loaded {
         answer?;
     }
-    let asked = Instant::now();
+    let requested = Instant::now();
     loop {
         let status = server.ask_json(Method::GET, "/api/status", &Value::Null)?;
-        let is_asked = |entry: &&Value| entry["name"].as_str() == Some(model);
-        let entry = status["models"].as_array().into_iter().flatten().find(is_asked);
-        let is_over = asked.elapsed() >= DECIDED_WITHIN;
+        let is_requested = |entry: &&Value| entry["name"].as_str() == Some(model);
+        let entry = status["models"].as_array().into_iter().flatten().find(is_requested);
+        let is_over = requested.elapsed() >= DECIDED_WITHIN;
         match entry.map(|entry| {
             (entry["state"].as_str().unwrap_or_default(), screen::in_a_line(&entry["last_failure"]))
         }) {
@@ -74,14 +74,14 @@ pub(crate) fn load(arguments: &Load) -> Result<ExitCode, ServerVerbError> {
 }
 
 /// The name of a model that may be asked for by an alias; the lists of the server show names alone.
-fn own_name(server: &ServerAddress, asked: &str) -> String {
+fn own_name(server: &ServerAddress, requested: &str) -> String {
     // A server that does not list its models answers the load all the same.
     let listed = server.ask_json(Method::GET, "/v1/models", &Value::Null).unwrap_or_default();
     let is_alias = |model: &&Value| {
         let mut aliases = model["aliases"].as_array().into_iter().flatten();
-        aliases.any(|alias| alias == asked)
+        aliases.any(|alias| alias == requested)
     };
     // A name is never the alias of another model.
     let aliased = listed["data"].as_array().into_iter().flatten().find(is_alias);
-    aliased.and_then(|model| model["id"].as_str()).unwrap_or(asked).to_owned()
+    aliased.and_then(|model| model["id"].as_str()).unwrap_or(requested).to_owned()
 }

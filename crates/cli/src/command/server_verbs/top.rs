@@ -44,7 +44,7 @@ enum News {
     Machine(Box<(Machine, Reading)>),
     Key(KeyEvent),
     Resized,
-    Said(String),
+    Stated(String),
     /// The server refuses, or the terminal is gone.
     Ended(Result<(), ServerVerbError>),
 }
@@ -107,7 +107,7 @@ async fn show(
                     screen.show_machine(&seen.0, &seen.1);
                     last = None;
                 }
-                News::Said(text) => screen.say(&text),
+                News::Stated(text) => screen.say(&text),
                 News::Resized => {}
                 News::Ended(result) => return result,
                 News::Key(key) => match screen.press(key) {
@@ -130,7 +130,7 @@ async fn send(server: ServerAddress, command: TopCommand, news: UnboundedSender<
         Ok(_) => format!("{} {model}", verb.done()),
         Err(error) => error.to_string(),
     };
-    let _ = news.send(News::Said(text));
+    let _ = news.send(News::Stated(text));
 }
 
 fn read_keys(news: &UnboundedSender<News>) {
@@ -195,6 +195,6 @@ async fn snapshots(server: &ServerAddress, news: &UnboundedSender<News>) -> Resu
             return Err(ServerVerbError::Endless { url: server.url.to_string() });
         }
     }
-    let _ = news.send(News::Said(format!("{} does not answer any more", server.url)));
+    let _ = news.send(News::Stated(format!("{} does not answer any more", server.url)));
     Ok(())
 }

@@ -13,7 +13,7 @@ impl SweepReport<'_> {
         let measured = self.sweep.curves().into_iter();
         let mut memory: Vec<Line> = measured
             .map(|(name, curve)| {
-                (name.to_owned(), curve.iter().map(|(tokens, held)| (*tokens, held.get())).collect())
+                (name.to_owned(), curve.iter().map(|(tokens, occupied)| (*tokens, occupied.get())).collect())
             })
             .collect();
         // Planned and measured share one chart, and so one scale. The plan starts at depth 0, the loaded size.

@@ -148,7 +148,7 @@ impl TopScreen {
     fn look(&self, kind: PartKind) -> (&'static str, Style) {
         let (text, colour) = match kind {
             PartKind::Foreign => ("▒", Color::DarkGray),
-            PartKind::Held(number) => {
+            PartKind::Occupied(number) => {
                 (if number % 2 == 0 { "█" } else { "▓" }, COLOURS[number % COLOURS.len()])
             }
             PartKind::Claimed => ("░", Color::Reset),

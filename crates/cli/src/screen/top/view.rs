@@ -39,7 +39,7 @@ pub(super) enum PartKind {
     /// Memory of other processes.
     Foreign,
     /// Memory that a holder was measured to take; neighbours differ in their number.
-    Held(usize),
+    Occupied(usize),
     /// Memory that is claimed and not held yet.
     Claimed,
 }
@@ -160,7 +160,7 @@ fn fleet_host(host: &Value) -> TopCard {
     let total = bytes(&host["capacity"]);
     let models = host["models"].as_array().map(Vec::as_slice).unwrap_or_default();
     let parts =
-        models.iter().enumerate().map(|(number, model)| (PartKind::Held(number), bytes(&model["need"])));
+        models.iter().enumerate().map(|(number, model)| (PartKind::Occupied(number), bytes(&model["need"])));
     let name = plain(host["name"].as_str().unwrap_or("?"));
     TopCard { name, total, load_line: None, parts: within(total, parts.collect()) }
 }
@@ -172,7 +172,7 @@ fn server_card(card: &Value) -> TopCard {
     let holders = card["holders"].as_array().map(Vec::as_slice).unwrap_or_default();
     for (number, holder) in holders.iter().enumerate() {
         let (claim, measured) = (bytes(&holder["claim"]), bytes(&holder["measured"]));
-        parts.push((PartKind::Held(number), measured));
+        parts.push((PartKind::Occupied(number), measured));
         parts.push((PartKind::Claimed, claim.saturating_sub(measured)));
     }
     let load_line = card["capacity"].as_u64().map(|capacity| foreign.saturating_add(capacity).min(total));
@@ -184,11 +184,11 @@ fn machine_card(card: &Card, reading: &Reading) -> TopCard {
     let total = card.total.get();
     let free = reading.free_on(&card.id).map_or(card.free, |free| free).get();
     let holders = reading.holders.iter().filter(|holder| holder.card == card.id);
-    let held: Vec<u64> = holders.filter_map(|holder| holder.used).map(Bytes::get).collect();
-    let known = held.iter().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes));
+    let occupied: Vec<u64> = holders.filter_map(|holder| holder.used).map(Bytes::get).collect();
+    let known = occupied.iter().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes));
     // Held by no process that the driver lists.
     let rest = total.saturating_sub(free).saturating_sub(known);
-    let parts = held.into_iter().enumerate().map(|(number, bytes)| (PartKind::Held(number), bytes));
+    let parts = occupied.into_iter().enumerate().map(|(number, bytes)| (PartKind::Occupied(number), bytes));
     let parts = std::iter::once((PartKind::Foreign, rest)).chain(parts).collect();
     TopCard { name: plain(&card.name), total, load_line: None, parts: within(total, parts) }
 }

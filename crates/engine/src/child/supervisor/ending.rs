@@ -35,7 +35,7 @@ impl Supervisor {
         }
         let loading = self.phase == Phase::Loading;
         self.announcement = None;
-        self.cause = EndCause::Asked;
+        self.cause = EndCause::Requested;
         self.phase = Phase::Stopping { until };
         match self.spec.stop.clone() {
             // A loading llama-server does not listen yet, and there is nothing to finish.

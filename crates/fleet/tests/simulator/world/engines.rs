@@ -2,7 +2,7 @@
 
 use plimsoll_base::Bytes;
 use plimsoll_fleet::{
-    Affinity, Claim, Drain, FleetEvent, FleetKey, FleetView, Record, RunPhase, SeatPurpose, SeatWish, place,
+    Affinity, Claim, Drain, FleetEvent, FleetKey, FleetView, Record, RunPhase, SeatDemand, SeatPurpose, place,
 };
 
 use super::{Engine, Happening, PATIENCE, Request, World, ms};
@@ -15,8 +15,8 @@ impl World {
         };
         let token = self.daemons[daemon]
             .node
-            .held()
-            .find(|(held, ..)| *held == model)
+            .occupied()
+            .find(|(occupied, ..)| *occupied == model)
             .and_then(|(_, token, _)| token);
         if !self.daemons[daemon].engines.contains_key(&model) {
             self.load(daemon, &model, token);
@@ -27,7 +27,7 @@ impl World {
         engine.used += 1;
         if engine.is_ready {
             self.after(pause, Happening::Answered { daemon, life, model: model.clone(), request });
-            self.tell_run(daemon, &model);
+            self.notify_run(daemon, &model);
         }
     }
 
@@ -39,8 +39,12 @@ impl World {
         {
             self.faults.count("a model loaded twice under one token");
         }
-        let seated: Vec<&str> =
-            host.node.held().filter(|(_, token, _)| token.is_some()).map(|(held, ..)| held).collect();
+        let seated: Vec<&str> = host
+            .node
+            .occupied()
+            .filter(|(_, token, _)| token.is_some())
+            .map(|(occupied, ..)| occupied)
+            .collect();
         let stays = |(name, engine): &(&String, &Engine)| {
             seated.contains(&name.as_str()) || !engine.in_flight.is_empty()
         };
@@ -75,10 +79,10 @@ impl World {
             let pause = ms(10 + self.draw(100));
             self.after(pause, Happening::Answered { daemon, life, model: model.to_owned(), request });
         }
-        self.tell_run(daemon, model);
+        self.notify_run(daemon, model);
     }
 
-    pub(super) fn tell_run(&mut self, daemon: usize, model: &str) {
+    pub(super) fn notify_run(&mut self, daemon: usize, model: &str) {
         let Some(engine) = self.daemons[daemon].engines.get(model) else { return };
         let phase = if engine.is_ready { RunPhase::Ready } else { RunPhase::Loading };
         let (need, idle) = (engine.need, engine.in_flight.is_empty() && engine.is_ready);
@@ -108,7 +112,7 @@ impl World {
         match is_idle && is_released {
             true => self.unload(daemon, model),
             false => {
-                self.tell_run(daemon, model);
+                self.notify_run(daemon, model);
                 let idle = ms(300 + self.draw(3000));
                 self.after(idle, Happening::Retire { daemon, life, model: model.to_owned(), used });
             }
@@ -130,28 +134,28 @@ impl World {
         }
         self.next_request += 1;
         let model = format!("m{model}");
-        let request = Request { model, origin, asked: self.now, at: None, ended: 0, answers: 0 };
+        let request = Request { model, origin, requested: self.now, at: None, ended: 0, answers: 0 };
         self.requests.insert(self.next_request, request);
         self.ask(self.next_request);
     }
 
     pub(super) fn ask(&mut self, request: u64) {
-        let Some(asked) = self.requests.get_mut(&request).filter(|it| it.ended == 0) else { return };
-        asked.at = None;
-        let (origin, model) = (asked.origin, asked.model.clone());
+        let Some(requested) = self.requests.get_mut(&request).filter(|it| it.ended == 0) else { return };
+        requested.at = None;
+        let (origin, model) = (requested.origin, requested.model.clone());
         match self.daemons[origin].alive {
             true => self.event(origin, FleetEvent::Wanted { request, model, affinity: Affinity::default() }),
-            false => asked.ended += 1,
+            false => requested.ended += 1,
         }
     }
 
     /// A refusal ends the request, if it has waited long enough; else it is asked again.
     pub(super) fn refuse(&mut self, request: u64) {
         let pause = ms(40 + self.draw(100));
-        let Some(asked) = self.requests.get_mut(&request).filter(|it| it.ended == 0) else { return };
-        asked.at = None;
-        if self.now > asked.asked + PATIENCE / 2 {
-            asked.ended += 1;
+        let Some(requested) = self.requests.get_mut(&request).filter(|it| it.ended == 0) else { return };
+        requested.at = None;
+        if self.now > requested.requested + PATIENCE / 2 {
+            requested.ended += 1;
             self.refused += 1;
         } else {
             self.after(pause, Happening::Ask { request });
@@ -185,16 +189,16 @@ impl World {
     fn move_model(&mut self, model: &str, host: &str) {
         let view = FleetView::at(self.store.revision, self.store.all());
         let random = self.draw(1000);
-        let wish = SeatWish {
+        let demand = SeatDemand {
             model,
             only: Some(host),
             near: None,
             purpose: SeatPurpose::Moved,
-            held: Bytes::ZERO,
+            occupied: Bytes::ZERO,
             random,
         };
         let is_there = view.seat(model).is_some_and(|seat| seat.record.body.host == host);
-        let plan = place(&view, &wish).ok().filter(|_| !is_there);
+        let plan = place(&view, &demand).ok().filter(|_| !is_there);
         if let Some(claim) = plan.and_then(|plan| Claim::new(&view, model, plan, format!("move-{random}"))) {
             self.store.apply(&claim.transaction, 0);
         }
@@ -209,12 +213,12 @@ impl World {
         self.after(pause, Happening::Restart { daemon });
         // Connections to it break, and its own clients are gone.
         let mut broken = Vec::new();
-        for (request, asked) in self.requests.iter_mut().filter(|(_, asked)| asked.ended == 0) {
-            if asked.origin == daemon {
-                asked.ended += 1;
-            } else if asked.at.take_if(|(to, _)| *to == daemon).is_some() {
+        for (request, requested) in self.requests.iter_mut().filter(|(_, requested)| requested.ended == 0) {
+            if requested.origin == daemon {
+                requested.ended += 1;
+            } else if requested.at.take_if(|(to, _)| *to == daemon).is_some() {
                 // Once: its next life, which may break as well, was not asked.
-                broken.push((*request, asked.origin, asked.model.clone()));
+                broken.push((*request, requested.origin, requested.model.clone()));
             }
         }
         for (request, origin, model) in broken {

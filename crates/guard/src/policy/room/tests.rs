@@ -15,7 +15,7 @@ const ROOM: CardRoom = CardRoom {
     total: 80 * GIB,
     free: 10 * GIB,
     spillable: GIB,
-    held: 0,
+    occupied: 0,
     need: None,
     yielded: 0,
     keep: 0,
@@ -41,7 +41,7 @@ fn small_limits_keep_a_small_part() {
 }
 
 #[test]
-fn what_is_kept_by_hand_is_kept_from_larger_requests_only() {
+fn manual_reserve_is_withheld_from_larger_requests_only() {
     let room = CardRoom { keep: 200 * MIB, ..ROOM };
     assert_eq!(room.head(GIB, GRANULE), 300 * MIB);
     assert_eq!(room.head(100 * MIB, GRANULE), 100 * MIB);
@@ -96,7 +96,7 @@ impl TestCard {
             total: 80 * GIB,
             free: 80 * GIB,
             spillable: spill,
-            held: 0,
+            occupied: 0,
             need: Some(need),
             yielded: 0,
             keep: 0,
@@ -129,7 +129,7 @@ impl TestCard {
         self.room.headroom -= head;
         self.room.free -= head;
         self.room.spillable -= tail;
-        self.room.held += head + tail;
+        self.room.occupied += head + tail;
     }
 }
 
@@ -141,7 +141,7 @@ fn loads() -> impl Strategy<Value = (Vec<u64>, [u64; 3])> {
 
 proptest! {
     #[test]
-    fn what_is_asked_for_first_overflows_and_the_card_is_full(
+    fn early_requests_overflow_first_and_the_card_is_filled(
         (weights, later) in loads(),
         part in 10_u64..130,
         error in -20_i64..20,

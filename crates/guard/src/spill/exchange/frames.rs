@@ -90,7 +90,7 @@ impl Frames {
     }
 
     fn create(&mut self, number: FrameNumber, location: Location) -> Result<(), CuResult> {
-        let handle = vmm::attach_held(self.at(number), self.granule, location, self.index.device())?;
+        let handle = vmm::attach_occupied(self.at(number), self.granule, location, self.index.device())?;
         self.set(number, Frame { handle: Some(handle), is_mapped: true });
         Ok(())
     }

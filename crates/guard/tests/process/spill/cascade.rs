@@ -16,10 +16,10 @@ fn spill(fake: &str) -> Ran {
 /// All went well, and what was said of where it went.
 fn went_to(fake: &str, place: &str) {
     let ran = spill(fake);
-    let said = ran.said();
-    assert_eq!(said[..4], ["0", "written", "right", "0"], "{}", ran.errors);
-    assert!(said[4].starts_with("many 0 type 2 managed 0 card 0 host none"), "{}", said[4]);
-    assert_eq!(said[5..], ["0", "0", "0", "0", "0"], "{}", ran.errors);
+    let stated = ran.stated();
+    assert_eq!(stated[..4], ["0", "written", "right", "0"], "{}", ran.errors);
+    assert!(stated[4].starts_with("many 0 type 2 managed 0 card 0 host none"), "{}", stated[4]);
+    assert_eq!(stated[5..], ["0", "0", "0", "0", "0"], "{}", ran.errors);
     let once = format!("card 0: allocations that do not fit are placed in {place}\n");
     assert_eq!(ran.errors.matches(&once).count(), 1, "{}", ran.errors);
 }
@@ -72,7 +72,7 @@ fn pinned_memory_is_the_last_place() {
 fn managed_memory_is_never_more_than_the_card_has_free() {
     let options = format!("budget={} spill={}", 128 * MIB, 8192 * MIB);
     let ran = Run::steps("total=1G vmm=0", &options).run("alloc:a:700 alloc:b:700 free:a alloc:c:700");
-    assert_eq!(ran.said(), ["0", "0", "0", "0"]);
+    assert_eq!(ran.stated(), ["0", "0", "0", "0"]);
     let managed: Vec<&str> =
         ran.calls("cuMemAllocManaged").into_iter().filter(|call| call.ends_with("= 0")).collect();
     assert_eq!(managed.len(), 2, "{}", ran.log);
@@ -80,11 +80,11 @@ fn managed_memory_is_never_more_than_the_card_has_free() {
 }
 
 #[test]
-fn when_every_place_is_refused_the_program_is_refused() {
+fn request_refused_by_every_tier_fails_in_the_program() {
     let fake = "refuse=host_numa,host concurrent_managed=0 fail=cuMemHostAlloc:*";
     let options = format!("budget={} spill={}", 128 * MIB, 1024 * MIB);
     let ran = Run::steps(fake, &options).run("alloc:a:300 alloc:b:100 free:b");
-    assert_eq!(ran.said(), ["2", "0", "0"]);
+    assert_eq!(ran.stated(), ["2", "0", "0"]);
     assert!(
         ran.errors.contains("neither the card nor the spill limit has room for the request"),
         "{}",

@@ -15,7 +15,7 @@ fn row(options: &str) -> Ran {
 #[test]
 fn without_the_switch_the_buffer_is_refused_and_no_managed_memory_is_asked_for() {
     let ran = row("");
-    assert_eq!(ran.said(), ["0", "written", "2", "0", "right", "0"]);
+    assert_eq!(ran.stated(), ["0", "written", "2", "0", "right", "0"]);
     assert_eq!(ran.calls("cuMemAllocManaged").len(), 0);
 }
 
@@ -23,9 +23,9 @@ fn without_the_switch_the_buffer_is_refused_and_no_managed_memory_is_asked_for()
 fn with_the_switch_the_refused_buffer_is_managed_and_what_fits_is_not() {
     let ran = row("on-oom=managed");
     // 424 MiB are free: the whole of the buffer would be more managed memory than the card has.
-    assert_eq!(ran.said(), ["0", "written", "2", "0", "right", "0"]);
+    assert_eq!(ran.stated(), ["0", "written", "2", "0", "right", "0"]);
     let roomy = Run::steps("total=4G", &format!("budget={} on-oom=managed", 900 * MIB)).run(BUFFERS);
-    assert_eq!(roomy.said(), ["0", "written", "0", "0", "right", "0"]);
+    assert_eq!(roomy.stated(), ["0", "written", "0", "0", "right", "0"]);
     assert_eq!(roomy.calls("cuMemAllocManaged").len(), 1);
     assert_eq!(roomy.calls("cuMemAdvise").len(), 2);
     assert_eq!(roomy.card().spilled, 500 * MIB, "the whole of it");
@@ -34,7 +34,7 @@ fn with_the_switch_the_refused_buffer_is_managed_and_what_fits_is_not() {
 #[test]
 fn spill_beats_the_matrix_only_what_overflows_leaves_the_card() {
     let ran = row(&format!("spill={}", 1024 * MIB));
-    assert_eq!(ran.said(), ["0", "written", "0", "0", "right", "0"]);
+    assert_eq!(ran.stated(), ["0", "written", "0", "0", "right", "0"]);
     assert!(ran.card().spilled < 300 * MIB, "{}", ran.errors);
     assert_eq!(ran.calls("cuMemAllocManaged").len(), 0);
 }

@@ -17,14 +17,14 @@ fn run(budget: u64, cache: &str, steps: &str) -> Ran {
 #[test]
 fn the_end_of_each_layer_overflows_and_no_weight() {
     let ran = run(750, CACHE, ASKS);
-    assert_eq!(ran.said(), SERVED, "{}", ran.errors);
+    assert_eq!(ran.stated(), SERVED, "{}", ran.errors);
     assert!(
         ran.errors.contains("an allocation of 200 MiB did not fit: 88 MiB of it is on the card"),
         "{}",
         ran.errors
     );
-    let said = "card 0: of the KV cache's 10240 positions the first 4096 are on the card";
-    assert!(ran.errors.contains(said), "{}", ran.errors);
+    let stated = "card 0: of the KV cache's 10240 positions the first 4096 are on the card";
+    assert!(ran.errors.contains(stated), "{}", ran.errors);
     assert_eq!((ran.card().allocated, ran.card().spilled), (738 * MIB, 112 * MIB));
     // A part on the card and one in host memory for each tensor.
     let maps = ran.calls("cuMemMap").len();
@@ -35,7 +35,7 @@ fn the_end_of_each_layer_overflows_and_no_weight() {
 #[test]
 fn weights_overflow_before_the_first_thousands_of_positions_do() {
     let ran = run(650, CACHE, ASKS);
-    assert_eq!(ran.said(), SERVED, "{}", ran.errors);
+    assert_eq!(ran.stated(), SERVED, "{}", ran.errors);
     assert!(ran.errors.contains("an allocation of 600 MiB did not fit"), "{}", ran.errors);
     assert!(ran.errors.contains("positions the first 4096 are on the card"), "{}", ran.errors);
 }
@@ -44,7 +44,7 @@ fn weights_overflow_before_the_first_thousands_of_positions_do() {
 fn a_layout_that_no_request_has_to_the_byte_changes_nothing_but_the_order() {
     let other = CACHE.replace("5x", "4x");
     let ran = run(750, &other, ASKS);
-    assert_eq!(ran.said(), SERVED, "{}", ran.errors);
+    assert_eq!(ran.stated(), SERVED, "{}", ran.errors);
     assert!(!ran.errors.contains("positions"), "{}", ran.errors);
     assert_eq!(ran.violations(), [""; 0]);
 }
@@ -56,7 +56,7 @@ fn a_cache_that_is_freed_and_requested_again_is_divided_again() {
         CACHE,
         "alloc:w:600 alloc:k:200 alloc:s:50 free:k alloc:k:200 write:k check:k free:k free:w free:s",
     );
-    assert_eq!(ran.said(), ["0", "0", "0", "0", "0", "written", "right", "0", "0", "0"], "{}", ran.errors);
+    assert_eq!(ran.stated(), ["0", "0", "0", "0", "0", "written", "right", "0", "0", "0"], "{}", ran.errors);
     assert_eq!(ran.errors.matches("are on the card; beyond").count(), 2, "{}", ran.errors);
     assert_eq!((ran.card().allocated, ran.card().spilled), (0, 0));
     assert_eq!(ran.violations(), [""; 0]);
@@ -65,7 +65,7 @@ fn a_cache_that_is_freed_and_requested_again_is_divided_again() {
 #[test]
 fn a_cache_that_fits_is_one_allocation_of_the_driver() {
     let ran = run(1000, CACHE, ASKS);
-    assert_eq!(ran.said(), SERVED, "{}", ran.errors);
+    assert_eq!(ran.stated(), SERVED, "{}", ran.errors);
     assert_eq!((ran.card().allocated, ran.card().spilled), (850 * MIB, 0));
     assert_eq!(ran.calls("cuMemCreate").len(), 0);
 }

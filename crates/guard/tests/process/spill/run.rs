@@ -129,8 +129,8 @@ fn compiled(source: &str, library: &str) -> PathBuf {
 
 impl Ran {
     /// What each act printed, without the act.
-    pub(super) fn said(&self) -> Vec<&str> {
-        self.lines.iter().map(|line| line.split_once(' ').map_or("", |(_, said)| said)).collect()
+    pub(super) fn stated(&self) -> Vec<&str> {
+        self.lines.iter().map(|line| line.split_once(' ').map_or("", |(_, stated)| stated)).collect()
     }
 
     pub(super) fn card(&self) -> CardSnapshot {

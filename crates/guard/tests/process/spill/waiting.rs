@@ -43,8 +43,8 @@ fn daemon(folder: &Path, answer: impl FnOnce(&File, (u64, u32, u64))) {
     let page = page_in(folder);
     let started = Instant::now();
     while started.elapsed() < PATIENCE {
-        if let Some(plea) = snapshot(&page).plea {
-            return answer(&page, plea);
+        if let Some(room_request) = snapshot(&page).room_request {
+            return answer(&page, room_request);
         }
         thread::sleep(Duration::from_millis(2));
     }
@@ -69,7 +69,7 @@ fn a_neighbour_that_frees_in_time_is_waited_for() {
             thread::sleep(Duration::from_millis(5));
         }
         let ran = run.run("alloc:b:500 free:b");
-        assert_eq!(ran.said(), ["0", "0"], "{}", ran.errors);
+        assert_eq!(ran.stated(), ["0", "0"], "{}", ran.errors);
         assert_eq!(ran.card().ooms, 0);
         let _ = holding.join();
     });
@@ -80,12 +80,12 @@ fn waiting_ends_in_time_and_a_request_larger_than_the_card_is_not_waited_for() {
     let run = Run::steps("total=1G taken=700M", "wait=1");
     let started = Instant::now();
     let ran = run.run("alloc:a:500");
-    assert_eq!(ran.said(), ["2"]);
+    assert_eq!(ran.stated(), ["2"]);
     assert!(started.elapsed() >= Duration::from_secs(1));
     assert_eq!(ran.ooms()[0].refusal, Refusal::Driver);
     assert!(ran.calls("cuMemAlloc_v2").len() < 30);
     let run = Run::steps("total=1G", "wait=60");
-    assert_eq!(run.run("alloc:a:2000").said(), ["2"]);
+    assert_eq!(run.run("alloc:a:2000").stated(), ["2"]);
 }
 
 #[test]
@@ -97,17 +97,17 @@ fn a_daemon_that_raises_the_budget_is_heard() {
             daemon(&folder, |page, (number, card, bytes)| {
                 assert_eq!((number, card, bytes), (1, 0, 600 * MIB));
                 set_budget(&folder, 1024 * MIB);
-                write(page, number, Page::PLEA_ANSWERED_OFFSET);
+                write(page, number, Page::ROOM_REQUEST_ANSWERED_OFFSET);
             });
         });
         let ran = run.run("alloc:a:600 free:a");
-        assert_eq!(ran.said(), ["0", "0"], "{}", ran.errors);
+        assert_eq!(ran.stated(), ["0", "0"], "{}", ran.errors);
         assert!(ran.errors.contains("plimsoll serve was asked to make room for 600 MiB"));
     });
 }
 
 /// Each of them that was waited for would take 2 s.
-const PLEAS: usize = 30;
+const ROOM_REQUESTS: usize = 30;
 
 #[test]
 fn a_daemon_that_answers_without_room_ends_the_wait_at_once() {
@@ -116,7 +116,7 @@ fn a_daemon_that_answers_without_room_ends_the_wait_at_once() {
     thread::scope(|scope| {
         scope.spawn(|| {
             // This plea, and all that will come.
-            daemon(&folder, |page, _| write(page, u64::MAX, Page::PLEA_ANSWERED_OFFSET))
+            daemon(&folder, |page, _| write(page, u64::MAX, Page::ROOM_REQUEST_ANSWERED_OFFSET))
         });
         let took = refused(&run);
         assert!(took < Duration::from_secs(30), "{took:?}");
@@ -133,7 +133,7 @@ fn a_silent_daemon_is_waited_for_once() {
 /// How long a program takes that asks for more than its budget again and again.
 fn refused(run: &Run) -> Duration {
     let started = Instant::now();
-    let ran = run.run(&["alloc:a:600"; PLEAS].join(" "));
-    assert_eq!(ran.said(), ["2"; PLEAS]);
+    let ran = run.run(&["alloc:a:600"; ROOM_REQUESTS].join(" "));
+    assert_eq!(ran.stated(), ["2"; ROOM_REQUESTS]);
     started.elapsed()
 }

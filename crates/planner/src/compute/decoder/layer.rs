@@ -29,7 +29,7 @@ impl Decoder<'_> {
         }
         let mixer = mixer(self.layers.model, self.block());
         let mut current = match hyper.recurrent.as_ref().is_some_and(|recurrent| recurrent.attends) {
-            true => self.mix_beside_attention(input),
+            true => self.mix_alongside_attention(input),
             false => {
                 let normed = self.norm("attn_norm", input);
                 if self.variant.norm_first {
@@ -95,7 +95,7 @@ impl Decoder<'_> {
     }
 
     /// Attention and Mamba 2 in parallel, each applying the same norm to the same input (Falcon-H1).
-    fn mix_beside_attention(&mut self, input: Id) -> Id {
+    fn mix_alongside_attention(&mut self, input: Id) -> Id {
         let Some(weights) = self.norm_weights("attn_norm") else { return input };
         let normed = self.norm_by(weights, input);
         let attended = self.attention(normed);

@@ -136,12 +136,12 @@ fn on_kept(stage: &Stage, kept: &mut Option<TcpStream>, body: &Value) -> Answer 
     let mut old = kept.take();
     loop {
         let was_kept = old.is_some();
-        let asked = old.take().map_or_else(|| connect(stage), Ok).and_then(|mut stream| {
+        let requested = old.take().map_or_else(|| connect(stage), Ok).and_then(|mut stream| {
             send(stage, &mut stream, "", body)?;
             let answer = http::read_one(&mut stream);
             Ok((stream, answer))
         });
-        match asked {
+        match requested {
             Ok((stream, answer)) if answer.status != 0 => {
                 *kept = Some(stream);
                 return answer;

@@ -44,15 +44,20 @@ pub(super) struct Offender<'a> {
     stage: &'a Stage,
     dice: Dice,
     /// Connections that it keeps open for the round.
-    held: Vec<TcpStream>,
+    occupied: Vec<TcpStream>,
     acts: u64,
     statuses: BTreeMap<u16, u64>,
 }
 
 /// Misbehaves in every hostile round, and lets go of its connections between them.
 pub(super) fn attend(stage: &Stage, (name, act): &Way) {
-    let mut offender =
-        Offender { stage, dice: Dice::new(name.len()), held: Vec::new(), acts: 0, statuses: BTreeMap::new() };
+    let mut offender = Offender {
+        stage,
+        dice: Dice::new(name.len()),
+        occupied: Vec::new(),
+        acts: 0,
+        statuses: BTreeMap::new(),
+    };
     loop {
         match stage.phase() {
             Phase::Hostile => {
@@ -60,13 +65,13 @@ pub(super) fn attend(stage: &Stage, (name, act): &Way) {
                 offender.acts += 1;
             }
             Phase::Quiet => {
-                offender.held.clear();
+                offender.occupied.clear();
                 std::thread::sleep(Duration::from_millis(50));
             }
             Phase::Over => break,
         }
     }
-    drop(offender.held);
+    drop(offender.occupied);
     stage.tally.acted(name, offender.acts, &offender.statuses);
 }
 
@@ -101,12 +106,12 @@ impl Offender<'_> {
 
     /// Holds up to `most` connections that have sent `bytes`; the oldest makes room for the next now and then.
     fn hold(&mut self, bytes: &[u8], most: usize, pause: u64) {
-        if self.held.len() >= most && self.dice.below(100) == 0 {
-            self.held.remove(0);
+        if self.occupied.len() >= most && self.dice.below(100) == 0 {
+            self.occupied.remove(0);
         }
-        if self.held.len() < most {
+        if self.occupied.len() < most {
             let stream = self.sent(bytes);
-            self.held.extend(stream);
+            self.occupied.extend(stream);
         }
         self.dice.pause(pause, 2 * pause);
     }
@@ -122,14 +127,14 @@ impl Offender<'_> {
 
     fn read_slowly(&mut self) {
         self.never_read("wide", 2);
-        for stream in &mut self.held {
+        for stream in &mut self.occupied {
             let _ = stream.read(&mut [0; 512]);
         }
     }
 
     /// All but the last byte of a body, or of a head where the body has none.
     fn send_half(&mut self, body: usize, most: usize) {
-        if self.held.len() >= most {
+        if self.occupied.len() >= most {
             return self.dice.pause(100, 300);
         }
         let whole = match body {
@@ -141,22 +146,22 @@ impl Offender<'_> {
 
     /// More connections than the daemon takes.
     fn be_silent(&mut self) {
-        if self.held.len() > 1100 {
-            self.held.drain(..100);
+        if self.occupied.len() > 1100 {
+            self.occupied.drain(..100);
         }
         for _ in 0..20 {
             let stream = self.sent(b"");
-            self.held.extend(stream);
+            self.occupied.extend(stream);
         }
         self.dice.pause(50, 100);
     }
 
     fn dribble(&mut self) {
-        if self.held.len() < 20 {
+        if self.occupied.len() < 20 {
             let stream = self.sent(b"POST /v1/chat/completions HTTP/1.1\r\nX: ");
-            self.held.extend(stream);
+            self.occupied.extend(stream);
         }
-        self.held.retain_mut(|stream| stream.write_all(b"x").is_ok());
+        self.occupied.retain_mut(|stream| stream.write_all(b"x").is_ok());
         self.dice.pause(50, 100);
     }
 

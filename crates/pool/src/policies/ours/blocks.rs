@@ -27,12 +27,12 @@ pub(super) struct BlockStack {
 struct StackEntry {
     start: u64,
     /// Requested bytes, if it is live.
-    asked: Option<u64>,
+    requested: Option<u64>,
 }
 
 impl StackEntry {
     const fn hole(start: u64) -> Self {
-        Self { start, asked: None }
+        Self { start, requested: None }
     }
 }
 
@@ -49,20 +49,20 @@ impl BlockStack {
 
     /// Places `size` bytes for a request of `asked` and returns their start. `None` if the addresses are used
     /// up.
-    pub(super) fn take(&mut self, size: u64, asked: u64) -> Option<u64> {
+    pub(super) fn take(&mut self, size: u64, requested: u64) -> Option<u64> {
         // Holes first, lowest address first: what lies low keeps the top of the stack low, and with it the
         // end of the memory that trimming cannot release.
         if self.holes > 0
             && size < self.too_large
-            && let Some(start) = self.take_hole(size, asked)
+            && let Some(start) = self.take_hole(size, requested)
         {
             return Some(start);
         }
         // No hole fits: the block goes on top.
         let start = self.top;
         self.top = start.checked_add(size).filter(|&end| end <= self.limit)?;
-        let asked = Some(asked);
-        self.entries.push(StackEntry { start, asked });
+        let requested = Some(requested);
+        self.entries.push(StackEntry { start, requested });
         Some(start)
     }
 
@@ -75,14 +75,14 @@ impl BlockStack {
     }
 
     fn pop(&mut self) -> Option<u64> {
-        let asked = self.entries.last()?.asked?;
+        let requested = self.entries.last()?.requested?;
         self.drop_last();
         // Holes below the freed block are at the end now and go with it.
-        while self.holes > 0 && self.entries.last().is_some_and(|last| last.asked.is_none()) {
+        while self.holes > 0 && self.entries.last().is_some_and(|last| last.requested.is_none()) {
             self.holes -= 1;
             self.drop_last();
         }
-        Some(asked)
+        Some(requested)
     }
 
     fn drop_last(&mut self) {
@@ -97,12 +97,12 @@ impl BlockStack {
         // A binary search: entries are in address order, because blocks are only ever placed at the top or
         // inside of a hole.
         let index = self.find(start)?;
-        let asked = self.entries[index].asked.take()?;
+        let requested = self.entries[index].requested.take()?;
         self.lowest = if self.holes == 0 { index } else { self.lowest.min(index) };
         self.holes += 1;
         // The new hole may fit what the last scan did not find.
         self.too_large = u64::MAX;
-        Some(asked)
+        Some(requested)
     }
 
     fn find(&self, start: u64) -> Option<usize> {
@@ -110,18 +110,18 @@ impl BlockStack {
     }
 
     /// Requested bytes of the block at `start`, if there is one.
-    pub(super) fn asked(&self, start: u64) -> Option<u64> {
-        self.entries[self.find(start)?].asked
+    pub(super) fn requested(&self, start: u64) -> Option<u64> {
+        self.entries[self.find(start)?].requested
     }
 
     fn end(&self, index: usize) -> u64 {
         self.entries.get(index + 1).map_or(self.top, |next| next.start)
     }
 
-    fn take_hole(&mut self, size: u64, asked: u64) -> Option<u64> {
+    fn take_hole(&mut self, size: u64, requested: u64) -> Option<u64> {
         let mut first = None;
         for index in self.lowest..self.entries.len() {
-            if self.entries[index].asked.is_some() {
+            if self.entries[index].requested.is_some() {
                 first = None;
                 continue;
             }
@@ -129,7 +129,7 @@ impl BlockStack {
             let (start, end) = (self.entries[run].start, self.end(index));
             if end - start >= size {
                 self.fill(run, index, start + size, end);
-                self.entries[run].asked = Some(asked);
+                self.entries[run].requested = Some(requested);
                 return Some(start);
             }
         }
@@ -155,7 +155,7 @@ impl BlockStack {
         let here = self.entries[first.min(self.entries.len())..].iter().enumerate();
         !here
             .take_while(|(_, entry)| entry.start < end)
-            .any(|(offset, entry)| entry.asked.is_some() && self.end(first + offset) > start)
+            .any(|(offset, entry)| entry.requested.is_some() && self.end(first + offset) > start)
     }
 }
 
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_live_is_not_taken_back() {
+    fn double_and_unknown_frees_are_ignored() {
         let mut blocks = blocks();
         assert_eq!(blocks.give(0), None);
         blocks.take(10, 10);

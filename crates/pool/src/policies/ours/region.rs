@@ -46,14 +46,14 @@ impl Region {
     pub(super) fn allocate(
         &mut self,
         device: &mut dyn PoolDevice,
-        asked: u64,
+        requested: u64,
     ) -> Result<Address, OutOfMemory> {
         let blocks = &mut self.traffic.blocks;
-        let place = rounded(asked).and_then(|size| Some((blocks.take(size, asked)?, size)));
+        let place = rounded(requested).and_then(|size| Some((blocks.take(size, requested)?, size)));
         let Some((start, size)) = place else {
             // Bytes of addresses, since memory is not what is missing.
             let free = self.size - blocks.top();
-            return Err(OutOfMemory { asked, free });
+            return Err(OutOfMemory { requested, free });
         };
         let end = start + size;
         // The common case is one comparison: everything below `solid` is mapped.
@@ -62,18 +62,18 @@ impl Region {
         {
             // The place in the stack was taken before the memory was known to be there.
             self.traffic.blocks.give(start);
-            return Err(OutOfMemory { asked, ..refused });
+            return Err(OutOfMemory { requested, ..refused });
         }
         Ok(self.base.offset(start))
     }
 
     pub(super) fn deallocate(&mut self, address: Address) -> Option<u64> {
         let start = address.0.checked_sub(self.base.0)?;
-        let asked = self.traffic.blocks.give(start)?;
+        let requested = self.traffic.blocks.give(start)?;
         // Work that was submitted before the free may still use the memory, so the piece counts as used from
         // now on, too.
-        self.traffic.touch(start, start + rounded(asked)?);
-        Some(asked)
+        self.traffic.touch(start, start + rounded(requested)?);
+        Some(requested)
     }
 
     pub(super) fn owns(&self, address: Address) -> bool {
@@ -81,9 +81,9 @@ impl Region {
         offset.is_some_and(|offset| offset < self.size)
     }
 
-    pub(super) fn asked(&self, address: Address) -> Option<u64> {
+    pub(super) fn requested(&self, address: Address) -> Option<u64> {
         let start = address.0.checked_sub(self.base.0)?;
-        self.traffic.blocks.asked(start)
+        self.traffic.blocks.requested(start)
     }
 
     pub(super) fn reserved(&self) -> u64 {

@@ -39,7 +39,7 @@ struct DeviceSlot {
     address: Address,
     size: u64,
     /// Requested bytes, if it is live.
-    asked: Option<u64>,
+    requested: Option<u64>,
     /// The clock at its last free.
     given: u64,
     /// Graphs that have seen it.
@@ -57,7 +57,7 @@ struct SlotCapture {
 
 impl DeviceSlot {
     fn may_go(&self) -> bool {
-        self.asked.is_none() && self.pins == 0
+        self.requested.is_none() && self.pins == 0
     }
 }
 
@@ -66,22 +66,22 @@ impl SlotSet {
         &mut self,
         device: &mut dyn PoolDevice,
         stream: Stream,
-        asked: u64,
+        requested: u64,
         capturing: bool,
     ) -> Result<Address, OutOfMemory> {
         // Only sizes near the end of u64 have no rounded form.
-        let Some(size) = rounded(asked) else {
+        let Some(size) = rounded(requested) else {
             let free = device.available();
-            return Err(OutOfMemory { asked, free });
+            return Err(OutOfMemory { requested, free });
         };
         let index = match self.fitting(size, size.saturating_add(size / 4)) {
             Some(index) => index,
             None => self
                 .find_or_take(device, stream, size, capturing)
-                .map_err(|refused| OutOfMemory { asked, ..refused })?,
+                .map_err(|refused| OutOfMemory { requested, ..refused })?,
         };
         let slot = &mut self.slots[index];
-        slot.asked = Some(asked);
+        slot.requested = Some(requested);
         self.live += size;
         self.peak = self.peak.max(self.live);
         Ok(slot.address)
@@ -91,7 +91,7 @@ impl SlotSet {
     fn fitting(&self, least: u64, most: u64) -> Option<usize> {
         let slots = self.slots.iter().enumerate();
         slots
-            .filter(|(_, slot)| slot.asked.is_none() && (least..=most).contains(&slot.size))
+            .filter(|(_, slot)| slot.requested.is_none() && (least..=most).contains(&slot.size))
             .min_by_key(|(_, slot)| slot.size)
             .map(|(index, _)| index)
     }
@@ -142,7 +142,7 @@ impl SlotSet {
             Err(_) => (device.allocate(size)?, size),
         };
         self.reserved += size;
-        self.slots.push(DeviceSlot { address, size, asked: None, given: self.clock, pins: 0 });
+        self.slots.push(DeviceSlot { address, size, requested: None, given: self.clock, pins: 0 });
         Ok(self.slots.len() - 1)
     }
 
@@ -180,20 +180,20 @@ impl SlotSet {
 
     pub(super) fn deallocate(&mut self, address: Address) -> Option<u64> {
         let slot = self.slots.iter_mut().find(|slot| slot.address == address)?;
-        let asked = slot.asked.take()?;
+        let requested = slot.requested.take()?;
         self.clock += 1;
         // Trims compare this with the clock of the event behind which the slot waits.
         slot.given = self.clock;
-        self.live -= rounded(asked)?;
-        Some(asked)
+        self.live -= rounded(requested)?;
+        Some(requested)
     }
 
     pub(super) fn owns(&self, address: Address) -> bool {
         self.slots.iter().any(|slot| slot.address == address)
     }
 
-    pub(super) fn asked(&self, address: Address) -> Option<u64> {
-        self.slots.iter().find(|slot| slot.address == address)?.asked
+    pub(super) fn requested(&self, address: Address) -> Option<u64> {
+        self.slots.iter().find(|slot| slot.address == address)?.requested
     }
 
     pub(super) fn reserved(&self) -> u64 {
@@ -247,7 +247,7 @@ impl SlotSet {
         let Some(began) = capture.began.take() else {
             return;
         };
-        let seen = self.slots.iter_mut().filter(|slot| slot.asked.is_some() || slot.given > began);
+        let seen = self.slots.iter_mut().filter(|slot| slot.requested.is_some() || slot.given > began);
         for slot in seen {
             slot.pins += 1;
             capture.seen.push(slot.address);

@@ -93,24 +93,24 @@ fn a_stream_gives_way_to_another_when_the_card_is_full() {
 }
 
 #[test]
-fn what_is_refused_says_how_much_there_was_and_changes_nothing() {
+fn refused_allocation_reports_free_memory_and_leaves_the_pool_unchanged() {
     for mut device in both_tiers() {
         let mut policy = Ours::default();
-        let held = take(&mut policy, &mut device, 600 * MIB, A);
-        let asked = 600 * MIB;
-        let refused = policy.allocate(&mut device, asked, A).unwrap_err();
-        assert_eq!(refused, OutOfMemory { asked, free: 424 * MIB });
+        let occupied = take(&mut policy, &mut device, 600 * MIB, A);
+        let requested = 600 * MIB;
+        let refused = policy.allocate(&mut device, requested, A).unwrap_err();
+        assert_eq!(refused, OutOfMemory { requested, free: 424 * MIB });
         assert!(policy.allocate(&mut device, u64::MAX, A).is_err());
         assert_eq!(policy.live(), 600 * MIB);
-        policy.deallocate(&mut device, held, A);
-        policy.deallocate(&mut device, held, A);
+        policy.deallocate(&mut device, occupied, A);
+        policy.deallocate(&mut device, occupied, A);
         assert_eq!(policy.live(), 0);
         judge(&mut policy, &mut device);
     }
 }
 
 #[test]
-fn what_a_graph_has_seen_stays_until_the_graph_is_destroyed() {
+fn captured_blocks_stay_until_their_graph_is_destroyed() {
     for mut device in both_tiers() {
         let mut policy = Ours::default();
         let graph = CapturedGraph(1);

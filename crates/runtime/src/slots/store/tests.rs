@@ -33,7 +33,7 @@ impl Folder {
     }
 
     /// Files and bytes in it.
-    fn held(&self) -> (usize, u64) {
+    fn occupied(&self) -> (usize, u64) {
         let files = fs::read_dir(&self.store.folder).unwrap().map(|entry| entry.unwrap().metadata().unwrap());
         let files: Vec<_> = files.filter(fs::Metadata::is_file).collect();
         (files.len(), files.iter().map(fs::Metadata::len).sum())
@@ -78,12 +78,12 @@ fn the_least_recently_used_leave_for_the_next_and_the_bound_is_kept() {
     assert_eq!(found, [first, third]);
     for size in 0..8 {
         folder.save(KEY, &vec![size; 400 * usize::from(size)]).unwrap();
-        assert!(folder.held().1 <= 4000, "{:?}", folder.held());
+        assert!(folder.occupied().1 <= 4000, "{:?}", folder.occupied());
     }
     assert!(matches!(folder.save(KEY, &[4; 4000]), Err(SlotFileError::Size { .. })));
-    assert!(folder.held().1 <= 4000);
+    assert!(folder.occupied().1 <= 4000);
     drop(SlotStore::open(&folder.store.folder, Bytes::ZERO).unwrap());
-    assert_eq!(folder.held(), (0, 0), "a smaller bound removes files at the start");
+    assert_eq!(folder.occupied(), (0, 0), "a smaller bound removes files at the start");
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn a_description_that_is_foreign_or_damaged_is_removed_with_its_file() {
         spoil(&folder, &slot, &about);
         let (found, refused) = folder.store.list(KEY);
         assert!(found.is_empty());
-        assert_eq!(folder.held(), (0, 0), "{refused:?}");
+        assert_eq!(folder.occupied(), (0, 0), "{refused:?}");
         refused.into_iter().map(|(_, error)| error.to_string()).collect::<Vec<_>>().join(", ")
     };
     for text in ["", "{", "{\"version\":1}", "null", "[[[["] {
@@ -168,14 +168,14 @@ fn a_description_that_is_foreign_or_damaged_is_removed_with_its_file() {
 }
 
 #[test]
-fn what_an_engine_did_not_write_is_not_taken_over() {
+fn slot_files_not_written_by_the_engine_are_not_adopted() {
     let folder = folder(1 << 20);
     let written = folder.part.join("save");
     let slot = || SavedSlot::new(KEY, 1, 1, Vec::new());
     assert!(matches!(folder.store.adopt(&written, slot()), Err(SlotFileError::Read(_))));
     std::os::unix::fs::symlink("/etc/hostname", &written).unwrap();
     assert!(matches!(folder.store.adopt(&written, slot()), Err(SlotFileError::Foreign)));
-    assert_eq!(folder.held(), (0, 0));
+    assert_eq!(folder.occupied(), (0, 0));
 }
 
 #[test]

@@ -59,13 +59,13 @@ fn the_run_that_is_free_first_leaves() {
 
 #[test]
 fn an_idle_victim_serves_until_the_last_of_the_others_is_free() {
-    let tally = Machine::run(&idle_beside_a_long_answer());
+    let tally = Machine::run(&idle_alongside_a_long_answer());
     assert!(tally.longest(|call, _| call.model == 1) <= 2.1, "its first load; {}", tally.by_model());
 }
 
 #[test]
 fn an_idle_model_with_a_dear_load_stays_beside_a_busy_one_with_a_cheap_load() {
-    let tally = Machine::run(&dear_beside_cheap());
+    let tally = Machine::run(&dear_alongside_cheap());
     assert!(tally.loads[0] <= 2, "{}", tally.by_model());
 }
 

@@ -80,7 +80,7 @@ impl Client {
 pub(super) struct Call {
     pub(super) client: usize,
     pub(super) model: u32,
-    pub(super) asked: u64,
+    pub(super) requested: u64,
     pub(super) answer: u64,
     pub(super) answered: Option<u64>,
     tries: u64,
@@ -96,18 +96,18 @@ impl Machine {
     /// The client's next call.
     pub(super) fn call(&mut self, index: usize) {
         let client = &self.clients[index];
-        let made = self.made[index];
-        if made == client.calls || self.now >= self.until {
+        let created = self.created[index];
+        if created == client.calls || self.now >= self.until {
             return;
         }
         let pick = |length: usize, place: u64| usize::try_from(place).unwrap() % length;
-        let model = client.models[pick(client.models.len(), made / client.session)];
-        let answer = client.answers[pick(client.answers.len(), made)];
-        self.made[index] += 1;
+        let model = client.models[pick(client.models.len(), created / client.session)];
+        let answer = client.answers[pick(client.answers.len(), created)];
+        self.created[index] += 1;
         self.calls.push(Call {
             client: index,
             model,
-            asked: self.now,
+            requested: self.now,
             answer,
             answered: None,
             tries: 0,
@@ -119,24 +119,24 @@ impl Machine {
     /// Sends a request for the call.
     pub(super) fn ask(&mut self, call: usize) {
         let client = self.client_of(call).clone();
-        let made = &mut self.calls[call];
-        if self.now >= self.until || made.tries == client.tries {
+        let created = &mut self.calls[call];
+        if self.now >= self.until || created.tries == client.tries {
             return;
         }
-        made.tries += 1;
-        if made.kills >= 3 {
+        created.tries += 1;
+        if created.kills >= 3 {
             // The driver refuses the body.
             self.refused += 1;
             return self.unanswered(call, None);
         }
-        let traits = RequestTraits { kills: made.kills, ..RequestTraits::default() };
-        let model = ModelId(made.model);
+        let traits = RequestTraits { kills: created.kills, ..RequestTraits::default() };
+        let model = ModelId(created.model);
         let request = self.request(call);
         let identity = if client.unknown { 1_000_000 + request.0 } else { client.key };
         if let Some(after) = client.gives_up {
             self.later(self.now + after, Happening::GivesUp(request));
         }
-        self.tell(SchedulerEvent::Arrived {
+        self.notify(SchedulerEvent::Arrived {
             request,
             model,
             client: ClientId(identity),
@@ -169,7 +169,7 @@ impl Machine {
             self.unanswered(call, None);
             // An engine that works sends bytes to others meanwhile.
             let is_silent = matches!(place, Place::Sent(run) if self.engines[&run].hung);
-            self.tell(match is_silent {
+            self.notify(match is_silent {
                 true => SchedulerEvent::GaveUp { request },
                 false => SchedulerEvent::Abandoned { request },
             });

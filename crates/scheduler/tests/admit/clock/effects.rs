@@ -24,7 +24,7 @@ const GRACE: u64 = S;
 const CUT_OFF: u64 = 24 * S;
 
 impl Machine {
-    pub(super) fn tell(&mut self, event: SchedulerEvent) {
+    pub(super) fn notify(&mut self, event: SchedulerEvent) {
         let effects = self.timed(event);
         self.scheduler.audit().unwrap();
         for effect in effects {
@@ -94,9 +94,13 @@ impl Machine {
         for (index, total) in self.totals.iter().enumerate() {
             let id = CardId::new(&format!("card{index}"));
             let living = self.engines.values().filter(|engine| engine.lives());
-            let held: Bytes = living.map(|engine| engine.placement.on(&id)).sum();
+            let occupied: Bytes = living.map(|engine| engine.placement.on(&id)).sum();
             let claimed = self.scheduler.ledger().account(&id).unwrap().claimed();
-            assert!(held <= gib(*total) && claimed <= gib(*total), "{held} of card {index} at {}", self.now);
+            assert!(
+                occupied <= gib(*total) && claimed <= gib(*total),
+                "{occupied} of card {index} at {}",
+                self.now
+            );
         }
     }
 

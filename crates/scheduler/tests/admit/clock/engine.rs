@@ -139,7 +139,7 @@ impl Machine {
         self.engines.get_mut(&run).unwrap().answers += 1;
         self.over(request);
         self.answered(call);
-        self.tell(SchedulerEvent::Finished { request, tokens: None, failed: false });
+        self.notify(SchedulerEvent::Finished { request, tokens: None, failed: false });
     }
 
     /// Goes on with loads whose files are read.
@@ -169,7 +169,7 @@ impl Machine {
             Life::Crashes { after } => self.later(now + after, Happening::Ends(run, crash())),
             Life::Sound | Life::FailsToLoad { .. } => {}
         }
-        self.tell(SchedulerEvent::Ready { run });
+        self.notify(SchedulerEvent::Ready { run });
     }
 
     /// The process is gone; whoever had a connection to it waits for that news.
@@ -190,7 +190,7 @@ impl Machine {
         self.reads_change(|disk| disk.leave(model));
         self.engines.get_mut(&run).unwrap().noticed = true;
         self.lasting[model] |= matches!(end, End::Unstartable { lasts: true, .. });
-        self.tell(SchedulerEvent::Ended { run, end });
+        self.notify(SchedulerEvent::Ended { run, end });
         for request in lost.iter().chain(&bounced) {
             if let Some(kills) = self.suspects.remove(request) {
                 let call = self.look_up(*request).1;
@@ -202,7 +202,7 @@ impl Machine {
             self.lost_streams += 1;
             self.over(request);
             self.unanswered(call, None);
-            self.tell(SchedulerEvent::Finished { request, tokens: None, failed: true });
+            self.notify(SchedulerEvent::Finished { request, tokens: None, failed: true });
         }
         for request in bounced {
             self.bounces(request, run);
@@ -213,7 +213,7 @@ impl Machine {
         if self.look_up(request).0 == Place::Sent(run) {
             self.engines.get_mut(&run).unwrap().leave(request);
             self.put(request, Place::Waiting);
-            self.tell(SchedulerEvent::Bounced { request });
+            self.notify(SchedulerEvent::Bounced { request });
         }
     }
 }

@@ -83,7 +83,7 @@ pub(super) struct Machine {
     pub(super) models: Vec<Model>,
     pub(super) clients: Vec<Client>,
     /// Calls that each client has made.
-    pub(super) made: Vec<u64>,
+    pub(super) created: Vec<u64>,
     pub(super) until: u64,
     pub(super) now: u64,
     agenda: BTreeMap<(u64, u64), Happening>,
@@ -115,7 +115,7 @@ impl Machine {
         let mut machine = Self {
             scheduler: Scheduler::new(SchedulerSettings::new(limits)),
             totals: cards,
-            made: vec![0; clients.len()],
+            created: vec![0; clients.len()],
             until,
             now: 0,
             agenda: BTreeMap::new(),
@@ -143,7 +143,7 @@ impl Machine {
             (ModelId(id), ConfigChange::Added(spec))
         };
         let added = (0..).zip(&machine.models).map(named).collect();
-        machine.tell(SchedulerEvent::Configured(added));
+        machine.notify(SchedulerEvent::Configured(added));
         for index in 0..machine.clients.len() {
             machine.later(machine.clients[index].begins, Happening::Call(index));
         }
@@ -155,7 +155,7 @@ impl Machine {
         let mut machine = Self::new(scenario);
         machine.settle(scenario.until);
         machine.now = scenario.until;
-        machine.tell(SchedulerEvent::Shutdown);
+        machine.notify(SchedulerEvent::Shutdown);
         machine.settle(u64::MAX);
         assert!(machine.drained.is_some(), "an engine is left: {:?}", machine.engines);
         assert!(machine.engines.values().all(|engine| !engine.lives()));
@@ -192,13 +192,13 @@ impl Machine {
                     true => Err(Reason::new("unstartable", "nothing has changed since the last load")),
                     false => Ok(ModelNeed::new(size)),
                 };
-                self.tell(SchedulerEvent::Surveyed { model, result });
+                self.notify(SchedulerEvent::Surveyed { model, result });
             }
             Happening::FilesRead => self.reads_change(|_| {}),
             Happening::Ready(run) => self.becomes_ready(run),
             Happening::Hangs(run) => self.engines.get_mut(&run).unwrap().hung = true,
             Happening::Ends(run, end) => self.ends(run, end),
-            Happening::Returned(run) => self.tell(SchedulerEvent::MemoryReturned { run }),
+            Happening::Returned(run) => self.notify(SchedulerEvent::MemoryReturned { run }),
             Happening::CardsRead => self.read_cards(),
             Happening::Checked(run) => {
                 let health = match &self.engines[&run] {
@@ -206,17 +206,17 @@ impl Machine {
                     engine if engine.hung => Health::Silent,
                     _ => Health::Answers,
                 };
-                self.tell(SchedulerEvent::HealthChecked { run, health });
+                self.notify(SchedulerEvent::HealthChecked { run, health });
             }
             Happening::Probed(run) => {
                 let engine = &self.engines[&run];
                 let fails = engine.hung || !engine.lives();
                 let outcome = if fails { ProbeOutcome::Fails } else { ProbeOutcome::Lives };
-                self.tell(SchedulerEvent::Probed { run, outcome });
+                self.notify(SchedulerEvent::Probed { run, outcome });
             }
             Happening::Answered(request, run) => self.answer(request, run),
             Happening::Bounces(request, run) => self.bounces(request, run),
-            Happening::Wake => self.tell(SchedulerEvent::Tick),
+            Happening::Wake => self.notify(SchedulerEvent::Tick),
         }
     }
 
@@ -233,12 +233,12 @@ impl Machine {
     fn read_cards(&mut self) {
         let free = self.scheduler.ledger().accounts().iter().map(|account| {
             let id = account.card().id.clone();
-            let held = self.engines.values().filter(|engine| engine.stage != Stage::Ended);
-            let held = held.map(|engine| engine.placement.on(&id)).sum();
-            (id, account.card().total.saturating_sub(held))
+            let occupied = self.engines.values().filter(|engine| engine.stage != Stage::Ended);
+            let occupied = occupied.map(|engine| engine.placement.on(&id)).sum();
+            (id, account.card().total.saturating_sub(occupied))
         });
         let free = free.collect();
-        self.tell(SchedulerEvent::CardsRead { free, taken: moment(self.now) });
+        self.notify(SchedulerEvent::CardsRead { free, taken: moment(self.now) });
     }
 
     pub(super) fn request(&mut self, call: usize) -> RequestId {

@@ -76,11 +76,11 @@ impl Play {
 }
 
 impl Oracle<'_> {
-    fn call(&self, lane: usize, made: u64) -> (usize, u64) {
+    fn call(&self, lane: usize, created: u64) -> (usize, u64) {
         let Client { models, session, answers, .. } = &self.scenario.clients[lane];
         let pick = |length: usize, place: u64| usize::try_from(place).unwrap() % length;
-        let model = models[pick(models.len(), made / session)];
-        (usize::try_from(model).unwrap(), answers[pick(answers.len(), made)])
+        let model = models[pick(models.len(), created / session)];
+        (usize::try_from(model).unwrap(), answers[pick(answers.len(), created)])
     }
 
     /// Time of a load that begins now.
@@ -90,15 +90,15 @@ impl Oracle<'_> {
     }
 
     fn in_flight(&self, play: &Play, model: usize) -> usize {
-        let gets = |(lane, (place, made)): &(usize, &(Lane, u64))| {
-            matches!(place, Lane::Gets(_)) && self.call(*lane, *made).0 == model
+        let gets = |(lane, (place, created)): &(usize, &(Lane, u64))| {
+            matches!(place, Lane::Gets(_)) && self.call(*lane, *created).0 == model
         };
         play.lanes.iter().enumerate().filter(gets).count()
     }
 
     fn waiting(&self, play: &Play, model: usize) -> u64 {
-        let waits = |(lane, (place, made)): &(usize, &(Lane, u64))| {
-            matches!(place, Lane::Waits(_)) && self.call(*lane, *made).0 == model
+        let waits = |(lane, (place, created)): &(usize, &(Lane, u64))| {
+            matches!(place, Lane::Waits(_)) && self.call(*lane, *created).0 == model
         };
         u64::try_from(play.lanes.iter().enumerate().filter(waits).count()).unwrap()
     }
@@ -132,11 +132,11 @@ impl Oracle<'_> {
             Seat::None => false,
             Seat::Awaits(on) | Seat::Loads(on, _) | Seat::Ready(on) | Seat::Drains(on, _) => *on == card,
         };
-        let held: u64 = (0..play.seats.len()).filter(|other| here(&play.seats[*other])).map(size).sum();
+        let occupied: u64 = (0..play.seats.len()).filter(|other| here(&play.seats[*other])).map(size).sum();
         // What drains makes room for a model that is counted.
         let drains = |other: &usize| matches!(play.seats[*other], Seat::Drains(on, _) if on == card);
         let leaving: u64 = (0..play.seats.len()).filter(drains).map(size).sum();
-        let lacks = (held - leaving + size(model)).saturating_sub(self.scenario.cards[card]);
+        let lacks = (occupied - leaving + size(model)).saturating_sub(self.scenario.cards[card]);
         let ready: Vec<usize> =
             (0..play.seats.len()).filter(|other| play.seats[*other] == Seat::Ready(card)).collect();
         let sets = (0_u32..1 << ready.len()).map(|bits| {
@@ -151,8 +151,8 @@ impl Oracle<'_> {
 
     /// The time of the last answer of those that end for the model.
     fn drained(&self, play: &Play, model: usize) -> u64 {
-        let ends = play.lanes.iter().enumerate().filter_map(|(lane, (place, made))| match place {
-            Lane::Gets(at) => Some((*at, self.call(lane, *made).0)),
+        let ends = play.lanes.iter().enumerate().filter_map(|(lane, (place, created))| match place {
+            Lane::Gets(at) => Some((*at, self.call(lane, *created).0)),
             _ => None,
         });
         let ends = ends.filter(|(_, other)| matches!(play.seats[*other], Seat::Drains(_, by) if by == model));
@@ -205,15 +205,16 @@ impl Oracle<'_> {
             }
         }
         for (lane, client) in self.scenario.clients.iter().enumerate() {
-            let (place, made) = &mut play.lanes[lane];
+            let (place, created) = &mut play.lanes[lane];
             match *place {
                 Lane::Asks(at) if at <= now => {
                     *place = Lane::Waits(now);
-                    play.read[self.call(lane, *made).0].get_or_insert(now);
+                    play.read[self.call(lane, *created).0].get_or_insert(now);
                 }
                 Lane::Gets(at) if at <= now => {
-                    *made += 1;
-                    *place = if *made == client.calls { Lane::Done } else { Lane::Asks(now + client.pause) };
+                    *created += 1;
+                    *place =
+                        if *created == client.calls { Lane::Done } else { Lane::Asks(now + client.pause) };
                 }
                 _ => {}
             }
@@ -228,8 +229,8 @@ impl Oracle<'_> {
                 continue;
             }
             let free = self.scenario.models[model].slots.saturating_sub(self.in_flight(play, model));
-            let waits = play.lanes.iter().enumerate().filter_map(|(lane, (place, made))| match place {
-                Lane::Waits(since) if self.call(lane, *made).0 == model => Some((*since, lane)),
+            let waits = play.lanes.iter().enumerate().filter_map(|(lane, (place, created))| match place {
+                Lane::Waits(since) if self.call(lane, *created).0 == model => Some((*since, lane)),
                 _ => None,
             });
             let mut waits: Vec<(u64, usize)> = waits.collect();
@@ -256,11 +257,11 @@ impl Oracle<'_> {
 
     /// The lost time, and the loads that waiting clients and those of next calls will wait for as things are.
     fn estimate(&self, play: &Play, now: u64) -> u64 {
-        let to_come = play.lanes.iter().enumerate().map(|(lane, (place, made))| {
+        let to_come = play.lanes.iter().enumerate().map(|(lane, (place, created))| {
             let (lost, next) = match place {
-                Lane::Waits(since) => (now - since, *made),
-                Lane::Asks(_) => (0, *made),
-                Lane::Gets(_) => (0, made + 1),
+                Lane::Waits(since) => (now - since, *created),
+                Lane::Asks(_) => (0, *created),
+                Lane::Gets(_) => (0, created + 1),
                 Lane::Done => return 0,
             };
             if next == self.scenario.clients[lane].calls {

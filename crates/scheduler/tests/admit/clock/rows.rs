@@ -81,7 +81,7 @@ pub(super) fn long_and_short(cards: Vec<u64>) -> Scenario {
 }
 
 /// A large model needs two others gone: one answers for 40 s, the other is idle and asked once meanwhile.
-pub(super) fn idle_beside_a_long_answer() -> Scenario {
+pub(super) fn idle_alongside_a_long_answer() -> Scenario {
     let models = vec![Model::new(12, 6 * S), Model::new(12, 2 * S), Model::new(24, 6 * S)];
     let idle = Client { calls: 2, pause: 18 * S, ..Client::agent(1, 1, 200, 0) };
     let clients = vec![vec![Client::once(0, 0, 40 * S, 0), idle, Client::once(2, 2, 500, 10 * S)]];
@@ -89,7 +89,7 @@ pub(super) fn idle_beside_a_long_answer() -> Scenario {
 }
 
 /// A chat with a load of 20 s, asked every 13 s; a cheap model that is always busy, and one that comes now and then.
-pub(super) fn dear_beside_cheap() -> Scenario {
+pub(super) fn dear_alongside_cheap() -> Scenario {
     let models = vec![Model::new(12, 20 * S), Model::new(12, S), Model::new(12, S)];
     let chat = Client { calls: 20, ..Client::agent(0, 0, S, 12 * S) };
     let rare = Client { begins: 30 * S, ..Client::agent(2, 2, 500, 24 * S) };

@@ -35,8 +35,8 @@ impl Tally {
     /// The time that the call took beyond its own answer, until now.
     fn lost_by(&self, call: &Call) -> u64 {
         match call.answered {
-            Some(at) => at - call.asked - call.answer,
-            None => self.until - call.asked,
+            Some(at) => at - call.requested - call.answer,
+            None => self.until - call.requested,
         }
     }
 
@@ -83,7 +83,7 @@ impl Tally {
     /// The slowest answer to a key, with what it waited.
     pub(super) fn slowest(&self, key: u64) -> f64 {
         let calls = self.calls.iter().filter(|call| self.clients[call.client].key == key);
-        seconds(calls.map(|call| call.answered.unwrap_or(self.until) - call.asked).max().unwrap())
+        seconds(calls.map(|call| call.answered.unwrap_or(self.until) - call.requested).max().unwrap())
     }
 
     /// The time of the first answer after this time.

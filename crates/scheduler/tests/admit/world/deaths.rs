@@ -19,7 +19,7 @@ impl World {
             self.cut_off(&cut);
         }
         self.engines.get_mut(&run).unwrap().buried = true;
-        self.tell(SchedulerEvent::Ended { run, end });
+        self.notify(SchedulerEvent::Ended { run, end });
         if !early {
             self.cut_off(&cut);
         }
@@ -31,7 +31,7 @@ impl World {
             let index = usize::try_from(request.0).unwrap();
             if request.0.is_multiple_of(3) {
                 self.over(index);
-                self.tell(SchedulerEvent::Finished { request: *request, tokens: None, failed: true });
+                self.notify(SchedulerEvent::Finished { request: *request, tokens: None, failed: true });
             } else {
                 self.bounces(*request);
             }
@@ -40,12 +40,12 @@ impl World {
 
     pub(super) fn bounces(&mut self, request: RequestId) {
         let index = usize::try_from(request.0).unwrap();
-        if let Where::InFlight(run) = self.asked[index].place {
+        if let Where::InFlight(run) = self.requested[index].place {
             if let Some(diver) = &mut self.engines.get_mut(&run).unwrap().diver {
                 diver.leave(request);
             }
-            self.asked[index].place = Where::Waiting { since: self.now };
-            self.tell(SchedulerEvent::Bounced { request });
+            self.requested[index].place = Where::Waiting { since: self.now };
+            self.notify(SchedulerEvent::Bounced { request });
         }
     }
 }

@@ -148,17 +148,17 @@ impl World {
 
     /// A body is looked at; or an engine counts, as long as it is there.
     pub(super) fn sounded(&mut self, request: RequestId, run: RunId, exact: bool) {
-        let asked = &mut self.asked[usize::try_from(request.0).unwrap()];
-        asked.counted |= exact;
-        let asked = *asked;
-        if !matches!(asked.place, Where::Waiting { .. }) {
+        let requested = &mut self.requested[usize::try_from(request.0).unwrap()];
+        requested.counted |= exact;
+        let requested = *requested;
+        if !matches!(requested.place, Where::Waiting { .. }) {
             return;
         }
         let there = self.engines[&run].stage == Life::Ready;
-        let prompt = if exact { asked.prompt } else { asked.prompt * 4 };
+        let prompt = if exact { requested.prompt } else { requested.prompt * 4 };
         let depth = RequestDepth { prompt: Some(prompt), answer: Some(ANSWER), answers: 1, exact };
         let depth = (there || !exact).then_some(depth);
-        self.tell(SchedulerEvent::DepthMeasured { request, run, depth });
+        self.notify(SchedulerEvent::DepthMeasured { request, run, depth });
     }
 
     /// Every run's claim covers what its engine really takes, and the cards have as much.
@@ -166,9 +166,9 @@ impl World {
         let ledger = self.scheduler.ledger();
         for (run, engine) in self.engines.iter().filter(|(_, engine)| !engine.buried) {
             for share in engine.placement.shares.iter().filter(|_| engine.diver.is_some()) {
-                let (takes, held) =
-                    (engine.takes(&share.card), ledger.account(&share.card).unwrap().held_by(*run));
-                assert!(takes <= held, "{run:?} takes {takes} of a claim of {held}: {engine:?}");
+                let (takes, occupied) =
+                    (engine.takes(&share.card), ledger.account(&share.card).unwrap().occupied_by(*run));
+                assert!(takes <= occupied, "{run:?} takes {takes} of a claim of {occupied}: {engine:?}");
             }
         }
         let snapshot = self.scheduler.snapshot(super::moment(self.now));

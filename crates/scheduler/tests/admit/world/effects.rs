@@ -10,10 +10,10 @@ use plimsoll_scheduler::{
 use super::diving::tokens;
 use super::{Engine, Happening, Life, Where, World, card_id, moment, oom};
 use crate::runner::admit::desk::gib;
-use crate::runner::admit::script::{ASKED, CHECK, COUNT, Fate, PROBE, READ, RETURN, STOP, SURVEY};
+use crate::runner::admit::script::{CHECK, COUNT, Fate, PROBE, READ, REQUESTED, RETURN, STOP, SURVEY};
 
 impl World {
-    pub(crate) fn tell(&mut self, event: SchedulerEvent) {
+    pub(crate) fn notify(&mut self, event: SchedulerEvent) {
         let mut effects = Vec::new();
         self.events += 1;
         self.scheduler.on_event(moment(self.now), event, &mut effects).unwrap();
@@ -48,15 +48,15 @@ impl World {
             SchedulerEffect::Refuse { request, refusal } => {
                 let index = usize::try_from(request.0).unwrap();
                 assert!(
-                    matches!(self.asked[index].place, Where::Waiting { .. }),
+                    matches!(self.requested[index].place, Where::Waiting { .. }),
                     "refused, but {:?}",
-                    self.asked[index]
+                    self.requested[index]
                 );
                 assert!(refusal.kind != RequestRefusalKind::NeverFits || refusal.retry_after.is_none());
                 assert!(
-                    refusal.kind != RequestRefusalKind::TooDeep || self.asked[index].counted,
+                    refusal.kind != RequestRefusalKind::TooDeep || self.requested[index].counted,
                     "too deep by a bound alone: {:?}",
-                    self.asked[index]
+                    self.requested[index]
                 );
                 *self.refused.entry(format!("{:?}", refusal.kind)).or_default() += 1;
                 self.over(index);
@@ -68,7 +68,9 @@ impl World {
             SchedulerEffect::ReadCards => self.later(self.now + READ, Happening::Read),
             SchedulerEffect::CheckHealth { run } => self.later(self.now + CHECK, Happening::Checked(run)),
             SchedulerEffect::Probe { run } => self.later(self.now + PROBE, Happening::Probed(run)),
-            SchedulerEffect::AskNeighbours { model } => self.later(self.now + ASKED, Happening::Asked(model)),
+            SchedulerEffect::AskNeighbours { model } => {
+                self.later(self.now + REQUESTED, Happening::Requested(model))
+            }
             SchedulerEffect::WakeAt(at) => {
                 let at = u64::try_from(at.since_start().as_micros().div_ceil(1000)).unwrap();
                 self.later(at, Happening::Wake);
@@ -83,7 +85,7 @@ impl World {
                 assert!(!view.load_wanted && view.queued == 0, "{view:?} is still wanted");
             }
             SchedulerEffect::Suspected { request, kills, .. } => {
-                let suspect = self.asked[usize::try_from(request.0).unwrap()];
+                let suspect = self.requested[usize::try_from(request.0).unwrap()];
                 assert_ne!(suspect.place, Where::Over, "{suspect:?} was at no engine that died");
                 assert!((1..=3).contains(&kills));
             }
@@ -111,7 +113,7 @@ impl World {
             fate,
             placement,
             requests: BTreeSet::new(),
-            told_to_stop: false,
+            reported_to_stop: false,
             diver,
             host: self.host.clone(),
             buried: false,
@@ -127,9 +129,10 @@ impl World {
             assert!(
                 self.engines[&run].placement.on(&id).is_zero() || account.claimed() <= account.capacity()
             );
-            let held: Bytes = self.engines.values().map(|engine| engine.takes(&id)).sum();
+            let occupied: Bytes = self.engines.values().map(|engine| engine.takes(&id)).sum();
             assert!(
-                self.scheduler.ledger().account(&id).unwrap().claimed() <= gib(*total) && held <= gib(*total)
+                self.scheduler.ledger().account(&id).unwrap().claimed() <= gib(*total)
+                    && occupied <= gib(*total)
             );
         }
         let crash = End::Crashed { reason: Reason::new("exit", "exit status 1") };
@@ -154,11 +157,11 @@ impl World {
 
     /// No load begins beside a start that measures free memory, and none that measures beside memory that changes.
     fn check_calm(&self, model: ModelId, placement: &Placement) {
-        let beside = self.engines.values().filter(|engine| share_a_card(&engine.placement, placement));
-        for engine in beside {
+        let alongside = self.engines.values().filter(|engine| share_a_card(&engine.placement, placement));
+        for engine in alongside {
             let measures = self.need(engine.model.0).measures && engine.stage == Life::Loading;
-            assert!(!measures || engine.told_to_stop, "{model:?} loads while {engine:?} measures");
-            let changes = engine.stage != Life::Ready || engine.told_to_stop;
+            assert!(!measures || engine.reported_to_stop, "{model:?} loads while {engine:?} measures");
+            let changes = engine.stage != Life::Ready || engine.reported_to_stop;
             assert!(!changes || !self.need(model.0).measures, "{model:?} measures while {engine:?} changes");
         }
     }
@@ -166,34 +169,34 @@ impl World {
     /// What engines take of a card together never passes it.
     fn check_room(&self) {
         for (index, total) in self.totals.iter().enumerate() {
-            let held: Bytes = self.engines.values().map(|engine| engine.takes(&card_id(index))).sum();
-            assert!(held <= gib(*total), "{held} of card {index} at {}", self.now);
+            let occupied: Bytes = self.engines.values().map(|engine| engine.takes(&card_id(index))).sum();
+            assert!(occupied <= gib(*total), "{occupied} of card {index} at {}", self.now);
         }
     }
 
     fn dispatch(&mut self, request: RequestId, run: RunId) {
         let index = usize::try_from(request.0).unwrap();
-        let asked = self.asked[index];
-        let Where::Waiting { since } = asked.place else {
-            panic!("request {index} is sent, but {asked:?}");
+        let requested = self.requested[index];
+        let Where::Waiting { since } = requested.place else {
+            panic!("request {index} is sent, but {requested:?}");
         };
-        let limit = self.need(asked.model).concurrency;
+        let limit = self.need(requested.model).concurrency;
         let engine = self.engines.get_mut(&run).unwrap();
-        assert_eq!(engine.model, ModelId(asked.model));
-        assert!(engine.stage != Life::Loading && !engine.told_to_stop, "sent to {engine:?}");
+        assert_eq!(engine.model, ModelId(requested.model));
+        assert!(engine.stage != Life::Loading && !engine.reported_to_stop, "sent to {engine:?}");
         assert!(!engine.buried, "sent to a dead run: {engine:?}");
         self.longest_wait = self.longest_wait.max(self.now - since);
-        self.asked[index].place = Where::InFlight(run);
+        self.requested[index].place = Where::InFlight(run);
         if engine.stage == Life::Ended {
             return self.later(self.now, Happening::Bounces(request));
         }
         engine.requests.insert(request);
         engine.asleep = false;
         if let Some(diver) = &mut engine.diver {
-            diver.enter(request, tokens(asked.prompt));
+            diver.enter(request, tokens(requested.prompt));
         }
         assert!(limit.is_none_or(|limit| engine.requests.len() <= usize::try_from(limit).unwrap()));
-        self.later(self.now + asked.takes, Happening::Answered(request));
+        self.later(self.now + requested.takes, Happening::Answered(request));
         self.check_room();
     }
 
@@ -203,7 +206,7 @@ impl World {
         let placement = engine.placement.clone();
         assert!(!engine.buried, "a dead run is stopped");
         let busy = !engine.requests.is_empty();
-        let (now, model, is_first) = (moment(self.now), engine.model, !engine.told_to_stop);
+        let (now, model, is_first) = (moment(self.now), engine.model, !engine.reported_to_stop);
         let pinned = self.scheduler.view(model, now).is_some_and(|view| view.pinned);
         let reason = self.scheduler.stop_reason(run, now).map(|reason| reason.code);
         assert!(reason.is_some(), "{model:?} is stopped without a reason");
@@ -214,7 +217,7 @@ impl World {
         match how {
             Stopping::Graceful => {
                 let measures = |other: &Engine| {
-                    let loads = other.stage == Life::Loading && !other.told_to_stop;
+                    let loads = other.stage == Life::Loading && !other.reported_to_stop;
                     loads && self.need(other.model.0).measures && share_a_card(&other.placement, &placement)
                 };
                 let measured = self.engines.iter().any(|(id, other)| *id != run && measures(other));
@@ -231,7 +234,7 @@ impl World {
                 self.later(self.now + 5, Happening::Ends(run, End::Expected));
             }
         }
-        self.engines.get_mut(&run).unwrap().told_to_stop = true;
+        self.engines.get_mut(&run).unwrap().reported_to_stop = true;
     }
 }
 

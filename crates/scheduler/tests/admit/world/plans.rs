@@ -9,7 +9,7 @@ use plimsoll_scheduler::{ModelId, SchedulerEvent, SearchId};
 use super::diving::Grower;
 use super::{Happening, Life, World};
 use crate::runner::admit::desk::{answers, gib};
-use crate::runner::admit::host::BesideHost;
+use crate::runner::admit::host::AlongsideHost;
 use crate::runner::admit::script::PlanFate;
 
 impl World {
@@ -22,7 +22,7 @@ impl World {
             None => return Arc::new(UnknownSize),
         };
         match self.host.clone() {
-            Some(host) => Arc::new(BesideHost { demand, host, bytes: gib(need.host) }),
+            Some(host) => Arc::new(AlongsideHost { demand, host, bytes: gib(need.host) }),
             None => demand,
         }
     }
@@ -58,10 +58,10 @@ impl World {
     pub(super) fn planned(&mut self, event: SchedulerEvent) {
         if let SchedulerEvent::GrowthPlanned { run, curve: Ok(curve) } = &event {
             let engine = self.engines.get_mut(run).unwrap();
-            let is_told = curve.at(0).iter().all(|share| share.card != none()) || !curve.grows();
-            engine.is_limited &= !is_told || engine.stage != Life::Loading || engine.told_to_stop;
+            let is_reported = curve.at(0).iter().all(|share| share.card != none()) || !curve.grows();
+            engine.is_limited &= !is_reported || engine.stage != Life::Loading || engine.reported_to_stop;
         }
-        self.tell(event);
+        self.notify(event);
     }
 
     pub(super) fn plan_growth(&mut self, run: RunId, model: ModelId, cards: &[Card]) {

@@ -25,7 +25,7 @@ impl World {
             }
         }
         for (run, used) in seen {
-            self.tell(SchedulerEvent::Measured { run, used });
+            self.notify(SchedulerEvent::Measured { run, used });
         }
         let free = used
             .iter()
@@ -33,13 +33,13 @@ impl World {
             .map(|(index, used)| (card_id(index), gib(self.totals[index]).saturating_sub(*used)));
         let cards = free.collect();
         let taken = moment(self.now);
-        self.tell(SchedulerEvent::CardsRead { free: cards, taken });
+        self.notify(SchedulerEvent::CardsRead { free: cards, taken });
     }
 
     /// An idle engine frees its memory.
     pub(super) fn sleep(&mut self, back: usize) {
         let ready = |engine: &Engine| {
-            engine.stage == Life::Ready && engine.requests.is_empty() && !engine.told_to_stop
+            engine.stage == Life::Ready && engine.requests.is_empty() && !engine.reported_to_stop
         };
         let idle: Vec<RunId> =
             self.engines.iter().filter(|(_, engine)| ready(engine)).map(|(run, _)| *run).collect();
@@ -49,7 +49,7 @@ impl World {
         let engine = self.engines.get_mut(&run).unwrap();
         // It comes back with an empty cache.
         (engine.asleep, engine.diver) = (true, diver);
-        self.tell(SchedulerEvent::Slept { run });
+        self.notify(SchedulerEvent::Slept { run });
         self.look();
     }
 }

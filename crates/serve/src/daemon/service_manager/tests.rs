@@ -26,9 +26,9 @@ fn each_change_of_state_is_one_message() {
     manager.ready("2 models\nMAINPID=1");
     assert_eq!(next(&heard), "READY=1\nSTATUS=2 models MAINPID=1");
     manager.reloading();
-    let told = next(&heard);
-    let time = told.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").unwrap();
-    assert!(time.parse::<u64>().unwrap() > 0, "{told}");
+    let reported = next(&heard);
+    let time = reported.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").unwrap();
+    assert!(time.parse::<u64>().unwrap() > 0, "{reported}");
     manager.stopping();
     assert_eq!(next(&heard), "STOPPING=1");
     // A reload that ends now.

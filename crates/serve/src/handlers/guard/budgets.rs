@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use plimsoll_base::{Bytes, CardId, Share};
 use plimsoll_config::GuardMode;
-use plimsoll_probe::guard::{answer_plea, set_budget};
+use plimsoll_probe::guard::{answer_room_request, set_budget};
 use plimsoll_scheduler::{RunId, SchedulerEvent};
 use plimsoll_wire::tree::key;
 
@@ -60,24 +60,29 @@ impl GuardHandler {
             return;
         }
         let pages = guarded.live();
-        let request = pages.iter().find_map(|page| Some((page, page.plea?)));
-        let Some((page, (number, index, asked))) = request else {
+        let request = pages.iter().find_map(|page| Some((page, page.room_request?)));
+        let Some((page, (number, index, requested))) = request else {
             return;
         };
         let on_page = usize::try_from(index).ok().and_then(|index| page.cards().get(index));
         let Some((snapshot, card)) = on_page.and_then(|card| Some((card, card_of(runtime, run, card)?)))
         else {
             // The page names a card that is not served from: nothing can be granted there.
-            let _ = answer_plea(&guarded.pages, page.pid, number);
+            let _ = answer_room_request(&guarded.pages, page.pid, number);
             return;
         };
-        let held = self.held_by_pages(runtime, run);
-        let held = held.into_iter().find(|(id, _)| *id == card);
+        let occupied = self.occupied_by_pages(runtime, run);
+        let occupied = occupied.into_iter().find(|(id, _)| *id == card);
         // The claim is that of all processes together, so the others' memory counts, too.
-        let held = held.map_or(Bytes::new(snapshot.allocated), |(_, bytes)| bytes);
-        let asked = Bytes::new(asked);
+        let occupied = occupied.map_or(Bytes::new(snapshot.allocated), |(_, bytes)| bytes);
+        let requested = Bytes::new(requested);
         guarded.pending.replace(Some(PendingRequest { pid: page.pid, number, card: card.clone() }));
-        runtime.submit(SchedulerEvent::BudgetRequested { run: run.id, card, asked, wanted: held + asked });
+        runtime.submit(SchedulerEvent::BudgetRequested {
+            run: run.id,
+            card,
+            requested,
+            wanted: occupied + requested,
+        });
     }
 
     /// Passes the scheduler's answer to the process that made the request.
@@ -92,7 +97,7 @@ impl GuardHandler {
             set_budgets(runtime, &run, &guarded, &request.card, claim);
         }
         // A process that died meanwhile needs no answer.
-        let _ = answer_plea(&guarded.pages, request.pid, request.number);
+        let _ = answer_room_request(&guarded.pages, request.pid, request.number);
     }
 
     /// Sets the budget of an engine to its claim.

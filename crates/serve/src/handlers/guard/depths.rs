@@ -18,8 +18,8 @@ pub(super) async fn report(
 ) {
     let slots = async || {
         let upstream = run.upstream()?;
-        let asked = upstream.ask(Method::GET, "/slots", None, LONGEST_SLOTS);
-        let (status, slots) = timeout(SLOTS_WITHIN, asked).await.ok()??;
+        let requested = upstream.ask(Method::GET, "/slots", None, LONGEST_SLOTS);
+        let (status, slots) = timeout(SLOTS_WITHIN, requested).await.ok()??;
         (status == StatusCode::OK).then(|| slots.to_vec())
     };
     reporter.report(&pages, slots, |bus| runtime.bus_measured(bus)).await;

@@ -1,6 +1,6 @@
 //! Options of guard for one engine: its budget on each card, and what it may put into host memory.
 
-use plimsoll_base::{AskedMemory, Bytes, Card};
+use plimsoll_base::{Bytes, Card, RequestedMemory};
 use plimsoll_config::{GuardMode, GuardSettings, GuardedCard};
 use plimsoll_planner::guard_budget;
 use plimsoll_wire::options::{GuardOptions, Uuid};
@@ -40,7 +40,7 @@ pub(super) fn of_run(
     settings: &GuardSettings,
     run: &EngineRun,
     cards: &[&Card],
-    needs: &[AskedMemory],
+    needs: &[RequestedMemory],
 ) -> GuardOptions {
     let budget = |card: &Card| budget_on(settings, run, card, run.placement().on(&card.id));
     let need = |card: &Card| needs.iter().find(|need| need.card == card.id);

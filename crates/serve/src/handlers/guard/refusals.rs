@@ -42,7 +42,7 @@ fn refused(
         // A card that is not served from is named by its UUID.
         card: named.unwrap_or_else(|| Uuid(card.uuid).to_string()),
         id: id.clone(),
-        asked: Bytes::new(oom.asked),
+        requested: Bytes::new(oom.requested),
         allocated: Bytes::new(oom.allocated),
         budget: oom.budget.map(Bytes::new),
         free: Bytes::new(oom.free),

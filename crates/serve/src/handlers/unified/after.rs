@@ -76,12 +76,12 @@ fn load_of(runtime: &Runtime, run: &EngineRun) -> Option<Load> {
 impl Load {
     /// Returns the size that was cached; the error is the reason why it stays.
     fn give_back(&self) -> Result<Bytes, String> {
-        let wish = self.wish()?;
+        let params = self.params()?;
         // Without mmap the weights were copied, and no page of the file is needed any more.
-        if wish.mmap {
-            self.check_that_nothing_stays(&wish)?;
+        if params.mmap {
+            self.check_that_nothing_stays(&params)?;
         }
-        let files = files::of(&wish);
+        let files = files::of(&params);
         if files.is_empty() {
             return Err("the model's files are not on this machine".to_owned());
         }
@@ -97,16 +97,16 @@ impl Load {
     }
 
     /// The flags as the engine read them.
-    fn wish(&self) -> Result<ModelParams, String> {
+    fn params(&self) -> Result<ModelParams, String> {
         let options = self.entry.launch.options().ok_or("the model's files are unknown")?;
         let flags = named::flags(&self.entry, options).map_err(|error| error.to_string())?;
         let seen = named::seen_by(&flags, &self.machine, &self.cards);
-        seen.and_then(|seen| seen.wish(ProgramKind::LlamaServer)).map_err(|error| error.to_string())
+        seen.and_then(|seen| seen.params(ProgramKind::LlamaServer)).map_err(|error| error.to_string())
     }
 
-    fn check_that_nothing_stays(&self, wish: &ModelParams) -> Result<(), String> {
-        let said = self.lines.iter().filter_map(|line| offloaded(&line.text));
-        if let Some((on_cards, layers)) = said.into_iter().find(|(on_cards, layers)| on_cards < layers) {
+    fn check_that_nothing_stays(&self, params: &ModelParams) -> Result<(), String> {
+        let stated = self.lines.iter().filter_map(|line| offloaded(&line.text));
+        if let Some((on_cards, layers)) = stated.into_iter().find(|(on_cards, layers)| on_cards < layers) {
             return Err(format!(
                 "the engine computes with {} of {layers} layers in host memory",
                 layers - on_cards
@@ -115,12 +115,12 @@ impl Load {
         let read =
             |path: &String| read_model(path.as_ref(), Dialect::Ggml).map_err(|error| error.to_string());
         // A model by `-hf` has no local path to plan with.
-        let Some(model) = wish.model.as_ref().map(read).transpose()? else {
+        let Some(model) = params.model.as_ref().map(read).transpose()? else {
             return Ok(());
         };
-        let draft = wish.draft_model.as_ref().map(read).transpose()?;
+        let draft = params.draft_model.as_ref().map(read).transpose()?;
         let estimate = Estimate::new(Models { draft, ..Models::from(model) });
-        let on_host = computed_on_host(&estimate.request(wish, &self.cards));
+        let on_host = computed_on_host(&estimate.request(params, &self.cards));
         match on_host.map_err(|error| error.to_string())? {
             Bytes::ZERO => Ok(()),
             bytes => Err(format!("the engine computes with {bytes} of weights in host memory")),
@@ -147,8 +147,8 @@ mod tests {
 
     #[test]
     fn the_engines_word_on_its_layers_is_read() {
-        let said = offloaded("load_tensors: offloaded 12/33 layers to GPU");
-        assert_eq!(said, Some((12, 33)));
+        let stated = offloaded("load_tensors: offloaded 12/33 layers to GPU");
+        assert_eq!(stated, Some((12, 33)));
         for line in
             ["load_tensors: offloading 32 repeating layers to GPU", "offloaded many/33 layers to GPU", ""]
         {

@@ -109,7 +109,7 @@ impl ReclaimQuestion {
         files.retain(|path| files::identity(path).is_some_and(|file| !spared.contains(&file)));
         files.order();
         files.dedup();
-        let wish = ReclaimRequest {
+        let request = ReclaimRequest {
             goal: ReclaimGoal { need: self.need, order: None },
             gate,
             files,
@@ -119,7 +119,7 @@ impl ReclaimQuestion {
             force: false,
             dry_run: false,
         };
-        Some(reclaim(&tree, &wish))
+        Some(reclaim(&tree, &request))
     }
 }
 
@@ -253,7 +253,7 @@ mod tests {
     /// The outcome on a captured machine, for a user without root.
     fn judged(tree: &str) -> ReclaimOutcome {
         let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/sysroot").join(tree);
-        let wish = ReclaimRequest {
+        let request = ReclaimRequest {
             goal: ReclaimGoal { need: NEED, order: None },
             gate: None,
             files: Vec::new(),
@@ -263,17 +263,17 @@ mod tests {
             force: false,
             dry_run: false,
         };
-        judge(&Sysroot::captured(&tree).unwrap(), &wish).unwrap()
+        judge(&Sysroot::captured(&tree).unwrap(), &request).unwrap()
     }
 
     #[test]
-    fn what_needs_root_is_named_with_what_it_would_bring() {
+    fn steps_needing_root_are_named_with_their_gain() {
         let outcome = judged("gb10");
-        let said = done(NEED, &outcome);
-        assert!(said.starts_with("13312 MiB were needed ("), "{said}");
+        let stated = done(NEED, &outcome);
+        assert!(stated.starts_with("13312 MiB were needed ("), "{stated}");
         assert!(
-            said.contains("; the step drop-page-cache would free 104672 MiB, but it needs root"),
-            "{said}"
+            stated.contains("; the step drop-page-cache would free 104672 MiB, but it needs root"),
+            "{stated}"
         );
         let event = event(NEED, &outcome);
         assert_eq!(event["needs_root"], json!(["drop-page-cache"]));
@@ -281,12 +281,12 @@ mod tests {
     }
 
     #[test]
-    fn where_a_release_caps_allocations_the_upgrade_is_named_and_no_step() {
-        let said = done(NEED, &judged("orin-nano-r36.4.7"));
-        assert!(said.contains("upgrade to R36.5.0"), "{said}");
+    fn upgrade_is_advised_on_releases_that_cap_allocations() {
+        let stated = done(NEED, &judged("orin-nano-r36.4.7"));
+        assert!(stated.contains("upgrade to R36.5.0"), "{stated}");
         assert!(
-            said.contains("limited by free memory); no permitted step frees enough: NvMap of R36.4.7"),
-            "{said}"
+            stated.contains("limited by free memory); no permitted step frees enough: NvMap of R36.4.7"),
+            "{stated}"
         );
     }
 }

@@ -26,7 +26,7 @@ impl Dice {
 
 const BASE: f64 = 400.0 * 1024.0 * 1024.0;
 
-fn held(bytes: f64) -> Bytes {
+fn occupied(bytes: f64) -> Bytes {
     // Page-granular, as the kernel counts.
     let pages = (bytes / 4096.0).max(0.0).floor();
     Bytes::kib(4) * format!("{pages:.0}").parse().unwrap()
@@ -34,7 +34,9 @@ fn held(bytes: f64) -> Bytes {
 
 /// A look after every 20 requests.
 fn series(looks: u64, mut value: impl FnMut(f64) -> f64) -> Vec<TrendPoint> {
-    (1..=looks).map(|look| TrendPoint { at: look * 20, held: held(BASE + value(wide(look * 20))) }).collect()
+    (1..=looks)
+        .map(|look| TrendPoint { at: look * 20, occupied: occupied(BASE + value(wide(look * 20))) })
+        .collect()
 }
 
 fn growth(points: &[TrendPoint]) -> TrendGrowth {
@@ -107,7 +109,7 @@ fn a_leak_that_shows_in_granules_of_two_mebibytes_is_found_when_it_has_filled_en
 }
 
 #[test]
-fn what_is_taken_once_is_no_leak_however_large() {
+fn single_allocation_is_no_leak_at_any_size() {
     let points = series(200, |at| if at >= 2000.0 { 8e9 } else { 0.0 });
     let trend = judge(&points, &TrendTest::default());
     assert_eq!((trend.growth, trend.slope.to_string().as_str()), (TrendGrowth::Flat, "0"));
@@ -134,7 +136,7 @@ fn growth_that_may_be_chance_is_neither_a_leak_nor_flat() {
     // 4096 bytes more in two of three looks: 9 of 13 parts rise.
     let looks = |count: u64| -> Vec<TrendPoint> {
         (0..count)
-            .map(|look| TrendPoint { at: 4 * look, held: Bytes::new(4096 * (look - look / 3)) })
+            .map(|look| TrendPoint { at: 4 * look, occupied: Bytes::new(4096 * (look - look / 3)) })
             .collect()
     };
     let few = judge(&looks(24), &TrendTest::default());

@@ -80,9 +80,9 @@ fn read(arguments: &Arguments) -> Result<Trace, Box<dyn Error>> {
     let file = bytes_of(&arguments.file)?;
     // A record begins with a magic number, so the format is known from the content and not from the name.
     if Trace::is_record(&file) {
-        let asked = arguments.card.zip(arguments.pool);
-        let asked = asked.map(|(card, pool)| RecordedRequest { card, pool });
-        return Ok(Trace::from_record(&file, asked)?);
+        let requested = arguments.card.zip(arguments.pool);
+        let requested = requested.map(|(card, pool)| RecordedRequest { card, pool });
+        return Ok(Trace::from_record(&file, requested)?);
     }
     Ok(Trace::from_csv(&file)?)
 }

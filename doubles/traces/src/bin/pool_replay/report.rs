@@ -73,7 +73,7 @@ fn over(trace: &Trace, policy: PolicyKind, budget: u64) -> Replayed {
         driver_allocs: outcome.driver_sizes.len(),
         // A policy that stops is still measured up to there, so that the table has no gaps.
         completed: outcome.completed(),
-        failure: outcome.failure.map(|failure| said(&failure)),
+        failure: outcome.failure.map(|failure| stated(&failure)),
         // Independent of the given budget, so that the figure of two runs can be compared.
         smallest_budget: smallest_budget(trace, policy).map(Bytes::new),
         driver_sizes: outcome.driver_sizes,
@@ -81,15 +81,15 @@ fn over(trace: &Trace, policy: PolicyKind, budget: u64) -> Replayed {
 }
 
 /// Describes a failed replay, with readable sizes.
-fn said(failure: &ReplayFailure) -> String {
+fn stated(failure: &ReplayFailure) -> String {
     // Other causes carry no sizes, and their own text is already readable.
     let Cause::Refused { size, by } = failure.cause else {
         return failure.to_string();
     };
-    let [size, asked, free, live, reserved] =
-        [size, by.asked, by.free, failure.live, failure.reserved].map(Bytes::new);
+    let [size, requested, free, live, reserved] =
+        [size, by.requested, by.free, failure.live, failure.reserved].map(Bytes::new);
     format!(
-        "request {}: {size} were requested, {asked} of them from the driver, which had {free} free; in the \
+        "request {}: {size} were requested, {requested} of them from the driver, which had {free} free; in the \
         pool, {live} were in use and {reserved} were reserved",
         // Steps count from 0 in the code; the row of the CSV that a user looks up counts from 1.
         failure.step + 1

@@ -10,7 +10,7 @@ use plimsoll_wire::options::Uuid;
 use plimsoll_wire::page::CardSnapshot;
 
 use super::{CalibrationRun, MeasureError};
-use crate::command::plan::check::held;
+use crate::command::plan::check::occupied;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CalibrationLook {
@@ -23,7 +23,7 @@ pub(super) struct CalibrationLook {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counted {
     /// Memory that the engine requested.
-    asked: Bytes,
+    requested: Bytes,
     /// Sum of its contexts at opening; zero where NVML gave guard no figure.
     opened: Bytes,
 }
@@ -38,7 +38,7 @@ impl CalibrationRun<'_> {
         let counted = Counted::of(here).ok_or(MeasureError::NotOnCard)?;
         // The engine may be a wrapper script whose child holds the card.
         let family = plimsoll_process::reading::tree(self.child.pid());
-        let used = match held(self.card, &reading, &family) {
+        let used = match occupied(self.card, &reading, &family) {
             Some(used) => used,
             // Only with `--alone`: on a shared card the difference would include other processes.
             None if self.rig.alone => self.difference(&reading).ok_or(MeasureError::FreeUnknown)?,
@@ -60,20 +60,23 @@ impl Counted {
             .filter(|card| card.allocations > 0)
             .map(|card| Self {
                 // Guard counts the measured context into `allocated`, so that a budget covers it.
-                asked: Bytes::new(card.allocated.saturating_sub(card.context)),
+                requested: Bytes::new(card.allocated.saturating_sub(card.context)),
                 opened: Bytes::new(card.context),
             })
-            .reduce(|sum, one| Self { asked: sum.asked + one.asked, opened: sum.opened + one.opened })
+            .reduce(|sum, one| Self {
+                requested: sum.requested + one.requested,
+                opened: sum.opened + one.opened,
+            })
     }
 }
 
 impl CalibrationLook {
     /// Memory of context, modules and handles, which the engine holds but did not request.
     pub(super) fn context(self) -> Result<Bytes, MeasureError> {
-        let (used, asked) = (self.used, self.counted.asked);
-        match used > asked {
-            true => Ok(used.saturating_sub(asked)),
-            false => Err(MeasureError::Less { used, asked }),
+        let (used, requested) = (self.used, self.counted.requested);
+        match used > requested {
+            true => Ok(used.saturating_sub(requested)),
+            false => Err(MeasureError::Less { used, requested }),
         }
     }
 
@@ -90,9 +93,9 @@ impl CalibrationLook {
 mod tests {
     use super::*;
 
-    fn look(used: u64, asked: u64, opened: u64) -> CalibrationLook {
-        let (asked, opened) = (Bytes::mib(asked), Bytes::mib(opened));
-        CalibrationLook { used: Bytes::mib(used), counted: Counted { asked, opened } }
+    fn look(used: u64, requested: u64, opened: u64) -> CalibrationLook {
+        let (requested, opened) = (Bytes::mib(requested), Bytes::mib(opened));
+        CalibrationLook { used: Bytes::mib(used), counted: Counted { requested, opened } }
     }
 
     #[test]
@@ -120,7 +123,7 @@ mod tests {
         };
         assert_eq!(Counted::of([card(7, 7, 0)].iter()), None);
         let counted = Counted::of([card(7, 7, 0), card(107, 7, 2), card(15, 5, 1)].iter());
-        let (asked, opened) = (Bytes::new(110), Bytes::new(12));
-        assert_eq!(counted, Some(Counted { asked, opened }));
+        let (requested, opened) = (Bytes::new(110), Bytes::new(12));
+        assert_eq!(counted, Some(Counted { requested, opened }));
     }
 }

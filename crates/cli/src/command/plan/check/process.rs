@@ -22,7 +22,7 @@ pub(super) fn checked(arguments: &Arguments, pid: u32) -> Result<Checked, ErrorR
     let options = Options::from_argv(&arguments.flags)?.merged_over(&started.options()?);
     let program = started.program().unwrap_or_else(|| arguments.program());
     let options = started.reachable(&options);
-    let wish = options.wish(program)?;
+    let params = options.params(program)?;
     let reading = plimsoll_cards::read();
     let family = plimsoll_process::reading::tree(pid);
     let cards = arguments.described_or(|| started.cards(&reading, &family))?;
@@ -37,7 +37,7 @@ pub(super) fn checked(arguments: &Arguments, pid: u32) -> Result<Checked, ErrorR
         model: plan.model.clone(),
         pid,
         cards: rows(arguments, &plan, &cards, &reading, &family),
-        said: planned(&plan, &wish),
+        stated: planned(&plan, &params),
     })
 }
 
@@ -58,7 +58,7 @@ fn rows(arguments: &Arguments, plan: &Plan, cards: &[Card], reading: &Reading, f
             let own = family.first().and_then(|&pid| plimsoll_process::resident(pid));
             (own, HOST_MARGIN)
         } else {
-            (held(card, reading, family), CARD_MARGIN)
+            (occupied(card, reading, family), CARD_MARGIN)
         };
         let margin = margin(arguments.margin, kind, planned.peak);
         let of_host = card.kind == CardKind::Host;
@@ -68,38 +68,38 @@ fn rows(arguments: &Arguments, plan: &Plan, cards: &[Card], reading: &Reading, f
 }
 
 /// Memory of a card that a process and its children hold; `None` if the driver names none of them.
-pub(in crate::command) fn held(card: &Card, reading: &Reading, family: &[u32]) -> Option<Bytes> {
+pub(in crate::command) fn occupied(card: &Card, reading: &Reading, family: &[u32]) -> Option<Bytes> {
     let ours = |holder: &&plimsoll_cards::Holder| holder.card == card.id && family.contains(&holder.pid);
     let used: Vec<Bytes> = reading.holders.iter().filter(ours).filter_map(|holder| holder.used).collect();
     (!used.is_empty()).then(|| used.into_iter().sum())
 }
 
 /// Planned figures that an engine reports too.
-fn planned(plan: &Plan, wish: &ModelParams) -> Vec<ReportedFigure> {
-    let said = |name, planned| ReportedFigure { name, planned, engine: planned };
-    let mut all = vec![said("context", plan.context)];
-    if let Parallel::Count(slots) = wish.parallel {
-        all.push(said("slots", u64::from(slots)));
+fn planned(plan: &Plan, params: &ModelParams) -> Vec<ReportedFigure> {
+    let stated = |name, planned| ReportedFigure { name, planned, engine: planned };
+    let mut all = vec![stated("context", plan.context)];
+    if let Parallel::Count(slots) = params.parallel {
+        all.push(stated("slots", u64::from(slots)));
     }
     all
 }
 
 /// Fills in the engine's own figures from `/props`.
-pub(super) fn compare(said: &mut Vec<ReportedFigure>, props: &Value) {
+pub(super) fn compare(stated: &mut Vec<ReportedFigure>, props: &Value) {
     let slots = props["total_slots"].as_u64();
     let each = props["default_generation_settings"]["n_ctx"].as_u64();
-    let planned = |name: &str, said: &[ReportedFigure]| {
-        said.iter().find(|said| said.name == name).map(|said| said.planned)
+    let planned = |name: &str, stated: &[ReportedFigure]| {
+        stated.iter().find(|stated| stated.name == name).map(|stated| stated.planned)
     };
     // A slot reports the whole of a unified cache (`--kv-unified`), or its part of a divided one.
-    let whole = planned("context", said);
+    let whole = planned("context", stated);
     let context = each.map(|each| match (slots, whole) {
         (Some(slots), Some(whole)) if each.saturating_mul(slots) == whole => whole,
         _ => each,
     });
-    said.retain_mut(|said| {
-        let engine = if said.name == "context" { context } else { slots };
-        said.engine = engine.unwrap_or(said.engine);
+    stated.retain_mut(|stated| {
+        let engine = if stated.name == "context" { context } else { slots };
+        stated.engine = engine.unwrap_or(stated.engine);
         engine.is_some()
     });
 }
@@ -182,7 +182,7 @@ impl Started {
         for card in &mut cards {
             // A card's measurement covers the card alone.
             card.shares_host = false;
-            let own = held(card, reading, family).unwrap_or_default();
+            let own = occupied(card, reading, family).unwrap_or_default();
             // The process holds its memory already; without this it would not fit beside itself.
             card.free = (card.free + own).min(card.total);
         }

@@ -10,7 +10,7 @@ use plimsoll_route::Feed;
 
 /// Where this host has its news from, and who listens to it.
 #[derive(Default)]
-pub(super) struct ToldNews {
+pub(super) struct ReportedNews {
     pub(super) feed: RefCell<Feed>,
     /// The store as it was read, and the hosts between it and this one; `None` while there are no news.
     pub(super) from: Cell<Option<(StoreHeader, u32)>>,
@@ -18,7 +18,7 @@ pub(super) struct ToldNews {
     pub(super) kept: RefCell<Option<Vec<u8>>>,
 }
 
-impl ToldNews {
+impl ReportedNews {
     /// News come in: other hosts may listen from now on.
     pub(super) fn begin(&self, header: StoreHeader, depth: u32) {
         self.from.set(Some((header, depth)));

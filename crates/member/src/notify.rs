@@ -22,19 +22,19 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 impl FleetMember {
     /// Passes changes on that this host has taken.
-    pub(super) fn tell_changes(&self, changes: &[StoreChange]) {
+    pub(super) fn notify_changes(&self, changes: &[StoreChange]) {
         for key in NewsLine::unreadable(self.store.keys(), changes) {
             tracing::error!("fleet: the value of '{key}' in the store is not UTF-8, so no host can read it");
         }
-        if self.told.from.get().is_some() {
-            NewsLine::changes(self.store.keys(), changes).for_each(|line| self.told.publish(&line));
+        if self.reported.from.get().is_some() {
+            NewsLine::changes(self.store.keys(), changes).for_each(|line| self.reported.publish(&line));
         }
     }
 
     /// Reports that the store has answered a moment ago.
-    pub(super) fn tell_beat(&self, revision: u64) {
-        if let Some((_, depth)) = self.told.from.get() {
-            self.told.publish(&NewsLine::Beat { revision, depth });
+    pub(super) fn notify_beat(&self, revision: u64) {
+        if let Some((_, depth)) = self.reported.from.get() {
+            self.reported.publish(&NewsLine::Beat { revision, depth });
         }
     }
 
@@ -43,31 +43,31 @@ impl FleetMember {
         let refused = |code, text: &str| {
             HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, code, text).retry_after(AGAIN)
         };
-        let Some((header, depth)) = self.told.from.get().filter(|(_, depth)| *depth < DEEPEST) else {
+        let Some((header, depth)) = self.reported.from.get().filter(|(_, depth)| *depth < DEEPEST) else {
             return Err(refused("no_news", "this host has no news of the fleet itself"));
         };
-        if self.told.feed.borrow().listeners() >= MOST_LISTENERS {
+        if self.reported.feed.borrow().listeners() >= MOST_LISTENERS {
             return Err(refused(
                 "too_many_listeners",
                 "this host already sends its news to as many hosts as it may",
             ));
         }
         let first = self.all_records(header, depth);
-        Ok(self.told.feed.borrow().listen(Some(first)))
+        Ok(self.reported.feed.borrow().listen(Some(first)))
     }
 
     fn all_records(&self, header: StoreHeader, depth: u32) -> Bytes {
-        if let Some(kept) = self.told.kept.borrow().as_ref() {
+        if let Some(kept) = self.reported.kept.borrow().as_ref() {
             return Bytes::copy_from_slice(kept);
         }
         let node = self.node.borrow();
         let all = NewsLine::all(self.store.keys(), &node.view, header.cluster_id, header.raft_term, depth);
         let first = Bytes::copy_from_slice(&all);
-        self.told.kept.replace(Some(all));
+        self.reported.kept.replace(Some(all));
         let me = self.me();
         spawn_local(async move {
             sleep(KEPT).await;
-            me.inspect(|me| drop(me.told.kept.take()));
+            me.inspect(|me| drop(me.reported.kept.take()));
         });
         first
     }
@@ -78,6 +78,6 @@ pub(super) struct Telling(pub(super) Rc<FleetMember>);
 
 impl Drop for Telling {
     fn drop(&mut self) {
-        self.0.told.end();
+        self.0.reported.end();
     }
 }

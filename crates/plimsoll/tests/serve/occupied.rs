@@ -118,9 +118,9 @@ fn bodies_hold_a_quarter_more_than_their_bytes_at_most_at_any_size_of_segment() 
         });
         // The last bytes may still lie in the sockets; more is held then, not less.
         thread::sleep(Duration::from_millis(300));
-        let held = resident(&daemon).saturating_sub(before);
-        table += &format!("segments of {segment}: {total} bytes, {held} held\n");
-        assert!(held <= total * BOUND / 100 + OWN, "{table}");
+        let occupied = resident(&daemon).saturating_sub(before);
+        table += &format!("segments of {segment}: {total} bytes, {occupied} held\n");
+        assert!(occupied <= total * BOUND / 100 + OWN, "{table}");
         drop(bodies);
         falls_to(&daemon, start + 16 * MIB, "after the bodies");
     }
@@ -194,8 +194,8 @@ fn watch_streams(daemon: &Daemon, (segment, total): (usize, usize), meanwhile: i
     let (began, mut all_sent) = (Instant::now(), None::<Instant>);
     // The last bytes may still lie in the sockets.
     while all_sent.is_none_or(|at| at.elapsed() < Duration::from_millis(400)) {
-        let held = resident(daemon).saturating_sub(before);
-        assert!(held <= most, "segments of {segment}: {counted} bytes, {held} held");
+        let occupied = resident(daemon).saturating_sub(before);
+        assert!(occupied <= most, "segments of {segment}: {counted} bytes, {occupied} held");
         if all_sent.is_none() && sent(daemon) == sent_before + STREAMS_AT_ONCE {
             all_sent = Some(Instant::now());
         }

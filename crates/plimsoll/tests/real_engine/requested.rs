@@ -105,7 +105,7 @@ fn is_complete(daemon: &Daemon, models: usize) -> bool {
 #[derive(Debug)]
 struct Course {
     ready: Duration,
-    asked: Duration,
+    requested: Duration,
     slowest_request: Duration,
     requests: u32,
     ready_again: Duration,
@@ -125,7 +125,7 @@ fn run(models: u32) -> Course {
         requests += 1;
         std::thread::sleep(Duration::from_millis(5));
     }
-    let asked = began.elapsed();
+    let requested = began.elapsed();
     assert_eq!(daemon.talk().matches(ASKING).count(), count, "each is asked once");
     for (number, file) in fleet.files.iter().enumerate().step_by(count / 2) {
         // Both are rounded to whole MiB.
@@ -137,7 +137,7 @@ fn run(models: u32) -> Course {
     let (daemon, ready_again) = fleet.start();
     crate::daemon::until("every kept answer is in use", || is_complete(&daemon, count));
     assert!(!daemon.talk().contains(ASKING), "no engine is asked: {}", daemon.talk());
-    Course { ready, asked, slowest_request, requests, ready_again }
+    Course { ready, requested, slowest_request, requests, ready_again }
 }
 
 #[test]
@@ -153,6 +153,6 @@ fn long_forty_models_of_an_unseen_engine_delay_neither_the_start_nor_a_request()
     eprintln!("{course:?}");
     let start = Duration::from_millis(if cfg!(debug_assertions) { 1000 } else { 100 });
     assert!(course.ready < start && course.ready_again < start, "{course:?}");
-    assert!(course.asked < Duration::from_secs(60), "{course:?}");
+    assert!(course.requested < Duration::from_secs(60), "{course:?}");
     assert!(course.slowest_request < Duration::from_millis(250), "{course:?}");
 }

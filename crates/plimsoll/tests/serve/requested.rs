@@ -96,7 +96,7 @@ else:
     /// Starts a daemon, and returns it once the engine's own figures are in use.
     fn reported(&self) -> Daemon {
         let daemon = self.setup().start();
-        daemon.told(REPORTED);
+        daemon.reported(REPORTED);
         daemon
     }
 
@@ -176,7 +176,7 @@ fn an_engine_that_fails_when_it_is_asked_stops_no_model_and_is_asked_once() {
     for answer in ["sys.exit(3)", "os.kill(os.getpid(), 9)", babble, hoard, leak, hostile] {
         let bench = AskBench::new(answer);
         let daemon = bench.setup().start();
-        daemon.told(FORMULA);
+        daemon.reported(FORMULA);
         assert!(loaded(&daemon) > 5000 * MIB, "{answer}");
         let unload = post(daemon.address, "/api/models/unload", &json!({}));
         assert_eq!(unload.status, 200, "{}", unload.text());
@@ -192,12 +192,12 @@ fn an_engine_that_hangs_delays_nothing_and_ends_with_the_daemon() {
     let bench = AskBench::new("time.sleep(1000)");
     let mut daemon = bench.setup().start();
     until("the engine is asked", || bench.runs().len() == 2);
-    let asked = bench.runs()[1];
+    let requested = bench.runs()[1];
     loaded(&daemon);
-    assert!(alive(asked) && descendants(daemon.pid()).contains(&asked), "it is still being asked");
+    assert!(alive(requested) && descendants(daemon.pid()).contains(&requested), "it is still being asked");
     daemon.signal("TERM");
     assert_eq!(daemon.wait().code(), Some(0));
-    until("the engine that was asked is gone", || !alive(asked));
+    until("the engine that was asked is gone", || !alive(requested));
     let copies = format!("plimsoll-exact-{}-", daemon.pid());
     let left = fs::read_dir("/dev/shm").into_iter().flatten().flatten();
     let left: Vec<_> =
@@ -207,7 +207,7 @@ fn an_engine_that_hangs_delays_nothing_and_ends_with_the_daemon() {
 
 /// What the engine started lies in a session of its own and holds the engine's output.
 #[test]
-fn what_an_asked_engine_started_ends_with_it_and_holds_up_nothing() {
+fn children_of_a_queried_engine_end_with_it_and_delay_nothing() {
     let starts = |environment: &str, then: &str| {
         format!(
             "import subprocess\nstarted = subprocess.Popen([\"sleep\", \"987\"], start_new_session=True{environment})\n\
@@ -281,7 +281,7 @@ fn a_full_disk_leaves_the_formulas() {
     let bench = AskBench::new("sizes(100)");
     // The copy of the header is larger than any file may be.
     let daemon = bench.setup().after("trap '' XFSZ; ulimit -f 1100").start();
-    daemon.told(FORMULA);
+    daemon.reported(FORMULA);
     assert!(daemon.talk().contains("cannot copy the header"), "{}", daemon.talk());
     loaded(&daemon);
     assert!(bench.kept().is_empty());
@@ -291,26 +291,26 @@ fn a_full_disk_leaves_the_formulas() {
 fn two_daemons_at_once_keep_one_set_of_answers() {
     let bench = AskBench::new("sizes(100)");
     let (one, other) = (bench.setup().start(), bench.setup().start());
-    one.told(REPORTED);
-    other.told(REPORTED);
+    one.reported(REPORTED);
+    other.reported(REPORTED);
     assert_eq!(loaded(&one), loaded(&other));
-    let asked = bench.runs().len();
-    assert!((2..=4).contains(&asked), "{asked}");
+    let requested = bench.runs().len();
+    assert!((2..=4).contains(&requested), "{requested}");
     assert_eq!(bench.kept().len(), 2, "a list of devices and the model");
     loaded(&bench.reported());
-    assert_eq!(bench.runs().len(), asked);
+    assert_eq!(bench.runs().len(), requested);
 }
 
 #[test]
 fn check_waits_for_the_engine_and_does_without_one_that_fails() {
-    let said = |output: Output| String::from_utf8(output.stdout).unwrap();
+    let stated = |output: Output| String::from_utf8(output.stdout).unwrap();
     let bench = AskBench::new("time.sleep(0.2)\nsizes(100)");
-    let check = said(bench.check());
+    let check = stated(bench.check());
     assert!(check.contains(REPORTED), "{check}");
     let bench = AskBench::new("sys.exit(1)");
     let check = bench.check();
     assert_eq!(check.status.code(), Some(0));
-    assert!(said(check).contains(" planned"));
+    assert!(stated(check).contains(" planned"));
 }
 
 #[test]
@@ -319,14 +319,14 @@ fn an_engine_that_cannot_be_asked_is_named_at_debug_level_and_never_run() {
     // A line that both Python and a shell read.
     bench.engine("#!/bin/sh\nexec python3 - \"$@\" <<'END'", "sizes(100)");
     let daemon = bench.setup().variable("RUST_LOG", "info,plimsoll_runtime=debug").start();
-    daemon.told("it is a shell script");
-    daemon.told(" planned");
+    daemon.reported("it is a shell script");
+    daemon.reported(" planned");
     assert!(bench.runs().is_empty());
     let none = AskBench::new("print('error: invalid device: CUDA0')\nsys.exit(1)");
     let daemon = none.setup().variable("RUST_LOG", "info,plimsoll_runtime=debug").start();
-    daemon.told("cannot report the memory of its models");
+    daemon.reported("cannot report the memory of its models");
     assert!(!daemon.talk().contains(FORMULA), "{}", daemon.talk());
-    let asked = Instant::now();
+    let requested = Instant::now();
     loaded(&daemon);
-    assert!(asked.elapsed() < Duration::from_secs(60) && none.runs().len() == 2);
+    assert!(requested.elapsed() < Duration::from_secs(60) && none.runs().len() == 2);
 }

@@ -90,7 +90,7 @@ fn figures_that_are_retold_are_weighed_as_the_allocator_s_own() {
 }
 
 #[test]
-fn what_is_no_size_and_what_other_monitors_kill_is_not_the_card_s() {
+fn impossible_sizes_and_kills_by_other_monitors_are_not_card_memory() {
     expect(&[
         (
             "RuntimeError: CUDA out of memory. Tried to allocate 131072.00 GiB (GPU 0; 23.70 GiB total capacity; 1.20 GiB \
@@ -132,50 +132,50 @@ fn a_guess_is_called_a_guess() {
 
 /// What no rule sees: the words decide, and the verdict says so.
 #[test]
-fn what_a_report_is_like_is_told_as_such_and_never_sure() {
-    let told = judged(
+fn cause_estimated_from_words_is_marked_and_below_certainty() {
+    let reported = judged(
         "We start the job on the second card.\nnvidia-smi shows a process on every gpu, and a small context of each rank on gpu 0, although \
          CUDA_VISIBLE_DEVICES is set to another device.\nThe first device fills up.",
         "",
     );
-    let reason = format!("{:#}", told.reason);
+    let reason = format!("{:#}", reported.reason);
     assert!(reason.contains("the cause was estimated from these words of the text: "), "{reason}");
-    assert!(told.confidence < 0.8, "{reason}");
-    assert!(!told.evidence.is_empty(), "the lines in which the words stand are shown");
+    assert!(reported.confidence < 0.8, "{reason}");
+    assert!(!reported.evidence.is_empty(), "the lines in which the words stand are shown");
 }
 
 /// Less than three tenths is no answer to follow.
 #[test]
 fn a_text_that_is_hardly_like_any_cause_has_none() {
-    let told = judged(
+    let reported = judged(
         "The notebook kernel restarts when the second cell begins, the newest image does the same, the previous image was fine, and \
          nvidia-smi lists nothing unusual beside an empty table.",
         "",
     );
-    assert_eq!((told.cause, told.confidence), (Cause::Other, 0.0), "{}", told.reason);
+    assert_eq!((reported.cause, reported.confidence), (Cause::Other, 0.0), "{}", reported.reason);
 }
 
 #[test]
 fn a_server_at_work_is_like_no_failure() {
-    let told = judged(
+    let reported = judged(
         "load_tensors: offloaded 33/33 layers to GPU\nload_tensors:        CUDA0 model buffer size =  4155.99 MiB\nllama_kv_cache: size = 1024.00 \
          MiB\nmain: server is listening on http://127.0.0.1:8080 - starting the main loop\nsrv  update_slots: all slots are idle\nslot \
          launch_slot_: id  3 | task 0 | processing task\nprompt eval time =     812.33 ms /  4096 tokens\n",
         "",
     );
-    assert_eq!((told.cause, told.confidence), (Other, 0.0), "{}", told.reason);
+    assert_eq!((reported.cause, reported.confidence), (Other, 0.0), "{}", reported.reason);
 }
 
 #[test]
 fn a_manual_names_failures_and_a_report_with_chapters_shows_one() {
     let refusal = "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 4096.00 MiB on device 0: cudaMalloc failed: out of memory\n\
                    llama_kv_cache_init: failed to allocate buffer for kv cache\n";
-    let told =
+    let reported =
         format!("# Title\nIt prints `{}` on a Jetson.\n## A\n## B\n## C\n", refusal.replace('\n', " "));
-    assert_eq!(judged(&told, "").confidence, 0.0, "{}", judged(&told, "").reason);
-    let quoted = format!("{told}```console\n$ plimsoll doctor x.log\n    line 117: {refusal}```\n");
+    assert_eq!(judged(&reported, "").confidence, 0.0, "{}", judged(&reported, "").reason);
+    let quoted = format!("{reported}```console\n$ plimsoll doctor x.log\n    line 117: {refusal}```\n");
     assert!(judged(&quoted, "").evidence.iter().all(|line| !line.text.contains("line 117")));
-    let report = format!("{told}```\n{refusal}```\n");
+    let report = format!("{reported}```\n{refusal}```\n");
     let found = judged(&report, "");
     assert_eq!(found.cause, KvCacheTooLarge, "{}", found.reason);
 }
@@ -184,14 +184,14 @@ fn a_manual_names_failures_and_a_report_with_chapters_shows_one() {
 #[test]
 fn a_desktop_on_the_card_explains_a_pool_that_had_not_grown() {
     let refused = "hipErrorOutOfMemory\n  in function alloc at x\n";
-    for told in [
+    for reported in [
         "the card drives the desktop too",
         "it drives a desktop",
         "that card is driving the display",
         "it drives the display",
     ] {
-        let found = judged(refused, told);
-        assert_eq!(found.cause, ForeignProcess, "{told}: {}", found.reason);
+        let found = judged(refused, reported);
+        assert_eq!(found.cause, ForeignProcess, "{reported}: {}", found.reason);
         assert!(found.confidence < 0.8, "what a user says is never sure: {}", found.reason);
     }
     let grown = format!("slot launch_slot_: id  0 | task 0 | processing task\n{refused}");

@@ -26,8 +26,8 @@ fn start(client: &mut Client, words: &[String]) -> Dialogue {
 }
 
 #[test]
-fn what_pools_hold_idle_goes_at_the_next_call_of_any_kind_and_the_answer_says_how_much() {
-    for (call, said) in [
+fn idle_pool_memory_is_released_at_the_next_call_and_reported() {
+    for (call, stated) in [
         ("sync:0", "sync 0"),
         ("alloc:4096", "alloc 0"),
         ("free-unknown:77", "free-unknown 1"),
@@ -40,7 +40,7 @@ fn what_pools_hold_idle_goes_at_the_next_call_of_any_kind_and_the_answer_says_ho
         program.ask(7);
         assert_eq!(program.card().answered, 0, "nobody answers for a program that stands still");
         program.go_on();
-        program.hear(said);
+        program.hear(stated);
         let (page, card) = (program.page(), program.card());
         assert_eq!((card.ask, card.answered, page.given_back), (7, 7, SIZE), "{call}");
         assert!(card.allocated <= before - SIZE + 2_097_152, "{call}");
@@ -49,7 +49,7 @@ fn what_pools_hold_idle_goes_at_the_next_call_of_any_kind_and_the_answer_says_ho
 }
 
 #[test]
-fn who_is_asked_twice_answers_twice_and_has_nothing_more_to_give() {
+fn second_release_request_is_answered_and_releases_nothing_more() {
     let (mut client, words) = idle(&["sync:0", "wait", "sync:0", "wait"]);
     let mut program = start(&mut client, &words);
     for (number, given_back) in [(1, SIZE), (2, SIZE)] {
@@ -63,7 +63,7 @@ fn who_is_asked_twice_answers_twice_and_has_nothing_more_to_give() {
 }
 
 #[test]
-fn who_captures_answers_when_that_is_over() {
+fn release_request_during_capture_is_answered_after_it() {
     let (mut client, words) = idle(&["capture:0", "alloc:4096", "wait", "end-capture:0", "sync:0", "wait"]);
     let mut program = start(&mut client, &words);
     program.ask(1);
@@ -78,7 +78,7 @@ fn who_captures_answers_when_that_is_over() {
 }
 
 #[test]
-fn who_is_not_asked_keeps_what_it_holds_and_is_asked_nothing_else() {
+fn without_a_release_request_idle_pools_stay_untrimmed() {
     let (mut client, words) = idle(&["sync:0", "alloc:4096"]);
     let log = client.folder().join("log");
     let program = start(&mut client, &words);

@@ -37,11 +37,11 @@ fn the_traces_that_an_h200_was_seen_to_make_are_made_step_by_step() {
             &include_bytes!("../../../data/traces/old-f16-ub512-head.csv")[..],
         ),
     ] {
-        let made = recorded(cache);
+        let created = recorded(cache);
         let head = Trace::from_csv(head).unwrap();
-        assert_eq!(made.steps()[..head.steps().len()], *head.steps());
-        assert_eq!((made.steps().len(), made.peak_live()), (steps, peak));
-        assert_eq!(digest(&made), known);
+        assert_eq!(created.steps()[..head.steps().len()], *head.steps());
+        assert_eq!((created.steps().len(), created.peak_live()), (steps, peak));
+        assert_eq!(digest(&created), known);
     }
 }
 
@@ -91,13 +91,16 @@ fn without_flash_attention_the_probabilities_grow_with_depth() {
 }
 
 #[test]
-fn what_makes_no_trace_is_refused_before_memory_is_taken() {
+fn invalid_generator_runs_are_rejected_before_allocation() {
     let plain = GeneratedRun::prompt(DemandRules::Copying, CacheShape::F16, 4096);
-    let made = |run: &GeneratedRun| {
+    let created = |run: &GeneratedRun| {
         generate(&ModelShape::GEMMA4_31B, run, &GeneratorCard::H200).map(|trace| trace.blocks())
     };
-    assert_eq!(made(&GeneratedRun { context: 0, ..plain }), Err(GenerateError::Context { tokens: 0 }));
-    assert_eq!(made(&GeneratedRun { micro_batch: 0, ..plain }), Err(GenerateError::MicroBatch { tokens: 0 }));
+    assert_eq!(created(&GeneratedRun { context: 0, ..plain }), Err(GenerateError::Context { tokens: 0 }));
+    assert_eq!(
+        created(&GeneratedRun { micro_batch: 0, ..plain }),
+        Err(GenerateError::MicroBatch { tokens: 0 })
+    );
     let endless = GeneratedRun {
         context: 1 << 26,
         micro_batch: 1,
@@ -105,5 +108,5 @@ fn what_makes_no_trace_is_refused_before_memory_is_taken() {
         outputs: Outputs::Layers,
         ..plain
     };
-    assert_eq!(made(&endless), Err(GenerateError::TooLong));
+    assert_eq!(created(&endless), Err(GenerateError::TooLong));
 }

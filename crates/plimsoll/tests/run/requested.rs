@@ -63,10 +63,10 @@ impl Machine {
             .stderr(Stdio::null())
             .spawn()
             .expect("it starts");
-        let mut said = String::new();
+        let mut stated = String::new();
         let stdout = child.stdout.take().expect("it is piped");
-        BufReader::new(stdout).read_line(&mut said).expect("it speaks");
-        assert_eq!(said, "ready\n");
+        BufReader::new(stdout).read_line(&mut stated).expect("it speaks");
+        assert_eq!(stated, "ready\n");
         Holder(child)
     }
 
@@ -99,20 +99,20 @@ fn a_neighbour_that_works_gives_back_what_it_holds_idle_and_the_proof_is_printed
     // The driver says what it was told to say, so what comes back is seen on the page alone.
     let (status, answer) = answer(&machine.reclaim(&["--need", "2GiB", "--wait", "120", "--json"]));
     assert_eq!((status, answer["verdict"].as_str()), (1, Some("beyond")), "{answer}");
-    let asked = answer["asked"].as_array().expect("a list");
-    assert_eq!(asked.len(), 1, "{answer}");
-    assert_eq!(asked[0]["name"], "idle");
-    assert_eq!(asked[0]["answered"], true);
-    assert_eq!(asked[0]["gave"], 64 * MIB);
-    let held = |when: &str| asked[0][when]["allocated"].as_u64().expect("a number");
-    assert_eq!(held("before") - held("after"), 64 * MIB);
+    let requested = answer["asked"].as_array().expect("a list");
+    assert_eq!(requested.len(), 1, "{answer}");
+    assert_eq!(requested[0]["name"], "idle");
+    assert_eq!(requested[0]["answered"], true);
+    assert_eq!(requested[0]["gave"], 64 * MIB);
+    let occupied = |when: &str| requested[0][when]["allocated"].as_u64().expect("a number");
+    assert_eq!(occupied("before") - occupied("after"), 64 * MIB);
 
-    let said = machine.reclaim(&["--need", "2GiB", "--wait", "120"]);
-    let said = text(&said.stdout);
-    assert!(said.contains("need    2048 MiB on Large\nbefore  1024 MiB free\n"), "{said}");
+    let stated = machine.reclaim(&["--need", "2GiB", "--wait", "120"]);
+    let stated = text(&stated.stdout);
+    assert!(stated.contains("need    2048 MiB on Large\nbefore  1024 MiB free\n"), "{stated}");
     assert!(
-        said.ends_with("not enough: 1024 MiB more are needed, and no process on the card runs under guard, so none can be asked to release memory\n"),
-        "it holds nothing any more: {said}"
+        stated.ends_with("not enough: 1024 MiB more are needed, and no process on the card runs under guard, so none can be asked to release memory\n"),
+        "it holds nothing any more: {stated}"
     );
 }
 
@@ -121,13 +121,13 @@ fn a_neighbour_that_calls_nothing_is_not_waited_for_longer_than_was_said() {
     let machine = Machine::new(2);
     let _holder = machine.holder(true);
     let output = machine.reclaim(&["--need", "2GiB", "--wait", "0"]);
-    let said = text(&output.stdout);
+    let stated = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        said.contains("did not answer, because it made no driver call while plimsoll waited\n"),
-        "{said}"
+        stated.contains("did not answer, because it made no driver call while plimsoll waited\n"),
+        "{stated}"
     );
-    assert!(said.ends_with("not enough: 1024 MiB short\n"), "{said}");
+    assert!(stated.ends_with("not enough: 1024 MiB short\n"), "{stated}");
 }
 
 #[test]
@@ -139,6 +139,6 @@ fn nobody_is_asked_where_there_is_enough_or_where_only_a_prediction_is_wanted() 
     let (status, predicted) = answer(&machine.reclaim(&["--need", "2GiB", "--dry-run", "--json"]));
     assert_eq!((status, predicted["verdict"].as_str()), (1, Some("beyond")));
     assert_eq!(predicted["idle_under_guard"][0]["name"], "idle");
-    let (_, asked) = answer(&machine.reclaim(&["--need", "2GiB", "--wait", "120", "--json"]));
-    assert_eq!(asked["asked"][0]["gave"], 64 * MIB, "it was all there still: {asked}");
+    let (_, requested) = answer(&machine.reclaim(&["--need", "2GiB", "--wait", "120", "--json"]));
+    assert_eq!(requested["asked"][0]["gave"], 64 * MIB, "it was all there still: {requested}");
 }

@@ -83,17 +83,17 @@ impl Room {
 
 /// Adapters (LoRA) that are not on this machine, by their paths.
 fn missing_adapters(options: &Options) -> Vec<Reason> {
-    let wish = options.wish(ProgramKind::LlamaServer);
-    let adapters = wish.map(|wish| wish.adapters).unwrap_or_default();
+    let params = options.params(ProgramKind::LlamaServer);
+    let adapters = params.map(|params| params.adapters).unwrap_or_default();
     let missing = adapters.into_iter().filter(|path| !std::path::Path::new(path).exists());
-    let said = |path: String| {
+    let stated = |path: String| {
         let text = format!(
             "the adapter {path} is not on this machine, so neither its size nor its need is known; where it is missing, \
             llama-server does not start"
         );
         Reason::new("adapter_missing", text).fact("path", path)
     };
-    missing.map(said).collect()
+    missing.map(stated).collect()
 }
 
 /// The described cards; those of one name are numbered: two `name=H200` are `H200` and `H200#2`.
@@ -173,13 +173,13 @@ mod tests {
 
     #[test]
     fn another_program_is_named_with_what_to_do_instead() {
-        let said =
+        let stated =
             |text: &str| other_program(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
         for planned in ["", "-m m.gguf", "m.gguf -c 5", "/x/llama-server -m m.gguf", "library -m m.gguf"] {
-            assert_eq!(said(planned), None, "{planned}");
+            assert_eq!(stated(planned), None, "{planned}");
         }
-        assert!(said("/opt/llama-bench -m m.gguf -p 512").unwrap().contains("`-c 1536`"));
-        let vllm = said("vllm serve org/model").unwrap();
+        assert!(stated("/opt/llama-bench -m m.gguf -p 512").unwrap().contains("`-c 1536`"));
+        let vllm = stated("vllm serve org/model").unwrap();
         assert!(vllm.contains("not of `vllm`") && vllm.contains("plimsoll watch"), "{vllm}");
     }
 
@@ -189,10 +189,10 @@ mod tests {
             let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
             Options::from_argv(&words).unwrap()
         };
-        let said = missing_adapters(&options(
+        let stated = missing_adapters(&options(
             "-m m.gguf --lora /nowhere/a.gguf,/ --lora-scaled /nowhere/b.gguf:0.5",
         ));
-        let paths: Vec<&str> = said.iter().map(|reason| reason.text.as_str()).collect();
+        let paths: Vec<&str> = stated.iter().map(|reason| reason.text.as_str()).collect();
         assert_eq!(paths.len(), 2, "{paths:?}");
         assert!(
             paths[0].contains("/nowhere/a.gguf") && paths[1].contains("/nowhere/b.gguf is not"),

@@ -18,7 +18,7 @@ fn host(name: &str) -> NewsSource {
     NewsSource::Host { name: name.to_owned(), address: format!("{name}:1") }
 }
 
-fn tell(node: &mut FleetNode, now: Duration, event: FleetEvent) -> Vec<FleetEffect> {
+fn notify(node: &mut FleetNode, now: Duration, event: FleetEvent) -> Vec<FleetEffect> {
     let mut effects = Vec::new();
     node.on_event(now, event, &mut effects);
     effects
@@ -28,8 +28,8 @@ fn tell(node: &mut FleetNode, now: Duration, event: FleetEvent) -> Vec<FleetEffe
 fn follower(scene: &Scene, name: &str, source: NewsSource) -> FleetNode {
     let wait = Duration::from_secs(60);
     let mut node = FleetNode::new(NodeSettings { name: name.to_owned(), watchers: 1, wait, ..settings() });
-    tell(&mut node, at(0), FleetEvent::NewsFrom(source));
-    tell(&mut node, at(0), read(scene));
+    notify(&mut node, at(0), FleetEvent::NewsFrom(source));
+    notify(&mut node, at(0), read(scene));
     node
 }
 
@@ -41,7 +41,7 @@ fn doubted(effects: &[FleetEffect]) -> Option<&str> {
 }
 
 /// The first transaction that is asked for.
-fn asked(effects: &[FleetEffect]) -> Option<(u64, Transaction)> {
+fn requested(effects: &[FleetEffect]) -> Option<(u64, Transaction)> {
     effects.iter().find_map(|effect| match effect {
         FleetEffect::Transact { operation, transaction } => Some((*operation, transaction.clone())),
         _ => None,
@@ -52,19 +52,19 @@ fn asked(effects: &[FleetEffect]) -> Option<(u64, Transaction)> {
 fn conflicts_until_left(scene: &mut Scene, node: &mut FleetNode) -> usize {
     let (model, affinity) = ("a".to_owned(), Affinity::default());
     let (mut now, mut conflicts) = (at(1), 0);
-    let mut effects = tell(node, now, FleetEvent::Wanted { request: 1, model, affinity });
+    let mut effects = notify(node, now, FleetEvent::Wanted { request: 1, model, affinity });
     while conflicts < 30 && doubted(&effects).is_none() {
         assert!(now < at(60), "no claim after {conflicts} conflicts");
-        effects = match asked(&effects) {
+        effects = match requested(&effects) {
             Some((operation, transaction)) => {
                 let outcome = scene.store.apply(&transaction, 0);
                 assert_eq!(outcome, TransactionOutcome::Conflict);
                 conflicts += 1;
-                tell(node, now, FleetEvent::Transacted { operation, outcome })
+                notify(node, now, FleetEvent::Transacted { operation, outcome })
             }
             None => {
                 now += Duration::from_millis(5);
-                tell(node, now, FleetEvent::Tick)
+                notify(node, now, FleetEvent::Tick)
             }
         };
     }
@@ -103,8 +103,8 @@ fn a_claim_that_conflicts_again_and_again_waits_longer_each_time() {
         scene.store.put(FleetKey::Host(name.to_owned()), Some(record));
     }
     let (model, affinity) = ("a".to_owned(), Affinity::default());
-    let mut asked = 0;
-    let mut effects = tell(&mut node, at(1), FleetEvent::Wanted { request: 1, model, affinity });
+    let mut requested = 0;
+    let mut effects = notify(&mut node, at(1), FleetEvent::Wanted { request: 1, model, affinity });
     for tick in 0..1000 {
         let now = at(1) + Duration::from_millis(tick);
         let transactions: Vec<u64> = effects
@@ -114,14 +114,14 @@ fn a_claim_that_conflicts_again_and_again_waits_longer_each_time() {
                 _ => None,
             })
             .collect();
-        asked += transactions.len();
-        effects = tell(&mut node, now, FleetEvent::Tick);
+        requested += transactions.len();
+        effects = notify(&mut node, now, FleetEvent::Tick);
         for operation in transactions {
             let outcome = TransactionOutcome::Conflict;
-            effects.extend(tell(&mut node, now, FleetEvent::Transacted { operation, outcome }));
+            effects.extend(notify(&mut node, now, FleetEvent::Transacted { operation, outcome }));
         }
     }
-    assert!((4..=20).contains(&asked), "{asked} transactions in a second");
+    assert!((4..=20).contains(&requested), "{requested} transactions in a second");
 }
 
 /// A host with a model under a seat, and its lease.
@@ -140,7 +140,7 @@ fn holder(scene: &mut Scene) -> (FleetNode, u64) {
     settle(&mut node, scene, lease, run);
     let event = read(scene);
     settle(&mut node, scene, lease, event);
-    assert!(node.held().all(|(_, token, _)| token.is_some()));
+    assert!(node.occupied().all(|(_, token, _)| token.is_some()));
     (node, lease)
 }
 
@@ -150,17 +150,17 @@ fn change(scene: &Scene, key: FleetKey, value: Option<Vec<u8>>) -> FleetEvent {
 
 /// Answers what the daemon asks of its seats with what the store has.
 fn confirm(node: &mut FleetNode, scene: &Scene, now: Duration, effects: &[FleetEffect]) -> Vec<FleetEffect> {
-    let asked = effects.iter().filter_map(|effect| match effect {
+    let requested = effects.iter().filter_map(|effect| match effect {
         FleetEffect::ReadSeat { operation, model } => Some((*operation, model.clone())),
         _ => None,
     });
-    let asked: Vec<(u64, String)> = asked.collect();
+    let requested: Vec<(u64, String)> = requested.collect();
     let seats = |model: &str| Some(scene.store.seats(model));
     let answer = |(operation, model): &(u64, String)| FleetEvent::SeatRead {
         operation: *operation,
         seats: seats(model),
     };
-    asked.iter().flat_map(|asked| tell(node, now, answer(asked))).collect()
+    requested.iter().flat_map(|requested| notify(node, now, answer(requested))).collect()
 }
 
 fn releases(effects: &[FleetEffect]) -> bool {
@@ -171,12 +171,12 @@ fn releases(effects: &[FleetEffect]) -> bool {
 fn a_host_that_tells_of_lost_seats_unloads_nothing_and_is_left() {
     let mut scene = Scene::new(None);
     let (mut node, _) = holder(&mut scene);
-    tell(&mut node, at(1), FleetEvent::NewsFrom(host("h2")));
-    tell(&mut node, at(1), read(&scene));
-    let held: Vec<(String, Option<u64>)> =
-        node.held().map(|(model, token, _)| (model.to_owned(), token)).collect();
+    notify(&mut node, at(1), FleetEvent::NewsFrom(host("h2")));
+    notify(&mut node, at(1), read(&scene));
+    let occupied: Vec<(String, Option<u64>)> =
+        node.occupied().map(|(model, token, _)| (model.to_owned(), token)).collect();
     // It is told once, and the daemon looks again and again.
-    let mut effects = tell(&mut node, at(2), change(&scene, seat("big"), None));
+    let mut effects = notify(&mut node, at(2), change(&scene, seat("big"), None));
     let mut left = None;
     for second in 2..10 {
         assert!(!releases(&effects), "{effects:?}");
@@ -186,30 +186,30 @@ fn a_host_that_tells_of_lost_seats_unloads_nothing_and_is_left() {
             left = Some(second);
             break;
         }
-        effects = tell(&mut node, at(second + 1), FleetEvent::Tick);
+        effects = notify(&mut node, at(second + 1), FleetEvent::Tick);
     }
     assert_eq!(left, Some(4), "after three confirmations");
     // The store itself is read, and all is as before.
-    tell(&mut node, at(5), FleetEvent::NewsFrom(NewsSource::Store));
-    let effects = tell(&mut node, at(5), read(&scene));
+    notify(&mut node, at(5), FleetEvent::NewsFrom(NewsSource::Store));
+    let effects = notify(&mut node, at(5), read(&scene));
     assert!(!releases(&effects), "{effects:?}");
     let now: Vec<(String, Option<u64>)> =
-        node.held().map(|(model, token, _)| (model.to_owned(), token)).collect();
-    assert_eq!(now, held);
+        node.occupied().map(|(model, token, _)| (model.to_owned(), token)).collect();
+    assert_eq!(now, occupied);
 }
 
 #[test]
 fn a_seat_that_was_lost_in_truth_is_lost_by_the_news_of_a_host_too() {
     let mut scene = Scene::new(None);
     let (mut node, _) = holder(&mut scene);
-    tell(&mut node, at(1), FleetEvent::NewsFrom(host("h2")));
-    tell(&mut node, at(1), read(&scene));
+    notify(&mut node, at(1), FleetEvent::NewsFrom(host("h2")));
+    notify(&mut node, at(1), read(&scene));
     scene.store.put(seat("big"), None);
-    let asked = tell(&mut node, at(2), change(&scene, seat("big"), None));
-    assert!(!releases(&asked), "{asked:?}");
-    let answered = confirm(&mut node, &scene, at(2), &asked);
+    let requested = notify(&mut node, at(2), change(&scene, seat("big"), None));
+    assert!(!releases(&requested), "{requested:?}");
+    let answered = confirm(&mut node, &scene, at(2), &requested);
     assert!(releases(&answered) && doubted(&answered).is_none(), "{answered:?}");
-    assert!(node.held().all(|(_, token, _)| token.is_none()));
+    assert!(node.occupied().all(|(_, token, _)| token.is_none()));
 }
 
 #[test]
@@ -217,24 +217,24 @@ fn a_seat_that_only_a_host_tells_of_is_neither_adopted_nor_given_up() {
     let mut scene = Scene::new(None);
     let (mut node, lease) = holder(&mut scene);
     let mine = scene.store.seat("big").unwrap().record;
-    tell(&mut node, at(1), FleetEvent::NewsFrom(host("h2")));
-    tell(&mut node, at(1), read(&scene));
+    notify(&mut node, at(1), FleetEvent::NewsFrom(host("h2")));
+    notify(&mut node, at(1), read(&scene));
     let key = FleetKey::Seat { model: "other".to_owned(), number: 0 };
     let lie = StoreChange { key, revision: u64::MAX, value: Some(mine.write()) };
-    let mut effects = tell(&mut node, at(2), FleetEvent::Changed(vec![lie]));
+    let mut effects = notify(&mut node, at(2), FleetEvent::Changed(vec![lie]));
     let mut is_left = false;
     for second in 2..30 {
         assert!(written(&effects).iter().all(|write| write.value.is_some()), "{effects:?}");
         let answered = confirm(&mut node, &scene, at(second), &effects);
         is_left |= doubted(&answered) == Some("h2");
-        effects = tell(&mut node, at(second + 1), FleetEvent::Tick);
+        effects = notify(&mut node, at(second + 1), FleetEvent::Tick);
     }
     assert!(is_left);
     // The model can be seated here later: no token of the lie is burnt.
-    tell(&mut node, at(31), FleetEvent::NewsFrom(NewsSource::Store));
+    notify(&mut node, at(31), FleetEvent::NewsFrom(NewsSource::Store));
     let event = read(&scene);
     settle(&mut node, &mut scene, lease, event);
-    assert_eq!(node.held().count(), 1);
+    assert_eq!(node.occupied().count(), 1);
 }
 
 #[test]
@@ -242,7 +242,7 @@ fn a_reading_of_another_history_is_that_of_a_restored_store() {
     let scene = Scene::new(None);
     let mut node = follower(&scene, "h3", NewsSource::Store);
     let before = node.incarnation().to_owned();
-    let again = tell(&mut node, at(1), read(&scene));
+    let again = notify(&mut node, at(1), read(&scene));
     assert!(!again.contains(&FleetEffect::StoreRestored), "the same reading is none");
     // The store is restored without the last record, and has written others since, as many and more.
     let lost = scene.view().host("h2").cloned().unwrap();
@@ -251,7 +251,7 @@ fn a_reading_of_another_history_is_that_of_a_restored_store() {
     let revision = scene.store.revision;
     let other = Record::new(HostRecord { incarnation: "another".to_owned(), ..lost }).write();
     records.push(StoreChange { key: FleetKey::Host("h2".to_owned()), revision, value: Some(other) });
-    let effects = tell(&mut node, at(2), FleetEvent::Read { revision: revision + 9, records });
+    let effects = notify(&mut node, at(2), FleetEvent::Read { revision: revision + 9, records });
     assert!(effects.contains(&FleetEffect::StoreRestored), "{effects:?}");
     assert_ne!(node.incarnation(), before, "tokens of the former life are worth nothing");
     assert_eq!(node.view.host("h2").unwrap().incarnation, "another");
@@ -262,20 +262,20 @@ fn an_answer_of_a_former_life_tells_nothing_of_the_restored_store() {
     let mut scene = Scene::new(None);
     let mut node = follower(&scene, "h3", NewsSource::Store);
     let (model, affinity) = ("a".to_owned(), Affinity::default());
-    let effects = tell(&mut node, at(1), FleetEvent::Wanted { request: 1, model, affinity });
-    let (operation, transaction) = asked(&effects).expect("a claim");
+    let effects = notify(&mut node, at(1), FleetEvent::Wanted { request: 1, model, affinity });
+    let (operation, transaction) = requested(&effects).expect("a claim");
     let TransactionOutcome::Applied(revision) = scene.store.apply(&transaction, 0) else { panic!() };
-    tell(&mut node, at(1), FleetEvent::StoreWentBack);
+    notify(&mut node, at(1), FleetEvent::StoreWentBack);
     let outcome = TransactionOutcome::Applied(revision);
-    tell(&mut node, at(2), FleetEvent::Transacted { operation, outcome });
+    notify(&mut node, at(2), FleetEvent::Transacted { operation, outcome });
     assert_eq!(node.applied(), 0);
     // In its own life it does: an earlier reading is none of this store.
-    tell(&mut node, at(3), read(&scene));
+    notify(&mut node, at(3), read(&scene));
     let (model, affinity) = ("b".to_owned(), Affinity::default());
-    let effects = tell(&mut node, at(3), FleetEvent::Wanted { request: 2, model, affinity });
-    let (operation, transaction) = asked(&effects).expect("a claim");
+    let effects = notify(&mut node, at(3), FleetEvent::Wanted { request: 2, model, affinity });
+    let (operation, transaction) = requested(&effects).expect("a claim");
     let outcome = scene.store.apply(&transaction, 0);
-    tell(&mut node, at(3), FleetEvent::Transacted { operation, outcome });
+    notify(&mut node, at(3), FleetEvent::Transacted { operation, outcome });
     assert_eq!(node.applied(), scene.store.revision);
 }
 
@@ -288,25 +288,25 @@ fn of_two_hosts_that_contradict_each_other_the_store_tells_which_one_lied() {
     lies.push(StoreChange { key: FleetKey::Drain("h1".to_owned()), revision, value: Some(drain) });
     lies.retain(|record| record.key != FleetKey::Host("h2".to_owned()));
     let mut node = FleetNode::new(NodeSettings { name: "h3".to_owned(), ..settings() });
-    tell(&mut node, at(0), FleetEvent::NewsFrom(host("h1")));
-    tell(&mut node, at(0), FleetEvent::Read { revision, records: lies.clone() });
-    tell(&mut node, at(1), FleetEvent::NewsFrom(host("h2")));
-    let effects = tell(&mut node, at(1), read(&scene));
+    notify(&mut node, at(0), FleetEvent::NewsFrom(host("h1")));
+    notify(&mut node, at(0), FleetEvent::Read { revision, records: lies.clone() });
+    notify(&mut node, at(1), FleetEvent::NewsFrom(host("h2")));
+    let effects = notify(&mut node, at(1), read(&scene));
     assert_eq!((doubted(&effects), effects.contains(&FleetEffect::LeaveSource)), (None, true), "{effects:?}");
     assert!(node.view.drains("h1"), "neither is believed yet");
-    tell(&mut node, at(2), FleetEvent::NewsFrom(NewsSource::Store));
+    notify(&mut node, at(2), FleetEvent::NewsFrom(NewsSource::Store));
     let before = node.incarnation().to_owned();
-    let effects = tell(&mut node, at(2), read(&scene));
+    let effects = notify(&mut node, at(2), read(&scene));
     assert_eq!(doubted(&effects), Some("h1"));
     assert!(!node.view.drains("h1") && node.incarnation() == before, "its own life goes on");
     // What contradicts the store itself is not taken at all.
-    tell(&mut node, at(3), FleetEvent::NewsFrom(host("h4")));
-    let effects = tell(&mut node, at(3), FleetEvent::Read { revision, records: lies });
+    notify(&mut node, at(3), FleetEvent::NewsFrom(host("h4")));
+    let effects = notify(&mut node, at(3), FleetEvent::Read { revision, records: lies });
     assert_eq!((doubted(&effects), node.view.drains("h1")), (Some("h4"), false));
 }
 
 #[test]
-fn what_a_host_told_of_a_store_that_was_restored_since_is_no_lie() {
+fn news_from_before_a_restore_is_doubted_only_without_an_outage_of_the_store() {
     let scene = Scene::new(None);
     let mut later = scene.store.all();
     let revision = scene.store.revision + 1;
@@ -318,17 +318,17 @@ fn what_a_host_told_of_a_store_that_was_restored_since_is_no_lie() {
     let restored = FleetEvent::Read { revision: revision + 1, records };
     for is_silent in [true, false] {
         let mut node = FleetNode::new(NodeSettings { name: "h3".to_owned(), ..settings() });
-        tell(&mut node, at(0), FleetEvent::NewsFrom(host("h1")));
-        tell(&mut node, at(0), FleetEvent::Read { revision, records: later.clone() });
+        notify(&mut node, at(0), FleetEvent::NewsFrom(host("h1")));
+        notify(&mut node, at(0), FleetEvent::Read { revision, records: later.clone() });
         if is_silent {
-            tell(&mut node, at(1), FleetEvent::StoreSilent { cause: "no connection".to_owned() });
+            notify(&mut node, at(1), FleetEvent::StoreSilent { cause: "no connection".to_owned() });
             // Meanwhile the host tells its news again.
-            tell(&mut node, at(1), FleetEvent::NewsFrom(host("h1")));
-            tell(&mut node, at(1), FleetEvent::Read { revision, records: later.clone() });
+            notify(&mut node, at(1), FleetEvent::NewsFrom(host("h1")));
+            notify(&mut node, at(1), FleetEvent::Read { revision, records: later.clone() });
         }
         let before = node.incarnation().to_owned();
-        tell(&mut node, at(2), FleetEvent::NewsFrom(NewsSource::Store));
-        let effects = tell(&mut node, at(2), restored.clone());
+        notify(&mut node, at(2), FleetEvent::NewsFrom(NewsSource::Store));
+        let effects = notify(&mut node, at(2), restored.clone());
         let is_restored = effects.contains(&FleetEffect::StoreRestored);
         assert_eq!((is_restored, node.incarnation() != before), (is_silent, is_silent), "{effects:?}");
         assert_eq!(doubted(&effects), (!is_silent).then_some("h1"));
@@ -339,14 +339,14 @@ fn what_a_host_told_of_a_store_that_was_restored_since_is_no_lie() {
 fn a_state_that_only_this_host_writes_and_that_has_gone_back_shows_a_restored_store() {
     let mut scene = Scene::new(None);
     let (mut node, _) = holder(&mut scene);
-    tell(&mut node, at(2), FleetEvent::NewsFrom(host("h2")));
-    tell(&mut node, at(2), read(&scene));
-    tell(&mut node, at(3), FleetEvent::NewsFrom(NewsSource::Store));
+    notify(&mut node, at(2), FleetEvent::NewsFrom(host("h2")));
+    notify(&mut node, at(2), read(&scene));
+    notify(&mut node, at(3), FleetEvent::NewsFrom(NewsSource::Store));
     let mut records = scene.store.all();
     let own = FleetKey::State("h3".to_owned());
     let state = records.iter_mut().find(|record| record.key == own).expect("the state is published");
     state.revision -= 1;
-    let effects = tell(&mut node, at(3), FleetEvent::Read { revision: scene.store.revision, records });
+    let effects = notify(&mut node, at(3), FleetEvent::Read { revision: scene.store.revision, records });
     assert!(effects.contains(&FleetEffect::StoreRestored) && doubted(&effects).is_none(), "{effects:?}");
 }
 
@@ -360,9 +360,9 @@ fn a_seat_that_was_given_up_and_came_back_with_a_backup_is_given_up_again_at_onc
     // A view that was late when the store was restored shows no contradiction.
     node.view = FleetView::default();
     let restored = FleetEvent::Read { revision: scene.store.revision + 1, records: backup };
-    let effects = tell(&mut node, at(2), restored);
+    let effects = notify(&mut node, at(2), restored);
     assert!(!effects.contains(&FleetEffect::StoreRestored), "{effects:?}");
-    let effects = tell(&mut node, at(4), FleetEvent::Tick);
+    let effects = notify(&mut node, at(4), FleetEvent::Tick);
     let key = FleetKey::Seat { model: "big".to_owned(), number: 0 };
     let deletes = |effect: &FleetEffect| matches!(effect, FleetEffect::Transact { transaction, .. } if transaction.writes.iter().any(|write| write.key == key && write.value.is_none()));
     assert!(effects.iter().any(deletes), "{effects:?}");
@@ -375,13 +375,13 @@ fn only_the_store_itself_takes_a_hosts_name() {
     let mut record = scene.view().hosts["h3"].record.clone();
     record.body.machine = "a stranger".to_owned();
     for (source, is_taken) in [(host("h2"), false), (NewsSource::Store, true)] {
-        tell(&mut node, at(1), FleetEvent::NewsFrom(source));
-        tell(&mut node, at(1), read(&scene));
+        notify(&mut node, at(1), FleetEvent::NewsFrom(source));
+        notify(&mut node, at(1), read(&scene));
         let key = FleetKey::Host("h3".to_owned());
         let value = Some(record.write());
         let revision = scene.store.revision;
-        tell(&mut node, at(1), FleetEvent::Changed(vec![StoreChange { key, revision, value }]));
-        let effects = tell(&mut node, at(20), FleetEvent::Leased);
+        notify(&mut node, at(1), FleetEvent::Changed(vec![StoreChange { key, revision, value }]));
+        let effects = notify(&mut node, at(20), FleetEvent::Leased);
         let taken = effects.iter().any(|effect| matches!(effect, FleetEffect::NameTaken { .. }));
         assert_eq!((taken, doubted(&effects)), (is_taken, (!is_taken).then_some("h2")), "{effects:?}");
     }

@@ -4,7 +4,7 @@ use super::{Loaded, artefact, command};
 use crate::dialogue::Dialogue;
 
 #[test]
-fn what_the_pool_holds_idle_goes_outside_of_captures_and_never_what_a_live_graph_has_seen() {
+fn idle_pool_memory_is_released_outside_captures_except_blocks_of_live_graphs() {
     for card in ["total=8G", "total=8G vmm=0"] {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
@@ -16,7 +16,7 @@ fn what_the_pool_holds_idle_goes_outside_of_captures_and_never_what_a_live_graph
             .env("PLIMSOLL_GUARD", "pool=ours")
             .env("PLIMSOLL_GUARD_PAGES", folder.path());
         let mut program = Dialogue::start(&mut program, folder.path());
-        let number = |said: String| -> u64 { said.parse().unwrap() };
+        let number = |stated: String| -> u64 { stated.parse().unwrap() };
 
         let idle = number(program.hear("stopped"));
         program.ask(1);
