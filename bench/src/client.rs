@@ -1,7 +1,7 @@
 //! Blocking HTTP client for benchmarks, and the response reader that both clients use.
 //!
-//! It is written by hand because it shares two cores with the server that it measures. A request takes one write. A
-//! response that the kernel has received completely takes one read.
+//! It is written by hand because it shares two cores with the server that it measures. A request takes one
+//! write. A response that the kernel has received completely takes one read.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -124,8 +124,8 @@ impl<'a> Crowd<'a> {
         member.sent += 1;
         member.requested = Some(Instant::now());
         self.busy += 1;
-        // The socket's buffer is empty and larger than any request of a crowd. A connection that is already broken
-        // shows at the next read.
+        // The socket's buffer is empty and larger than any request of a crowd. A connection that is already
+        // broken shows at the next read.
         member.socket.write_all(self.load.request).ok();
     }
 

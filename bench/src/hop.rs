@@ -2,8 +2,8 @@
 //!
 //! Each round sends the same request to the host that has the model loaded, and to a host that passes it on.
 //!
-//! Two fleets of two hosts run: one with a shared key, one with certificates. In each, the first host has no room, so
-//! the second one loads the model. Both fleets use one etcd member, under different names.
+//! Two fleets of two hosts run: one with a shared key, one with certificates. In each, the first host has no
+//! room, so the second one loads the model. Both fleets use one etcd member, under different names.
 
 use std::fs;
 use std::io::{self, Write};
@@ -136,7 +136,8 @@ impl Pair {
     }
 }
 
-/// Gives a host its certificate, as an operator does: the first one begins the fleet, the second one joins it.
+/// Gives a host its certificate, as an operator does: the first one begins the fleet, the second one joins
+/// it.
 fn enrol(program: &Path, fleet: &str, number: u32, identity: &Path, folder: &Path) -> Result<(), HopError> {
     let (address, host) = (free_address()?.to_string(), format!("host-{number}"));
     let shown = identity.display().to_string();

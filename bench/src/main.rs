@@ -1,8 +1,9 @@
 //! Benchmarks of `serve`, compared with its engine alone and with nginx, and of the time that a plan takes.
 //!
-//! The method is paired rounds. In each round every target gets one request, in random order. The result is the
-//! difference from a direct request in the same round. On a small shared machine this cancels most of the influence of
-//! other processes. CPU time per request is reported next to every latency, because it varies less.
+//! The method is paired rounds. In each round every target gets one request, in random order. The result is
+//! the difference from a direct request in the same round. On a small shared machine this cancels most of the
+//! influence of other processes. CPU time per request is reported next to every latency, because it varies
+//! less.
 //!
 //! Everything runs on loopback and is bounded in count and time.
 

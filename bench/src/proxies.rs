@@ -17,7 +17,8 @@ pub(crate) const FRAMING_EVENTS: u64 = 3;
 /// Requests that the engine computes at once: as many as the load has connections.
 const SLOTS: usize = 64;
 
-/// Long streams, and connections without end: what is measured is the proxy, not the engine's reconnects or its queue.
+/// Long streams, and connections without end: what is measured is the proxy, not the engine's reconnects or
+/// its queue.
 fn engine_script() -> String {
     format!("--fake events={EVENTS} --fake keep_alive_max=0 --fake idle_close_ms=0 --fake slots={SLOTS}")
 }
@@ -38,8 +39,8 @@ pub(crate) fn nginx(program: &Path, upstream: SocketAddr, folder: &Path) -> Resu
     ready(Server::spawn(program, &arguments, address)?)
 }
 
-/// The file that nginx reads. Connections are never closed for their number of requests, on either side, and a
-/// prompt is held in memory: measured, that adds a third of what passing it on in pieces of 16 KiB adds.
+/// The file that nginx reads. Connections are never closed for their number of requests, on either side, and
+/// a prompt is held in memory: measured, that adds a third of what passing it on in pieces of 16 KiB adds.
 fn nginx_config(listen: SocketAddr, upstream: SocketAddr, folder: &Path) -> String {
     let folder = folder.display();
     let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };

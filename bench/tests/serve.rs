@@ -9,7 +9,8 @@ mod tests {
 
     use serde_json::Value;
 
-    /// The engine, which cargo builds beside the program when the whole workspace is tested, and here otherwise.
+    /// The engine, which cargo builds beside the program when the whole workspace is tested, and here
+    /// otherwise.
     fn engine() -> PathBuf {
         let program = Path::new(env!("CARGO_BIN_EXE_bench")).with_file_name("fake-engine");
         if !program.exists() {

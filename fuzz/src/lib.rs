@@ -1,8 +1,8 @@
 //! Deterministic fuzzing: mutants of sound inputs, the same on every machine.
 //!
-//! DECISION: a seeded driver on stable Rust, not coverage-guided fuzzing. libFuzzer needs a nightly compiler and clang's
-//! runtime, which CI has not; and a failure here is reproduced by the test alone. Mutants stay near the grammar, because
-//! they are made of pieces of sound inputs and of tokens that the parsers look for.
+//! DECISION: a seeded driver on stable Rust, not coverage-guided fuzzing. libFuzzer needs a nightly compiler
+//! and clang's runtime, which CI has not; and a failure here is reproduced by the test alone. Mutants stay
+//! near the grammar, because they are made of pieces of sound inputs and of tokens that the parsers look for.
 #![forbid(unsafe_code)]
 
 use std::env;

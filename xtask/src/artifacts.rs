@@ -1,12 +1,13 @@
-//! Check of the built libraries guard and phantom, which must load in every program on every supported system.
+//! Check of the built libraries guard and phantom, which must load in every program on every supported
+//! system.
 //!
-//! If a needed library is missing, every exec in the process tree fails with status 127. If the machine's glibc lacks a
-//! symbol version, it fails with status 1. So the libraries may need only libc and the loader, and no symbol version
-//! newer than glibc 2.31 (JetPack 5). They may contain no path of the build machine. They must export exactly the
-//! functions of a stored list, without versions.
+//! If a needed library is missing, every exec in the process tree fails with status 127. If the machine's
+//! glibc lacks a symbol version, it fails with status 1. So the libraries may need only libc and the loader,
+//! and no symbol version newer than glibc 2.31 (JetPack 5). They may contain no path of the build machine.
+//! They must export exactly the functions of a stored list, without versions.
 //!
-//! The libraries stay within these limits by what their code imports, not by options of the linker. So cargo on any
-//! machine builds a library that loads everywhere, and this check finds violations.
+//! The libraries stay within these limits by what their code imports, not by options of the linker. So cargo
+//! on any machine builds a library that loads everywhere, and this check finds violations.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,8 +1,8 @@
 //! Installer of packages that tests need.
 //!
-//! Guard's tests need a C++ compiler to imitate ggml's pool, those of metrics Prometheus' own tools. For aarch64 they
-//! need the target's standard library, a C compiler and an emulator. Tests of packages need whole systems: debootstrap
-//! creates them, QEMU boots them.
+//! Guard's tests need a C++ compiler to imitate ggml's pool, those of metrics Prometheus' own tools. For
+//! aarch64 they need the target's standard library, a C compiler and an emulator. Tests of packages need
+//! whole systems: debootstrap creates them, QEMU boots them.
 
 use std::process::{Command, ExitCode};
 

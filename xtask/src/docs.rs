@@ -1,8 +1,8 @@
 //! Generator of documents from `plimsoll` itself: command-line reference, man page, completions and schema.
 //!
-//! The hidden command `plimsoll reference KIND` prints most of them. The schema comes from the structs that read a
-//! configuration, and the Markdown pages from the help texts and the schema. The task writes all documents in place.
-//! With `--check` it writes nothing, and fails if a document is out of date.
+//! The hidden command `plimsoll reference KIND` prints most of them. The schema comes from the structs that
+//! read a configuration, and the Markdown pages from the help texts and the schema. The task writes all
+//! documents in place. With `--check` it writes nothing, and fails if a document is out of date.
 
 use std::fs;
 use std::io;
@@ -122,7 +122,8 @@ fn output(program: &Path, words: &[&str]) -> Result<String, DocsError> {
     String::from_utf8(output.stdout).map_err(|_| DocsError::Text { words })
 }
 
-/// Brings the documents up to date and returns the number of those that changed; with `check`, a change is an error.
+/// Brings the documents up to date and returns the number of those that changed; with `check`, a change is an
+/// error.
 fn update(
     root: &Path,
     documents: &[Document],

@@ -1,8 +1,8 @@
 //! Drift check: comparison of upstream's engines with the planner's formulas (`cargo xtask drift`).
 //!
-//! `plimsoll plan --exact` runs each engine without a card, with one model of every architecture that the engine knows.
-//! The formulas plan the same models. The largest difference of each architecture is compared with the record in
-//! `data/drift`. The engine's `--help` is compared with the flag table.
+//! `plimsoll plan --exact` runs each engine without a card, with one model of every architecture that the
+//! engine knows. The formulas plan the same models. The largest difference of each architecture is compared
+//! with the record in `data/drift`. The engine's `--help` is compared with the flag table.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

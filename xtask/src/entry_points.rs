@@ -105,7 +105,8 @@ fn data(version: &str, header: &str) -> String {
     text
 }
 
-/// Name, version and number of parameters of `typedef CUresult (CUDAAPI *PFN_cuInit_v2000)(unsigned int Flags);`.
+/// Name, version and number of parameters of `typedef CUresult (CUDAAPI *PFN_cuInit_v2000)(unsigned int
+/// Flags);`.
 fn function(line: &str) -> Option<(&str, u32, usize)> {
     let (name, rest) = line.trim().strip_prefix("typedef ")?.split_once("*PFN_")?.1.split_once(")(")?;
     let (parameters, _) = rest.rsplit_once(')')?;

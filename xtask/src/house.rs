@@ -1,7 +1,7 @@
 //! `cargo xtask house`: figures of the source tree, each with its bound.
 //!
-//! Product lines are the lines of `crates/*/src`, comments and blank lines included, without tests. Text is read by line,
-//! as rustfmt lays it out, and not by a parser.
+//! Product lines are the lines of `crates/*/src`, comments and blank lines included, without tests. Text is
+//! read by line, as rustfmt lays it out, and not by a parser.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

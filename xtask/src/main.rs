@@ -67,7 +67,8 @@ enum Chore {
     Guard,
     /// Figures of the source tree, each with its bound
     House(house::Options),
-    /// The crates for other programs: cargo packages them offline, and a program outside of the workspace uses them
+    /// The crates for other programs: cargo packages them offline, and a program outside of the workspace
+    /// uses them
     Package,
     /// The web page of serve: its committed build is that of its sources, and Chromium shows what it should
     Page,

@@ -1,7 +1,7 @@
 //! Check of `serve`'s web page: the committed build matches its sources, and it works in Chromium.
 //!
-//! Node.js builds and tests the page. If the machine has no Node.js, a package provides it. The npm packages are
-//! locked.
+//! Node.js builds and tests the page. If the machine has no Node.js, a package provides it. The npm packages
+//! are locked.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -67,7 +67,8 @@ fn install() -> io::Result<()> {
     run_to_end(Command::new("rustup").args(["target", "add", TARGET]))
 }
 
-/// The kernel and busybox for arm64, in a state of apt of their own, so that this machine does not become one of two kinds.
+/// The kernel and busybox for arm64, in a state of apt of their own, so that this machine does not become one
+/// of two kinds.
 fn unpacked(folder: &Path) -> io::Result<PathBuf> {
     let packages = folder.join("packages");
     if packages.join("bin/busybox").exists() {

@@ -1,8 +1,8 @@
 //! `cargo xtask release`: packages of the program, its libraries and its documents.
 //!
-//! DECISION: small crates for the containers (`tar`, `ar`, `flate2`) instead of debhelper and buildah. Every byte then
-//! follows from the sources, the compiler and one date, so the packages can be rebuilt anywhere. The date is
-//! `SOURCE_DATE_EPOCH`, or else the time of the last commit.
+//! DECISION: small crates for the containers (`tar`, `ar`, `flate2`) instead of debhelper and buildah. Every
+//! byte then follows from the sources, the compiler and one date, so the packages can be rebuilt anywhere.
+//! The date is `SOURCE_DATE_EPOCH`, or else the time of the last commit.
 
 use std::fs;
 use std::io;

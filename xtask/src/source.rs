@@ -58,7 +58,8 @@ pub(crate) fn texts(root: &Path) -> Vec<Source> {
     found
 }
 
-/// Files that are tests as a whole: by their name or folder, or because a file declares them by `#[cfg(test)] mod`.
+/// Files that are tests as a whole: by their name or folder, or because a file declares them by `#[cfg(test)]
+/// mod`.
 pub(crate) fn test_files(sources: &[Source]) -> BTreeSet<PathBuf> {
     let pattern = Regex::new(r"(?m)^ *#\[cfg\(test\)\]\n(?: *#\[.*\]\n)* *(?:pub(?:\(.*\))? )?mod (\w+);");
     let declared = pattern.expect("the pattern is valid");

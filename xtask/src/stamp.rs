@@ -13,7 +13,8 @@ const INSTALLED: &str = "node_modules";
 pub(crate) struct Stamp(String);
 
 impl Stamp {
-    /// The stamp of these files and folders. Names below `root` count without it, so that it is the same in each clone.
+    /// The stamp of these files and folders. Names below `root` count without it, so that it is the same in
+    /// each clone.
     pub(crate) fn of(root: &Path, places: &[PathBuf]) -> io::Result<Self> {
         let mut files = Vec::new();
         for place in places {

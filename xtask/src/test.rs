@@ -1,10 +1,10 @@
 //! `cargo xtask test`: all checks of CI, the quickest to fail first, with one closing line of counts.
 //!
-//! Tests run under `cargo nextest`, one process for each test. The profile `ci` of `.config/nextest.toml` explains its
-//! groups. Doc tests, which nextest does not run, run under `cargo test --doc`.
+//! Tests run under `cargo nextest`, one process for each test. The profile `ci` of `.config/nextest.toml`
+//! explains its groups. Doc tests, which nextest does not run, run under `cargo test --doc`.
 //!
-//! Some steps install tools (nextest, the CPU engine, the OpenAI client) by name from registries. So a fresh machine
-//! with Rust, Python and a C compiler is enough.
+//! Some steps install tools (nextest, the CPU engine, the OpenAI client) by name from registries. So a fresh
+//! machine with Rust, Python and a C compiler is enough.
 
 use std::path::Path;
 use std::process::ExitCode;

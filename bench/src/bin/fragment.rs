@@ -31,7 +31,8 @@ struct Line {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Read FILE, which is made as large as memory, until fewer than BLOCKS blocks of ORDER are free; drop every other page
+    /// Read FILE, which is made as large as memory, until fewer than BLOCKS blocks of ORDER are free; drop
+    /// every other page
     Fill {
         file: PathBuf,
         #[arg(long, default_value_t = 9)]

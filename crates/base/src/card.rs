@@ -67,7 +67,8 @@ pub struct Card {
     /// True if the engine gets its pool from plain cudaMalloc (Tegra, or a build without VMM).
     // Tegra has no virtual memory management API, so ggml falls back to its legacy pool there.
     pub legacy_pool: bool,
-    /// True if its memory is the host's (Jetson, DGX Spark, APUs): what the engine takes of either counts once, here.
+    /// True if its memory is the host's (Jetson, DGX Spark, APUs): what the engine takes of either counts
+    /// once, here.
     #[serde(default)]
     pub shares_host: bool,
     /// The accounting that its numbers come from.

@@ -69,8 +69,8 @@ fn near(names: &[&str]) -> String {
     }
 }
 
-/// Those of the nearest card, or the size that was given instead of a name; no numbers to paste for one of which nothing
-/// is known.
+/// Those of the nearest card, or the size that was given instead of a name; no numbers to paste for one of
+/// which nothing is known.
 fn figures(name: &str, nearest: &[&str]) -> String {
     // `780M` is a product, and no card has so little.
     let size = name.replace("GB", "GiB").parse::<Bytes>().ok().filter(|size| *size >= Bytes::gib(1));

@@ -73,7 +73,8 @@ fn key(name: &str) -> String {
 fn sized(key: &str) -> Option<(&str, Bytes)> {
     let text =
         key.strip_suffix("gb").or_else(|| key.strip_suffix("gib")).or_else(|| key.strip_suffix('g'))?;
-    // The number of the name may stand right before it: `306012gb` is 3060 with 12 GB, and sizes have at most three digits.
+    // The number of the name may stand right before it: `306012gb` is 3060 with 12 GB, and sizes have at most
+    // three digits.
     (1..=3).find_map(|digits| {
         let (model, size) = text.split_at_checked(text.len().checked_sub(digits)?)?;
         let size = size.parse().ok().filter(|size: &u64| *size > 0)?;
@@ -105,8 +106,8 @@ pub(super) fn find(name: &str) -> Result<KnownCard, Vec<&'static str>> {
     let number = digits(&wanted);
     let near = |row: &KnownCard| {
         let key = key(row.name);
-        // A name that has parts of a known one, or its number. Short ones are in names that have nothing in common: an
-        // Apple M2 is no A2.
+        // A name that has parts of a known one, or its number. Short ones are in names that have nothing in
+        // common: an Apple M2 is no A2.
         !wanted.is_empty() && (key.contains(&wanted) || key.len() >= TELLING && wanted.contains(&key))
             || number.len() >= TELLING && digits(&key) == number
     };

@@ -47,8 +47,9 @@ impl Company {
 
     /// For each running model, whether it has to leave before the model `name` loads.
     ///
-    /// DECISION: of the sets that have the newcomer, the one counts whose loss is cheapest, and of equals the first; so
-    /// llama-swap's matrix chooses too (`internal/router/matrix_solver.go @ v250`), with costs from the file.
+    /// DECISION: of the sets that have the newcomer, the one counts whose loss is cheapest, and of equals the
+    /// first; so llama-swap's matrix chooses too (`internal/router/matrix_solver.go @ v250`), with costs from
+    /// the file.
     pub fn leave_for(&self, name: &str, running: &[RunningModel<'_>]) -> Vec<bool> {
         let by_set = |set: Option<&BTreeSet<String>>| -> Vec<bool> {
             running.iter().map(|other| !set.is_some_and(|set| set.contains(other.name))).collect()

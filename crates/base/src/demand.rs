@@ -110,8 +110,8 @@ impl ModelNeed {
         }
     }
 
-    /// The most that the model takes of each of these cards, given with the memory that it could get there. `None` where a
-    /// plan has to tell it.
+    /// The most that the model takes of each of these cards, given with the memory that it could get there.
+    /// `None` where a plan has to tell it.
     pub fn shares(&self, cards: &[(&Card, Bytes)]) -> Option<Result<CardShares, Reason>> {
         Some(match self.size {
             NeedSize::Declared(size) => declared(size, cards),
@@ -188,8 +188,8 @@ pub trait MemoryModel: fmt::Debug + Send + Sync {
         Vec::new()
     }
 
-    /// The part of the model's cache that goes to host memory on each of these cards, if each has `free` for it. Empty
-    /// where all of it stays on the cards.
+    /// The part of the model's cache that goes to host memory on each of these cards, if each has `free` for
+    /// it. Empty where all of it stays on the cards.
     fn overflow(&self, _cards: &[Card]) -> Vec<CacheOverflow> {
         Vec::new()
     }
@@ -248,8 +248,9 @@ pub struct HostNeed {
     pub mapped: bool,
 }
 
-// DECISION: a program whose flags name no cards computes on one. Seen two, it would open a context on both and take its whole
-// memory on the first. Only a size that no single card has says that the program uses several.
+// DECISION: a program whose flags name no cards computes on one. Seen two, it would open a context on both
+// and take its whole memory on the first. Only a size that no single card has says that the program uses
+// several.
 /// A size declared by the user, on one card; on several only if none of them is large enough for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeclaredSize(pub Bytes);
@@ -264,7 +265,8 @@ impl MemoryModel for DeclaredSize {
     }
 }
 
-/// A declared size of a program that computes on all of its cards, divided in proportion to their free memory.
+/// A declared size of a program that computes on all of its cards, divided in proportion to their free
+/// memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DividedSize(pub Bytes);
 

@@ -47,8 +47,8 @@ pub enum End {
         /// `None` unless guard recorded a refused allocation.
         shortfall: Option<Shortfall>,
     },
-    /// It never began to load: the program is missing or rejects its command line, the model's file cannot be read, its
-    /// port was taken.
+    /// It never began to load: the program is missing or rejects its command line, the model's file cannot be
+    /// read, its port was taken.
     Unstartable {
         reason: Reason,
         /// Every other start ends in the same way until a file, the configuration or the machine is changed.

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-// DECISION: a hash of one multiplication. The standard one resists keys that an attacker chooses and costs 140
-// instructions; a request looks up its own number and that of its run eight times.
+// DECISION: a hash of one multiplication. The standard one resists keys that an attacker chooses and costs
+// 140 instructions; a request looks up its own number and that of its run eight times.
 /// Hash map for identifiers that count up, such as those of requests and runs.
 pub type IdMap<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
 
@@ -26,7 +26,8 @@ impl Hasher for IdHasher {
     }
 
     fn write_u64(&mut self, number: u64) {
-        // Turned, because a map takes its place from the lowest bits, and a product has its best ones at the top.
+        // Turned, because a map takes its place from the lowest bits, and a product has its best ones at the
+        // top.
         self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(26);
     }
 }

@@ -3,8 +3,8 @@
 //! The text before a value decides whether it is hidden: a flag (`--api-key`), a variable (`HF_TOKEN=`), a
 //! header (`Authorization:`) or a key of JSON. User and query of an address are hidden as well.
 //!
-//! DECISION: of a variable whose name says nothing, the value is hidden, and the variables that engines and their
-//! runtimes read are named here. A secret that is shown costs more than a setting that is not.
+//! DECISION: of a variable whose name says nothing, the value is hidden, and the variables that engines and
+//! their runtimes read are named here. A secret that is shown costs more than a setting that is not.
 
 use serde_json::Value;
 
@@ -12,7 +12,8 @@ use serde_json::Value;
 const MASK: &str = "***";
 /// Scripts within scripts (`sh -c "bash -c '…'"`) that are read.
 const DEEPEST: u32 = 4;
-/// Last words of names whose value is a secret. `--api-key-file` names a file, and `--max-tokens` is a number.
+/// Last words of names whose value is a secret. `--api-key-file` names a file, and `--max-tokens` is a
+/// number.
 const SECRET: [&str; 13] = [
     "key",
     "keys",
@@ -28,7 +29,8 @@ const SECRET: [&str; 13] = [
     "cookie",
     "bearer",
 ];
-/// Flags whose value is a secret though their name ends otherwise; `-hft` is llama.cpp's form of `--hf-token`.
+/// Flags whose value is a secret though their name ends otherwise; `-hft` is llama.cpp's form of
+/// `--hf-token`.
 const SHORT: [&str; 2] = ["-hft", "--proxy-user"];
 /// Flags whose value is a header of HTTP.
 const HEADER: [&str; 4] = ["-H", "--header", "--headers", "--extra-header"];

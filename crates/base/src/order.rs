@@ -1,8 +1,9 @@
 //! Stable sort of slices that adds little code for each type of element.
 //!
-//! DECISION: the sort orders indices of elements instead of elements. The standard library's sort is compiled anew for
-//! each type of element and each comparison, into 6 KB each time. Eighty copies were 3 % of the program. A sort of
-//! indices, with the comparison behind a pointer, is compiled once. It takes 8 bytes and one swap for each element.
+//! DECISION: the sort orders indices of elements instead of elements. The standard library's sort is compiled
+//! anew for each type of element and each comparison, into 6 KB each time. Eighty copies were 3 % of the
+//! program. A sort of indices, with the comparison behind a pointer, is compiled once. It takes 8 bytes and
+//! one swap for each element.
 
 use core::cmp::Ordering;
 

@@ -1,10 +1,13 @@
-//! Foreign text made printable: control characters, line separators and marks of direction are shown, not sent.
+//! Foreign text made printable: control characters, line separators and marks of direction are shown, not
+//! sent.
 //!
-//! Names, errors and log lines come from files, engines, servers and hosts. A terminal would obey what they hold.
+//! Names, errors and log lines come from files, engines, servers and hosts. A terminal would obey what they
+//! hold.
 
 use std::borrow::Cow;
 
-/// Characters for the use of one program alone (Unicode, section 23.7): the command line marks its colours with them.
+/// Characters for the use of one program alone (Unicode, section 23.7): the command line marks its colours
+/// with them.
 const INTERNAL: std::ops::RangeInclusive<char> = '\u{fdd0}'..='\u{fdef}';
 
 /// True for control characters (C0, DEL and C1), line separators, marks that turn the direction of text

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// DECISION: a priority changes the time from which a wait counts, by a fixed span. So a request of low priority is
-/// passed only by those that come within this span after it, and none waits for ever.
+/// DECISION: a priority changes the time from which a wait counts, by a fixed span. So a request of low
+/// priority is passed only by those that come within this span after it, and none waits for ever.
 const SPAN: Duration = Duration::from_secs(60);
 
 /// Importance of a request or of a model.

@@ -69,8 +69,8 @@ impl Sampler {
         Ok(Self { questions })
     }
 
-    /// Everything about the machine; `None` only if the thread died. The thread begins at once, whether or not
-    /// the answer is awaited.
+    /// Everything about the machine; `None` only if the thread died. The thread begins at once, whether or
+    /// not the answer is awaited.
     pub fn machine(&self) -> impl Future<Output = Option<Machine>> + use<> {
         self.ask(SampleQuestion::Machine)
     }

@@ -165,8 +165,8 @@ enum Command {
     Warden(warden::Arguments),
 }
 
-/// The verbs that a server consists of, parsed by themselves: the descriptions of all the others take a tenth of its
-/// start.
+/// The verbs that a server consists of, parsed by themselves: the descriptions of all the others take a tenth
+/// of its start.
 #[derive(clap::Parser)]
 enum OftenStarted {
     Serve(Box<serve::Arguments>),
@@ -185,8 +185,8 @@ impl OftenStarted {
 
 /// Parses the command line and runs the subcommand.
 pub fn main() -> ExitCode {
-    // Every load of a model waits for this verb. It also changes its user and its mounts, for which a process must have
-    // one thread, and the log has another.
+    // Every load of a model waits for this verb. It also changes its user and its mounts, for which a process
+    // must have one thread, and the log has another.
     if std::env::args_os().nth(1).is_some_and(|verb| verb == exec_child::VERB) {
         return exec_child::main(std::env::args_os().skip(2));
     }

@@ -24,8 +24,8 @@ const OWN_LINES: [&str; 3] = ["hint: ", "warning: ", "  "];
 /// A failure on its way to stderr.
 ///
 /// DECISION: one type for all subcommands, and any error becomes one by `?`. Errors are typed in the
-/// libraries, where callers tell them apart; here they are only printed. Bad input is marked at the place that
-/// reads it.
+/// libraries, where callers tell them apart; here they are only printed. Bad input is marked at the place
+/// that reads it.
 #[derive(Debug)]
 pub(crate) struct ErrorReport {
     error: Box<dyn Error>,
@@ -81,8 +81,8 @@ impl ErrorReport {
         move |error| FailedAct { act, error }.into()
     }
 
-    /// Prints the error and its causes, innermost last, and returns the status to exit with. With `as_json` stdout gets it
-    /// too, as a document.
+    /// Prints the error and its causes, innermost last, and returns the status to exit with. With `as_json`
+    /// stdout gets it too, as a document.
     pub(crate) fn print(&self, as_json: bool) -> ExitCode {
         // A reader such as `head` closes the pipe when it has enough; that is no error.
         if self.is_closed_pipe() {

@@ -1,11 +1,14 @@
-//! Door of everything that is printed: control characters of files, engines, servers and hosts are shown, not sent.
+//! Door of everything that is printed: control characters of files, engines, servers and hosts are shown, not
+//! sent.
 //!
-//! DECISION: the door is the writer and not the callers, because a caller that forgets it prints no less. `cargo xtask tidy`
-//! refuses other ways to stdout and stderr in this crate. Our colours are marked by characters that Unicode leaves to
-//! a program's own use; [`plimsoll_base::one_line`] shows those of foreign text.
+//! DECISION: the door is the writer and not the callers, because a caller that forgets it prints no less.
+//! `cargo xtask tidy` refuses other ways to stdout and stderr in this crate. Our colours are marked by
+//! characters that Unicode leaves to a program's own use; [`plimsoll_base::one_line`] shows those of foreign
+//! text.
 //!
-//! DECISION: a line feed may be ours or foreign. Words of the command line are known, so those with control characters
-//! are shown wherever they stand in a text; [`crate::report`] knows which lines of an error are ours.
+//! DECISION: a line feed may be ours or foreign. Words of the command line are known, so those with control
+//! characters are shown wherever they stand in a text; [`crate::report`] knows which lines of an error are
+//! ours.
 //!
 //! DECISION: data (JSON, a configuration, an engine's log) is written to a pipe or a file unchanged, because
 //! the next program needs the exact bytes. A terminal is no such program, so it gets data through the same
@@ -96,8 +99,8 @@ pub(crate) fn progress(line: &str) -> io::Result<()> {
     write!(io::stderr().lock(), "\r\x1b[K{}", one_line(line))
 }
 
-/// Words of the command line with control characters, the longest first, and what is shown for each: whole words, values
-/// behind `=`, and names within paths.
+/// Words of the command line with control characters, the longest first, and what is shown for each: whole
+/// words, values behind `=`, and names within paths.
 fn hostile_words() -> &'static [(String, String)] {
     static WORDS: OnceLock<Vec<(String, String)>> = OnceLock::new();
     WORDS.get_or_init(|| pieces(std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned())))
@@ -136,8 +139,8 @@ fn replaced<'a>(text: &'a str, words: &[(String, String)]) -> Cow<'a, str> {
     text
 }
 
-/// Help or a mistake as clap words it, with its styles. A text that quotes control characters of the command line is
-/// shown without styles.
+/// Help or a mistake as clap words it, with its styles. A text that quotes control characters of the command
+/// line is shown without styles.
 pub(crate) fn of_clap(plain: &str, styled: &impl Display, to_stderr: bool) -> io::Result<()> {
     let foreign = |letter: char| is_control(letter) && letter != '\n';
     let is_foreign = plain.contains(foreign) || hostile_words().iter().any(|(word, _)| plain.contains(word));

@@ -1,4 +1,5 @@
-//! Command lines of containers (`docker run`, `podman run`): the image, its program, mounts, ports and variables.
+//! Command lines of containers (`docker run`, `podman run`): the image, its program, mounts, ports and
+//! variables.
 
 use plimsoll_flags::{FlagValue, Options};
 
@@ -131,7 +132,8 @@ impl ContainerRun {
         if let Some(at) = words.iter().position(|word| is_llama_server(word)) {
             return Some(at + 1);
         }
-        // Images of llama.cpp (`.devops/*.Dockerfile`): `server` runs it, `full` runs what its first word says.
+        // Images of llama.cpp (`.devops/*.Dockerfile`): `server` runs it, `full` runs what its first word
+        // says.
         let name = self.image.rsplit('/').next()?;
         let (name, tag) = name.split_once(':').unwrap_or((name, ""));
         if is_llama_server(name) {

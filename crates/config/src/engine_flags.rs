@@ -8,7 +8,8 @@ use crate::failure::ConfigError;
 use crate::roster::Launch;
 
 impl Launch {
-    /// The same with the flags of its llama-server, unless that is on another machine. `at` is the place of a word.
+    /// The same with the flags of its llama-server, unless that is on another machine. `at` is the place of a
+    /// word.
     pub(crate) fn with_options(
         mut self,
         model: &str,

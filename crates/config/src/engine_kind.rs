@@ -10,7 +10,8 @@ pub use self::sglang::SglangReserve;
 mod freeing;
 mod sglang;
 
-/// An engine that a `cmd` starts. Without it, the program's name in the command tells the kind, where it is one.
+/// An engine that a `cmd` starts. Without it, the program's name in the command tells the kind, where it is
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CommandKind {
@@ -39,8 +40,8 @@ struct CommandTraits {
     share: Option<&'static str>,
     /// Flags whose numbers, multiplied, are the cards that it computes on.
     cards: &'static [&'static [&'static str]],
-    /// Its start measures free memory, to size its cache or to check itself; memory that changes meanwhile makes it fail
-    /// or take a wrong amount.
+    /// Its start measures free memory, to size its cache or to check itself; memory that changes meanwhile
+    /// makes it fail or take a wrong amount.
     measures_free: bool,
     /// Memory in addition to that part, by its flags and on so many cards.
     alongside: fn(&[String], usize) -> Option<SglangReserve>,
@@ -58,11 +59,13 @@ const fn row(kind: CommandKind, words: &'static [&'static str], check: &'static 
     }
 }
 
-/// Paths as each server has them: `vllm/entrypoints/openai/api_server.py`, `sglang/srt/entrypoints/http_server.py`,
-/// `koboldcpp.py`, `examples/server` of whisper.cpp and stable-diffusion.cpp, `server.py` of ComfyUI.
+/// Paths as each server has them: `vllm/entrypoints/openai/api_server.py`,
+/// `sglang/srt/entrypoints/http_server.py`, `koboldcpp.py`, `examples/server` of whisper.cpp and
+/// stable-diffusion.cpp, `server.py` of ComfyUI.
 const KINDS: [CommandTraits; 11] = [
     CommandTraits {
-        // `vllm/v1/worker/utils.py:request_memory`: it refuses to start with less, and takes no more for its cache.
+        // `vllm/v1/worker/utils.py:request_memory`: it refuses to start with less, and takes no more for its
+        // cache.
         share: Some("--gpu-memory-utilization"),
         cards: &[&["--tensor-parallel-size", "-tp"], &["--pipeline-parallel-size", "-pp"]],
         // `vllm/v1/worker/gpu_worker.py:determine_available_memory`: "Error in memory profiling".

@@ -1,7 +1,8 @@
-//! Check of listening addresses in users' commands: an engine that listens on the network bypasses the router.
+//! Check of listening addresses in users' commands: an engine that listens on the network bypasses the
+//! router.
 //!
-//! The daemon connects to a port of 127.0.0.1 only, so an engine needs no other address. The check replaces the address
-//! flag of a llama-server. For any other program it only warns.
+//! The daemon connects to a port of 127.0.0.1 only, so an engine needs no other address. The check replaces
+//! the address flag of a llama-server. For any other program it only warns.
 
 mod published;
 
@@ -24,8 +25,8 @@ const ADDRESS_FLAGS: [&str; 6] = ["--host", "--hostname", "--listen", "--listen-
 const OPEN: &str = "with its port open to the network without the router's keys";
 
 impl Configuration {
-    /// Moves engines of users' commands to the loopback where that is one flag of a llama-server, and warns of all
-    /// others that the network reaches.
+    /// Moves engines of users' commands to the loopback where that is one flag of a llama-server, and warns
+    /// of all others that the network reaches.
     pub fn confine(&mut self) {
         let reported = self.models.iter_mut().filter(|model| !is_of_a_shell(model)).filter_map(confined);
         self.warnings.extend(reported.collect::<Vec<_>>());
@@ -68,7 +69,8 @@ struct ListeningAddress {
     remedy: String,
 }
 
-/// Sets the loopback in a llama-server's command. Returns what named another address, and the address that counted.
+/// Sets the loopback in a llama-server's command. Returns what named another address, and the address that
+/// counted.
 fn replaced(argv: &mut [String], at: usize, env: &mut [(String, String)]) -> Option<(String, String)> {
     let (before, flags) = argv.split_at_mut(at);
     let mut counted = None;
@@ -180,7 +182,8 @@ fn of_flag(argv: &[String]) -> Option<ListeningAddress> {
     })
 }
 
-/// True for `0.0.0.0`, `0.0.0.0:8000`, `--addr=[::]:8000`, `tcp://0.0.0.0:1`; false for a server to ask, and a network.
+/// True for `0.0.0.0`, `0.0.0.0:8000`, `--addr=[::]:8000`, `tcp://0.0.0.0:1`; false for a server to ask, and
+/// a network.
 fn binds_to_all(word: &str) -> bool {
     let value = word.split_once('=').map_or(word, |(_, value)| value);
     if ["http://", "https://"].iter().any(|scheme| value.starts_with(scheme)) {
@@ -191,8 +194,8 @@ fn binds_to_all(word: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
 }
 
-/// Programs that listen on all interfaces unless they are told where (`vllm/entrypoints/openai/api_server.py`,
-/// `koboldcpp.py`).
+/// Programs that listen on all interfaces unless they are told where
+/// (`vllm/entrypoints/openai/api_server.py`, `koboldcpp.py`).
 fn by_default(argv: &[String]) -> Option<ListeningAddress> {
     let open = matches!(CommandKind::of(argv)?, CommandKind::Vllm | CommandKind::Koboldcpp);
     let is_flag = |word: &String| {

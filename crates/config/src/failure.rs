@@ -76,8 +76,8 @@ impl ConfigMistakes {
         Self::none_in(Configuration::default(), of_file.chain(of_models).collect()).err()
     }
 
-    /// Adds mistakes that only the machine knows, such as files that are missing; a line that is wrong already says no
-    /// more.
+    /// Adds mistakes that only the machine knows, such as files that are missing; a line that is wrong
+    /// already says no more.
     pub fn extend(&mut self, more: Vec<ConfigError>) {
         let known: Vec<FlagOrigin> =
             std::iter::once(&*self.first).chain(&self.others).map(|error| error.origin.clone()).collect();

@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 /// The parameter that names the model, which no filter touches.
 const PROTECTED: &str = "model";
 
-/// Filters of one model, in the order of llama-swap: first parameters are removed, then set, then set for the name that
-/// the request used. A dot in a name leads into an object: `chat_template_kwargs.enable_thinking`.
+/// Filters of one model, in the order of llama-swap: first parameters are removed, then set, then set for the
+/// name that the request used. A dot in a name leads into an object: `chat_template_kwargs.enable_thinking`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RequestFilters {
     /// Parameters to remove.
@@ -20,7 +20,8 @@ pub struct RequestFilters {
     pub set_by_name: BTreeMap<String, Map<String, Value>>,
     /// The system message of conversations that begin without one.
     pub system: Option<String>,
-    /// Names that were derived from the model while the server ran, and what their requests have of their own.
+    /// Names that were derived from the model while the server ran, and what their requests have of their
+    /// own.
     pub derived: BTreeMap<String, DerivedFilters>,
 }
 
@@ -63,7 +64,8 @@ impl RequestFilters {
             || self.derived.get(name).is_some_and(is_own)
     }
 
-    /// Parameters that a request with this name gets where it does not set them; of two with one name, the first counts.
+    /// Parameters that a request with this name gets where it does not set them; of two with one name, the
+    /// first counts.
     pub fn defaults_for(&self, name: &str) -> impl Iterator<Item = (&String, &Value)> {
         self.derived.get(name).into_iter().flat_map(|derived| &derived.default).chain(&self.default)
     }

@@ -1,12 +1,12 @@
-//! Addresses to listen on, as people write them: `127.0.0.1:8080`, `localhost:8080`, `8080`, `:8080`, or several
-//! between commas.
+//! Addresses to listen on, as people write them: `127.0.0.1:8080`, `localhost:8080`, `8080`, `:8080`, or
+//! several between commas.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use serde::{Deserialize, Deserializer};
 
-/// Reads an address. A port alone is on this machine; a port after a colon is on every interface, as Go's programs
-/// take it.
+/// Reads an address. A port alone is on this machine; a port after a colon is on every interface, as Go's
+/// programs take it.
 pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
     let at = |host: IpAddr, port: &str| Some(SocketAddr::new(host, port.parse().ok()?));
     let text = text.trim();

@@ -62,7 +62,8 @@ const WITHOUT_EFFECT: [Unused; 15] = [
     ),
 ];
 
-/// Reads a file: what could be read of it, and the mistakes in the rest. An error is one that hides all others.
+/// Reads a file: what could be read of it, and the mistakes in the rest. An error is one that hides all
+/// others.
 pub(super) fn parse(
     file: &Arc<str>,
     text: &str,
@@ -85,7 +86,8 @@ pub(super) fn parse(
     for pair in &mut pairs {
         model::strip_comments(pair);
         match pair.key.as_str() {
-            // A model reads its own variables, and those of the macros that it uses: a missing one is its mistake alone.
+            // A model reads its own variables, and those of the macros that it uses: a missing one is its
+            // mistake alone.
             "models" => {}
             "macros" => macros::expand_environment(file, &mut pair.value, env, &mut Vec::new()),
             key if READ.contains(&key) => {

@@ -30,7 +30,8 @@ use super::serve_values::{cards, web_origin};
 
 /// The JSON schema of the format, as it is published.
 ///
-/// DECISION: a text instead of a call of [`schema`], whose code takes 200 KB. A test holds that both are equal.
+/// DECISION: a text instead of a call of [`schema`], whose code takes 200 KB. A test holds that both are
+/// equal.
 pub const PUBLISHED_SCHEMA: &str = include_str!("../../../docs/reference/config.schema.json");
 
 /// The JSON schema of the format, from the structs that read it.
@@ -192,8 +193,8 @@ fn is_repeated(one: &[Card], other: &[Card]) -> bool {
     one.iter().any(|card| other.iter().any(|before| before.id == card.id))
 }
 
-/// Reads each text of a list; a text that cannot be read, or that says the same as another one, is a mistake with its
-/// line.
+/// Reads each text of a list; a text that cannot be read, or that says the same as another one, is a mistake
+/// with its line.
 fn each<T>(
     lines: &LineIndex<'_>,
     texts: &[Spanned<String>],

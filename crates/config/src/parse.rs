@@ -108,8 +108,8 @@ fn refuse_unreachable(roster: &mut Configuration) {
     }
 }
 
-/// Names and aliases that lead to an earlier model, by the model that repeats them. Those of a refused one count: its
-/// mistake will be mended.
+/// Names and aliases that lead to an earlier model, by the model that repeats them. Those of a refused one
+/// count: its mistake will be mended.
 fn doubled_names(roster: &Configuration) -> HashMap<String, Vec<ConfigError>> {
     let served = roster.models.iter().map(|model| (&model.name, &model.aliases, &model.origin.0));
     let refused = roster.refused.iter().map(|model| (&model.name, &model.aliases, &model.origin.0));

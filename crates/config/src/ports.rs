@@ -1,7 +1,7 @@
 //! Check of fixed ports in users' commands.
 //!
-//! It warns of a port that several models share, and of a llama-server that listens on a different port than the one
-//! that the daemon uses.
+//! It warns of a port that several models share, and of a llama-server that listens on a different port than
+//! the one that the daemon uses.
 
 use std::collections::BTreeMap;
 

@@ -206,8 +206,8 @@ impl ConfiguredModel {
         }
     }
 
-    /// True for an engine that is not this server's own: requests go to another host, and no container of this one is
-    /// started for them.
+    /// True for an engine that is not this server's own: requests go to another host, and no container of
+    /// this one is started for them.
     pub fn is_foreign(&self) -> bool {
         self.launch.is_foreign()
     }
@@ -293,7 +293,8 @@ pub const PORT: &str = "${PORT}";
 pub const PID: &str = "${PID}";
 
 impl Launch {
-    /// True if it names no engine of its own: flags alone, or a command that begins with the bare name `llama-server`.
+    /// True if it names no engine of its own: flags alone, or a command that begins with the bare name
+    /// `llama-server`.
     pub fn names_no_engine(&self) -> bool {
         match self {
             Self::LlamaServer { program, .. } => program.is_none(),
@@ -352,7 +353,8 @@ impl Launch {
         ProxyAddress::read(&self.upstream(port))
     }
 
-    /// Returns the port of 127.0.0.1 on which the child that got `port` listens; `None` if it listens elsewhere.
+    /// Returns the port of 127.0.0.1 on which the child that got `port` listens; `None` if it listens
+    /// elsewhere.
     pub fn listens_on(&self, port: u16) -> Option<u16> {
         match self.address(port) {
             Ok(ProxyAddress::Port(port)) => Some(port),
@@ -360,8 +362,8 @@ impl Launch {
         }
     }
 
-    /// The address of an engine that is not this server's own, as it is written: on another machine, or in a container
-    /// that is reached by its name.
+    /// The address of an engine that is not this server's own, as it is written: on another machine, or in a
+    /// container that is reached by its name.
     pub fn elsewhere(&self) -> Option<&str> {
         let Self::Command { proxy, .. } = self else { return None };
         matches!(self.address(1), Ok(ProxyAddress::Elsewhere(_))).then_some(proxy)

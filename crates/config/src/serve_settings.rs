@@ -27,8 +27,8 @@ macro_rules! serve_settings {
                 Self { guard, ..Self { $($field: given_or(self.$field, &file.$field),)* } }
             }
 
-            /// The keys that differ from those of the server's start and that only a restart applies, each with its
-            /// section of a TOML file.
+            /// The keys that differ from those of the server's start and that only a restart applies, each
+            /// with its section of a TOML file.
             pub fn differ_since(&self, start: &Self) -> Vec<String> {
                 let differ = [$((stringify!($field), self.$field != start.$field),)*];
                 // A reload applies these.

@@ -32,8 +32,8 @@ pub fn reserve_size(text: &str) -> Result<Bytes, String> {
     }
 }
 
-/// Origin of web pages, as browsers send it: `https://host` or `https://host:port`; `localhost` for every port of this
-/// machine, as for llama-server's `--cors-origins`; `*` for all.
+/// Origin of web pages, as browsers send it: `https://host` or `https://host:port`; `localhost` for every
+/// port of this machine, as for llama-server's `--cors-origins`; `*` for all.
 pub fn web_origin(text: &str) -> Result<String, String> {
     let is_host = |host: &str| !host.is_empty() && !host.contains(['/', '?', '#', '@']);
     let plain = text.len() <= LONGEST && !text.contains(|c: char| c.is_whitespace() || c.is_control());
@@ -71,8 +71,8 @@ fn file(text: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// The time of `ask`. The command line counts it in milliseconds and all other durations are in seconds, so a file
-/// has to name the unit.
+/// The time of `ask`. The command line counts it in milliseconds and all other durations are in seconds, so a
+/// file has to name the unit.
 fn ask_time(text: &str) -> Result<Duration, String> {
     let bare = text.trim().bytes().all(|byte| byte.is_ascii_digit()) && text.trim() != "0";
     let time = duration::parse(text).filter(|time| !bare && *time <= LONGEST_ASK);

@@ -20,7 +20,8 @@ const LONGEST: usize = 16 << 10;
 pub(crate) struct Node {
     pub(crate) tree: YamlTree,
     pub(crate) line: u32,
-    /// A scalar that YAML itself says to be text, whatever it looks like, and that no macro may turn into a number.
+    /// A scalar that YAML itself says to be text, whatever it looks like, and that no macro may turn into a
+    /// number.
     pub(crate) is_text: bool,
 }
 
@@ -139,7 +140,8 @@ const REMEDIES: [(&str, &str); 9] = [
     ("", "; check the indentation and the quotation marks"),
 ];
 
-/// The first line from `first` on that a tab indents; the library names the line before it, where a text goes on.
+/// The first line from `first` on that a tab indents; the library names the line before it, where a text goes
+/// on.
 fn line_with_tab(text: &str, first: u32) -> Option<u32> {
     let is_indented = |line: &str| line.chars().take_while(|c| c.is_whitespace()).any(|c| c == '\t');
     let lines = (1_u32..).zip(text.lines()).skip_while(|(number, _)| *number < first);

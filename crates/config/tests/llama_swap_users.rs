@@ -1,4 +1,5 @@
-//! Tests of llama-swap's YAML as its users write it: filters, groups, sets, addresses elsewhere, and single bad entries.
+//! Tests of llama-swap's YAML as its users write it: filters, groups, sets, addresses elsewhere, and single
+//! bad entries.
 
 use plimsoll_config::{ConfigMistakes, Configuration, ConfiguredModel, Launch, ProxyAddress};
 use serde_json::{Value, json};

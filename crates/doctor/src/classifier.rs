@@ -1,7 +1,7 @@
 //! Text classifier for problem reports: a logistic regression over words.
 //!
-//! `bench/likeness/train.py` made the table of words from 1132 public reports whose cause is known, and fitted
-//! it further with 160 later ones.
+//! `bench/likeness/train.py` made the table of words from 1132 public reports whose cause is known, and
+//! fitted it further with 160 later ones.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;

@@ -2,8 +2,9 @@
 //!
 //! The text classifier was trained on problem reports and cannot judge such output.
 //!
-//! DECISION: a person describes a failure in free prose, a program in few fixed words. So text with few grammatical
-//! words counts as program output. It shows a failure only if one of its lines has a word for a failure.
+//! DECISION: a person describes a failure in free prose, a program in few fixed words. So text with few
+//! grammatical words counts as program output. It shows a failure only if one of its lines has a word for a
+//! failure.
 
 use std::collections::BTreeSet;
 
@@ -63,8 +64,8 @@ fn lines(report: &[(LineOrigin, String)]) -> impl Iterator<Item = &str> {
     report.iter().flat_map(|(_, text)| text.lines())
 }
 
-/// True for a program's lines that end in an assertion or a refusal without a size, and that nobody describes: their
-/// words say what the program is, not why it failed.
+/// True for a program's lines that end in an assertion or a refusal without a size, and that nobody
+/// describes: their words say what the program is, not why it failed.
 pub(super) fn is_bare(facts: &Facts) -> bool {
     let asserts = facts.says(Pattern::Assertion) && !facts.ran_out();
     // A line with a phrase of the tables is a program's, whatever words of grammar it has.

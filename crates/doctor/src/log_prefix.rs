@@ -1,8 +1,8 @@
-//! Log prefixes: the time, host and unit that journald, syslog, Docker, Kubernetes, the kernel or a logger puts before
-//! a line.
+//! Log prefixes: the time, host and unit that journald, syslog, Docker, Kubernetes, the kernel or a logger
+//! puts before a line.
 //!
-//! A prefix states when and where a line was written. It says nothing about the cause of a failure. `formats/shapes.tsv` has
-//! the forms.
+//! A prefix states when and where a line was written. It says nothing about the cause of a failure.
+//! `formats/shapes.tsv` has the forms.
 
 use super::formats::{fits, shapes};
 
@@ -57,7 +57,8 @@ mod tests {
     #[test]
     fn every_common_prefix_goes_and_the_program_s_line_stays() {
         for prefix in [
-            // journalctl: short, short-precise, short-iso (old and new), short-full, short-unix, short-monotonic.
+            // journalctl: short, short-precise, short-iso (old and new), short-full, short-unix,
+            // short-monotonic.
             "Apr 03 12:00:01 box llama-server[312]: ",
             "Apr 03 12:00:01.123456 box (udev-worker)[312]: ",
             "2026-04-03T12:00:01+0200 box llama-server[312]: ",

@@ -47,8 +47,8 @@ const PROGRAMS: [(LogProgram, &str, Pattern); 13] = [
     (LogProgram::Torch, "torch", Pattern::OfTorch),
 ];
 
-/// Makers of cards, and interfaces to them, by which hints differ. Builds for AMD print CUDA's words too, and so does a
-/// machine with cards of several makers.
+/// Makers of cards, and interfaces to them, by which hints differ. Builds for AMD print CUDA's words too, and
+/// so does a machine with cards of several makers.
 const CARDS: [(&str, Pattern); 7] = [
     ("amd", Pattern::OfAmd),
     ("intel", Pattern::OfIntel),

@@ -229,8 +229,8 @@ impl LogReader {
     }
 }
 
-/// A request that a server quotes: its text is the client's, who may ask about any failure. `server.cpp:log_server_request`,
-/// `vllm/entrypoints/logger.py:log_inputs`.
+/// A request that a server quotes: its text is the client's, who may ask about any failure.
+/// `server.cpp:log_server_request`, `vllm/entrypoints/logger.py:log_inputs`.
 fn is_of_client(text: &str) -> bool {
     const FIELDS: [&str; 3] = ["\"messages\":", "\"prompt\":", "\"content\":"];
     let is_request = holds(text, "Received request ") && holds(text, "prompt: ");

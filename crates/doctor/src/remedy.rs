@@ -1,7 +1,7 @@
 //! Remedies for each cause, sub-cause and program, the mildest first.
 //!
-//! A remedy uses the options of the program that failed, with figures from its log if the log has them. A context that
-//! certainly fits comes from a memory plan made by the caller.
+//! A remedy uses the options of the program that failed, with figures from its log if the log has them. A
+//! context that certainly fits comes from a memory plan made by the caller.
 
 mod figures;
 

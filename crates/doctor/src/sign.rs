@@ -10,7 +10,8 @@ use super::cause::named;
 use super::formats::fits;
 
 named! {
-    /// Cause of an engine's end, as far as a single line shows it. Among several lines, the first in this order counts.
+    /// Cause of an engine's end, as far as a single line shows it. Among several lines, the first in this
+    /// order counts.
     CauseSign {
         CardMemory = "engine_out_of_memory": "the engine ran out of card memory",
         HostMemory = "engine_out_of_host_memory": "the engine ran out of host memory",
@@ -35,7 +36,8 @@ impl CauseSign {
 /// It starts a check of the engine and is never a verdict: the line is text that the engine prints, and a
 /// client may have chosen it. Some engines survive such a line, others hang with their memory.
 pub fn gives_up(line: &str, stage: Stage) -> bool {
-    // The path of an abort must begin the line: llama-server quotes a request's text in the middle of a line of its own.
+    // The path of an abort must begin the line: llama-server quotes a request's text in the middle of a line
+    // of its own.
     let starts_as = |kind| !line.starts_with(char::is_whitespace) && fits(kind, line);
     starts_as("abort") || (stage == Stage::Loading && starts_as("failed_load"))
 }

@@ -1,6 +1,7 @@
 //! Lines of source and configuration files, distinguished from log lines by their syntax.
 //!
-//! The phrases in such a line belong to a program that was never run here. `formats/shapes.tsv` has the forms.
+//! The phrases in such a line belong to a program that was never run here. `formats/shapes.tsv` has the
+//! forms.
 
 use super::formats::fits;
 
@@ -12,7 +13,8 @@ pub(crate) fn is_source_line(line: &str) -> bool {
     !is_object && fits("source", text)
 }
 
-/// True for a line of YAML whose name is in small letters or a variable's: `image: x`, `- name: y`, `services:`.
+/// True for a line of YAML whose name is in small letters or a variable's: `image: x`, `- name: y`,
+/// `services:`.
 pub(crate) fn is_yaml_line(line: &str) -> bool {
     fits("yaml", line)
 }

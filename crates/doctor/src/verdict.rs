@@ -157,8 +157,9 @@ fn level(line: &str) -> Option<&str> {
 
 /// Whether a line may explain an end of this kind.
 ///
-/// DECISION: information explains no death, and a warning none by a signal: of an engine that is killed it is mostly one that
-/// it lived with for hours. Where another process sent the signal, only an error is worth a look.
+/// DECISION: information explains no death, and a warning none by a signal: of an engine that is killed it is
+/// mostly one that it lived with for hours. Where another process sent the signal, only an error is worth a
+/// look.
 fn may_explain(exit: Exit, line: &str) -> bool {
     const ERRORS: [&str; 4] = ["error", "assert", "failed", "fatal"];
     match (level(line), exit) {

@@ -1,11 +1,12 @@
-//! Test of the diagnosis on real problem reports: how often the verdict is the cause that the issue thread confirmed.
+//! Test of the diagnosis on real problem reports: how often the verdict is the cause that the issue thread
+//! confirmed.
 //!
-//! The reports belong to others and are not in the repository. Without a folder of reports next to the checkout, the
-//! test prints that and checks nothing. The threads are divided into two halves by the digest of their address. The
-//! rules were written with the first half only.
+//! The reports belong to others and are not in the repository. Without a folder of reports next to the
+//! checkout, the test prints that and checks nothing. The threads are divided into two halves by the digest
+//! of their address. The rules were written with the first half only.
 //!
-//! `PLIMSOLL_CORPUS=FOLDER` uses another folder of reports in the same form. `PLIMSOLL_CORPUS_MISSES=all` prints why
-//! each wrong verdict was wrong.
+//! `PLIMSOLL_CORPUS=FOLDER` uses another folder of reports in the same form. `PLIMSOLL_CORPUS_MISSES=all`
+//! prints why each wrong verdict was wrong.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -131,7 +131,8 @@ impl EngineAddress {
     }
 }
 
-/// Ends the connection when the other machine is gone: an engine may think in silence, and a dead machine sends nothing.
+/// Ends the connection when the other machine is gone: an engine may think in silence, and a dead machine
+/// sends nothing.
 fn watch_for_silence(stream: &TcpStream) {
     let _ = sockopt::set_socket_keepalive(stream, true);
     let _ = sockopt::set_tcp_keepidle(stream, GONE / 2);

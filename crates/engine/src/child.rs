@@ -1,7 +1,7 @@
 //! Handle of a child process (an engine) from its start to its end.
 //!
-//! A [`Child`] sends commands to the task that owns the process, and receives [`ChildEvent`]s. Dropping it kills the
-//! process group.
+//! A [`Child`] sends commands to the task that owns the process, and receives [`ChildEvent`]s. Dropping it
+//! kills the process group.
 
 use std::time::Duration;
 

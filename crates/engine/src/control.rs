@@ -1,7 +1,7 @@
 //! llama-server's router channel: state lines on the child's stdout, and one command on its stdin.
 //!
-//! The code follows `tools/server/server-models.cpp: router_child_states @ b10605`. Earlier builds print other state
-//! names (`server-models.cpp: setup_child_server @ b8799`) and exit only after stdin closes.
+//! The code follows `tools/server/server-models.cpp: router_child_states @ b10605`. Earlier builds print
+//! other state names (`server-models.cpp: setup_child_server @ b8799`) and exit only after stdin closes.
 
 use plimsoll_wire::control::{EARLY_READY, EARLY_SLEEP, STATE_PREFIX};
 use serde_json::Value;

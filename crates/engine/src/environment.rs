@@ -1,7 +1,7 @@
 //! Environment variables of a child process: inherited, removed and added ones.
 //!
-//! A child inherits only a fixed list of variables and those of `pass-env`, so that it learns no secret of the daemon.
-//! Variables that restrict the child to its cards are set last.
+//! A child inherits only a fixed list of variables and those of `pass-env`, so that it learns no secret of
+//! the daemon. Variables that restrict the child to its cards are set last.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -13,8 +13,8 @@ use plimsoll_wire::env as names;
 
 use super::isolation::Visible;
 
-/// Variables that pass from the daemon to a child, by their whole names. Capitals do not count, because programs read
-/// `http_proxy` and `HTTP_PROXY`.
+/// Variables that pass from the daemon to a child, by their whole names. Capitals do not count, because
+/// programs read `http_proxy` and `HTTP_PROXY`.
 const PASSED: &[&str] = &[
     // The system, the user and his languages.
     "PATH HOME USER LOGNAME SHELL LANG LANGUAGE TZ TZDIR TERM TMPDIR PWD HOSTNAME GCONV_PATH LOCPATH GLIBC_TUNABLES \
@@ -53,7 +53,8 @@ const PASSED_BEGINNINGS: &[&str] = &[
     "HF_HUB_ HF_XET_ TRANSFORMERS_ TOKENIZERS_",
 ];
 
-/// Endings of names whose value may be a secret; they pass by `pass-env` alone. `TOKENS` is a number in this field.
+/// Endings of names whose value may be a secret; they pass by `pass-env` alone. `TOKENS` is a number in this
+/// field.
 const SECRET_ENDINGS: &[&str] = &[
     "KEY",
     "KEYS",
@@ -118,8 +119,9 @@ const NOT_INHERITED: &[&str] = &[
 /// Variable that ggml-vulkan reads (`ggml-vulkan.cpp: ggml_vk_instance_init @ b10605`); an empty list selects
 /// no card.
 pub(super) const VULKAN: &str = "GGML_VK_VISIBLE_DEVICES";
-/// Variables of AMD's runtimes. ROCr is first, and takes an empty list for no device. HIP numbers what is left; it
-/// ignores an empty list and would read `CUDA_VISIBLE_DEVICES` instead, and an entry that names no card ends its list.
+/// Variables of AMD's runtimes. ROCr is first, and takes an empty list for no device. HIP numbers what is
+/// left; it ignores an empty list and would read `CUDA_VISIBLE_DEVICES` instead, and an entry that names no
+/// card ends its list.
 const ROCR: (&str, &str) = ("ROCR_VISIBLE_DEVICES", "");
 const HIP: (&str, &str) = ("HIP_VISIBLE_DEVICES", "-1");
 /// All cards that ROCr shows; ggml uses 16 at most.
@@ -138,8 +140,8 @@ pub fn shows_vulkan(environment: &Environment) -> bool {
     environment.get(VULKAN).is_none_or(|value| !value.is_empty())
 }
 
-/// Splits the daemon's environment into what children inherit and the names of the rest; `more` are names, and beginnings
-/// that end in `*`, beside the usual ones.
+/// Splits the daemon's environment into what children inherit and the names of the rest; `more` are names,
+/// and beginnings that end in `*`, beside the usual ones.
 pub fn inherited(
     daemon: impl IntoIterator<Item = (OsString, OsString)>,
     more: &[String],

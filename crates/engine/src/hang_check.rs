@@ -1,12 +1,12 @@
 //! Hang check of a serving engine whose log looks like an abort.
 //!
-//! DECISION: the check requests both `/health` and `/slots`. After `ggml.c: ggml_abort`, the computing thread may hang
-//! while `/health` answers (llama.cpp #13281). `/slots` then gets no answer (b10605), or an answer in which a slot is
-//! processing (0.5.0). Either counts as a hang only if the process uses no processor time.
+//! DECISION: the check requests both `/health` and `/slots`. After `ggml.c: ggml_abort`, the computing thread
+//! may hang while `/health` answers (llama.cpp #13281). `/slots` then gets no answer (b10605), or an answer
+//! in which a slot is processing (0.5.0). Either counts as a hang only if the process uses no processor time.
 //!
-//! An engine that waits for a card or another machine looks the same. So a process with an open device or a connection
-//! of its own needs further evidence. It counts as hung only if it has started a process since the log line:
-//! `ggml_print_backtrace` starts a debugger and waits for it (`ggml.c @ b10605`).
+//! An engine that waits for a card or another machine looks the same. So a process with an open device or a
+//! connection of its own needs further evidence. It counts as hung only if it has started a process since the
+//! log line: `ggml_print_backtrace` starts a debugger and waits for it (`ggml.c @ b10605`).
 
 use std::time::Duration;
 

@@ -145,7 +145,8 @@ fn rewriter(argument: &str) -> Option<Rewrite> {
     }
 }
 
-/// Converts a name such as `CUDA1` or `Vulkan1` to the child's number; names that are no card's stay unchanged.
+/// Converts a name such as `CUDA1` or `Vulkan1` to the child's number; names that are no card's stay
+/// unchanged.
 fn device(name: &str, cards: &[Option<usize>]) -> Option<String> {
     let Some((interface, number)) = plimsoll_flags::device_number(name) else {
         return Some(name.to_owned());

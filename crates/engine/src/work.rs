@@ -1,4 +1,5 @@
-//! Work of a serving engine, as the kernel shows it: processor time, devices and connections of its processes.
+//! Work of a serving engine, as the kernel shows it: processor time, devices and connections of its
+//! processes.
 
 use std::path::Path;
 
@@ -8,8 +9,8 @@ use procfs::process::{FDTarget, Process};
 use super::address::EngineAddress;
 use plimsoll_process::descendants;
 
-/// Clock ticks that an engine without work may use in ten seconds: timers, and questions about its health. One that computes
-/// on a card starts its kernels with little processor time.
+/// Clock ticks that an engine without work may use in ten seconds: timers, and questions about its health.
+/// One that computes on a card starts its kernels with little processor time.
 const IDLE_TICKS: u64 = 10;
 const IDLE_TICKS_WITH_CARD: u64 = 2;
 /// Devices that compute nothing.
@@ -38,7 +39,8 @@ pub struct EngineWork {
 }
 
 impl EngineWork {
-    /// `None` where the process that listens cannot be seen (a container, another machine) or waits for a disk.
+    /// `None` where the process that listens cannot be seen (a container, another machine) or waits for a
+    /// disk.
     pub async fn now(address: &EngineAddress, group: u32) -> Option<Self> {
         let server = server_of(address, group).await?;
         // It reads files of all processes, which takes milliseconds.
@@ -49,8 +51,8 @@ impl EngineWork {
         tokio::task::spawn_blocking(read).await.ok()?
     }
 
-    /// True if nothing was done between this and `later`, some ten seconds after it. An engine that may wait for another
-    /// machine proves nothing.
+    /// True if nothing was done between this and `later`, some ten seconds after it. An engine that may wait
+    /// for another machine proves nothing.
     pub fn rests_until(&self, later: &Self) -> bool {
         let idle = if later.reach.has_card { IDLE_TICKS_WITH_CARD } else { IDLE_TICKS };
         !later.reach.has_connection && later.ticks.saturating_sub(self.ticks) <= idle

@@ -1,4 +1,5 @@
-//! Proofs of a client towards a store: the authority that it trusts, its own certificate, a user with a password.
+//! Proofs of a client towards a store: the authority that it trusts, its own certificate, a user with a
+//! password.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,8 +14,8 @@ use super::StoreAddress;
 /// Most bytes of a file of certificates, a key or a password.
 const LONGEST: Bytes = Bytes::mib(1);
 
-/// Files and names by which a client and its store know each other. etcd's own client calls them `--cacert`, `--cert`,
-/// `--key` and `--user`.
+/// Files and names by which a client and its store know each other. etcd's own client calls them `--cacert`,
+/// `--cert`, `--key` and `--user`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreAccess {
     /// Certificates of the authorities of the store; without it, those that the machine trusts.

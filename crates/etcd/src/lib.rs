@@ -1,7 +1,8 @@
-//! etcd client for the records of a fleet: reads, transactions, leases and watches through etcd's JSON gateway.
+//! etcd client for the records of a fleet: reads, transactions, leases and watches through etcd's JSON
+//! gateway.
 //!
-//! DECISION: the client uses the gateway (HTTP/1.1 and JSON) instead of gRPC. The daemon speaks both already. A gRPC
-//! client would add 44 crates and need `protoc` at build time.
+//! DECISION: the client uses the gateway (HTTP/1.1 and JSON) instead of gRPC. The daemon speaks both already.
+//! A gRPC client would add 44 crates and need `protoc` at build time.
 #![forbid(unsafe_code)]
 
 mod access;
@@ -30,9 +31,9 @@ pub use watch::StoreWatch;
 /// Records in one answer; the store answers others while a large reading goes on.
 const PAGE: usize = 500;
 
-/// etcd's words for a database that has reached its quota: it refuses the write before it is proposed, or when it is
-/// applied, and both change nothing.
-/// Source: ErrGRPCNoSpace in etcd's `api/v3rpc/rpctypes/error.go`.
+/// etcd's words for a database that has reached its quota: it refuses the write before it is proposed, or
+/// when it is applied, and both change nothing. Source: ErrGRPCNoSpace in etcd's
+/// `api/v3rpc/rpctypes/error.go`.
 const NO_SPACE: &str = "database space exceeded";
 
 /// The record of a fleet that was written last.
@@ -58,7 +59,8 @@ impl Etcd {
 
     /// Asks another member first than the one that the address names first.
     ///
-    /// DECISION: each daemon draws one. Watches cost the member that tells them, and would all lie with the first.
+    /// DECISION: each daemon draws one. Watches cost the member that tells them, and would all lie with the
+    /// first.
     #[must_use]
     pub fn beginning_at(self, member: usize) -> Self {
         Self { gateway: self.gateway.beginning_at(member), ..self }
@@ -139,7 +141,8 @@ impl Etcd {
         Ok(seats.collect())
     }
 
-    /// Carries out a transaction. Once it was sent, no other member is asked: it may be applied without an answer.
+    /// Carries out a transaction. Once it was sent, no other member is asked: it may be applied without an
+    /// answer.
     pub async fn transact(&self, transaction: &Transaction, lease: u64) -> TransactionOutcome {
         let compare = transaction.compares.iter().map(|compare| {
             json!({ "key": self.key(&compare.key), "target": "MOD", "result": "EQUAL",

@@ -7,11 +7,12 @@ use serde_json::{Value, json};
 
 use super::access::{AccessError, StoreAccess};
 
-/// etcd's words for a token that it does not know, such as after a restart of a member, or none where one is required.
-/// Source: ErrGRPCInvalidAuthToken, ErrGRPCAuthOldRevision and ErrGRPCUserEmpty in etcd's `api/v3rpc/rpctypes/error.go`.
+/// etcd's words for a token that it does not know, such as after a restart of a member, or none where one is
+/// required. Source: ErrGRPCInvalidAuthToken, ErrGRPCAuthOldRevision and ErrGRPCUserEmpty in etcd's
+/// `api/v3rpc/rpctypes/error.go`.
 const STALE: [&str; 3] = ["invalid auth token", "revision of auth store is old", "user name is empty"];
-/// Its gateway ignores the common name of a client, and refuses a certificate that has one where users are required.
-/// Source: `accessController.ServeHTTP` in etcd's `embed/serve.go`.
+/// Its gateway ignores the common name of a client, and refuses a certificate that has one where users are
+/// required. Source: `accessController.ServeHTTP` in etcd's `embed/serve.go`.
 const GATEWAY_NAME: &str = "CommonName of client sending a request against gateway will be ignored";
 /// Source: ErrGRPCPermissionDenied there.
 const DENIED: &str = "permission denied";
@@ -39,7 +40,8 @@ impl StoreUser {
         Some(Self { access: access.clone(), token: Mutex::default() })
     }
 
-    /// Body of the request for a token. The password is read each time, so that it can be changed in its file.
+    /// Body of the request for a token. The password is read each time, so that it can be changed in its
+    /// file.
     pub(crate) fn request(&self) -> Result<Value, AccessError> {
         Ok(json!({ "name": self.access.user, "password": self.access.password()? }))
     }

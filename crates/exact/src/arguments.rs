@@ -12,16 +12,16 @@ use super::run::Until;
 /// Flags without an effect on memory that act outside the process, or hide the log lines this crate reads.
 #[rustfmt::skip]
 const LEFT_OUT: [&str; 23] = [
-    // The log flags would move or reformat the lines that the transcript parser reads. `--sleep-idle-seconds` would
-    // unload the model in the middle of a run.
+    // The log flags would move or reformat the lines that the transcript parser reads. `--sleep-idle-seconds`
+    // would unload the model in the middle of a run.
     "--log-disable", "--log-file", "--log-prompts-dir", "--log-colors", "--log-prefix", "--log-timestamps",
     "--verbose", "--verbosity", "--warmup", "--offline", "--path", "--tools", "--tools-runtime",
     "--mcp-servers-config", "--mcp-servers-json", "--agent", "--ui-mcp-proxy", "--slot-save-path",
     "--lookup-cache-dynamic", "--reuse-port", "--api-key-file", "--prio", "--sleep-idle-seconds",
 ];
 
-/// The engine's command line for the user's flags, on `devices` where these name none. `stand_in` maps the path of each
-/// model file to the path to use instead.
+/// The engine's command line for the user's flags, on `devices` where these name none. `stand_in` maps the
+/// path of each model file to the path to use instead.
 pub(super) fn arguments<E>(
     options: &Options,
     devices: &str,

@@ -65,7 +65,8 @@ impl Cache {
         Self { folder }
     }
 
-    /// The answer to a question, unless this version's reader finds no use in it: the engine is then asked again.
+    /// The answer to a question, unless this version's reader finds no use in it: the engine is then asked
+    /// again.
     pub(super) fn get(&self, question: &str, is_useful: impl Fn(&Answer) -> bool) -> Option<Answer> {
         let entry = own_file::read(&self.path(question), LONGEST).ok()?;
         let entry: Entry = serde_json::from_slice(&entry).ok()?;

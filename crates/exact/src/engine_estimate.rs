@@ -36,8 +36,8 @@ pub struct EngineEstimate<'a> {
 }
 
 impl<'a> EngineEstimate<'a> {
-    /// Asks the engine about the flags. `for_plan` asks at the same time about contexts near the border that the formulas
-    /// predict.
+    /// Asks the engine about the flags. `for_plan` asks at the same time about contexts near the border that
+    /// the formulas predict.
     pub fn open(
         oracle: Oracle,
         estimate: Estimate,

@@ -133,8 +133,8 @@ fn write(path: &Path, head: &[u8], length: u64) -> io::Result<()> {
     file.set_len(length)
 }
 
-/// Hash and length of a file's header, and the file's length. The lengths keep models of another shape apart, so 64
-/// bits of hash are enough for those of one user.
+/// Hash and length of a file's header, and the file's length. The lengths keep models of another shape apart,
+/// so 64 bits of hash are enough for those of one user.
 fn stamp(head: &FileHead) -> String {
     format!("{:016x}/{}/{}", head.digest, head.end, head.length)
 }

@@ -141,7 +141,8 @@ impl Oracle {
         Ok(self.recall(&key).then(|| self.stated.borrow().get(&key).cloned()?.ok()).flatten())
     }
 
-    /// Removes the copies of model files and the answers from memory, so that a long-lived process holds none.
+    /// Removes the copies of model files and the answers from memory, so that a long-lived process holds
+    /// none.
     pub fn forget(&self) {
         self.files.take();
         self.stated.take();

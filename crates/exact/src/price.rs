@@ -1,4 +1,5 @@
-//! Cost model of the search for the largest value that fits: the engine runs once for every value that is tried.
+//! Cost model of the search for the largest value that fits: the engine runs once for every value that is
+//! tried.
 //!
 //! A configuration that the engine refuses does not fit. Any other failure ends the search.
 
@@ -19,7 +20,8 @@ pub struct Requested<'a> {
     request: PlanRequest<'a>,
     /// The engine's plan of the user's flags.
     requested: PlanPrice,
-    /// Free memory with these flags by the engine, less that by the closed forms; `None` where they do not cover the model.
+    /// Free memory with these flags by the engine, less that by the closed forms; `None` where they do not
+    /// cover the model.
     off: OnceCell<Option<i64>>,
     /// The first error that left a question unanswered.
     failed: RefCell<Option<ExactError>>,

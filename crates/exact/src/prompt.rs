@@ -91,7 +91,8 @@ impl Prompt {
         while !ready(send(&mut client, Request::get("/health").body(Full::default())?).await) {
             sleep(PAUSE).await;
         }
-        // Two tokens: the first is of the prompt's own pass, the second has a pass of one token at that depth.
+        // Two tokens: the first is of the prompt's own pass, the second has a pass of one token at that
+        // depth.
         let tokens = usize::try_from(self.tokens).unwrap_or(usize::MAX);
         let more = ",0".repeat(tokens.saturating_sub(1));
         let body =

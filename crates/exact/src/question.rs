@@ -64,8 +64,8 @@ impl Oracle {
 
     /// The engine's word for the cards that it uses: `CUDA`, `ROCm`, `Vulkan`.
     ///
-    /// DECISION: the engine is asked once (`--list-devices`), over cards that answer to every interface. A card's
-    /// own interface comes before Vulkan where it lists both. One that lists no card is asked for
+    /// DECISION: the engine is asked once (`--list-devices`), over cards that answer to every interface. A
+    /// card's own interface comes before Vulkan where it lists both. One that lists no card is asked for
     /// CUDA's, and its refusal is the answer.
     fn interface(&self, cards: &[&Card], specs: &str) -> Result<&'static str, ExactError> {
         if let Some(known) = self.interface.get().or(cards.is_empty().then_some("CUDA")) {

@@ -45,11 +45,12 @@ enum OccupiedKind {
     Host,
 }
 
-/// The memory of the cards at the end of a report: all that was taken and not given back, but for the pool, which grows on
-/// its own. After a prompt (its tokens, and the engine's log) it is all that is held, and what a driver takes for it.
+/// The memory of the cards at the end of a report: all that was taken and not given back, but for the pool,
+/// which grows on its own. After a prompt (its tokens, and the engine's log) it is all that is held, and what
+/// a driver takes for it.
 ///
-/// A driver rounds the blocks that the engine's log does not name, which are the pool's. The context term of a plan was
-/// measured with buffers as the log names them.
+/// A driver rounds the blocks that the engine's log does not name, which are the pool's. The context term of
+/// a plan was measured with buffers as the log names them.
 pub(super) fn memory(report: &Path, prompt: Option<(u32, &Transcript)>) -> SeenMemory {
     let (mut blocks, mut seen) = (BTreeMap::new(), SeenMemory::default());
     let Ok(file) = plimsoll_file::open_nofollow(report) else { return seen };

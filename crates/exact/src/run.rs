@@ -1,7 +1,7 @@
 //! Engine runs for `plan --exact`, which end once the engine has logged its last buffer.
 //!
-//! The engine has its own process group, which is then killed. The group is also killed at its limits of time and
-//! memory. If Plimsoll dies first, the kernel kills the engine.
+//! The engine has its own process group, which is then killed. The group is also killed at its limits of time
+//! and memory. If Plimsoll dies first, the kernel kills the engine.
 
 use std::ffi::OsString;
 use std::fs;

@@ -1,7 +1,8 @@
 //! Opener of regular files, and their reading up to a bound.
 //!
-//! A path from a user, a configuration or another program may name anything. Opening a FIFO waits for its writer, a
-//! device may act when it is opened, and `/dev/zero` has no end. Every file whose path is not fixed is opened here.
+//! A path from a user, a configuration or another program may name anything. Opening a FIFO waits for its
+//! writer, a device may act when it is opened, and `/dev/zero` has no end. Every file whose path is not fixed
+//! is opened here.
 #![forbid(unsafe_code)]
 
 use std::fs::{self, File, Metadata};

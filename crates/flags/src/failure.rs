@@ -41,7 +41,8 @@ fn meant(argument: &str, nearest: Option<&str>) -> String {
     )
 }
 
-/// A flag and its value where they are written as one word, which llama-server does not read: `--ctx-size=4096`, `-c4096`.
+/// A flag and its value where they are written as one word, which llama-server does not read:
+/// `--ctx-size=4096`, `-c4096`.
 pub fn joined(argument: &str) -> Option<(&str, &str)> {
     let digits = argument.find(|c: char| c.is_ascii_digit()).map(|at| argument.split_at(at));
     let parts = argument.split_once('=').or(digits)?;

@@ -1,8 +1,8 @@
 //! Parsers of llama-server's flag values, with the rules of `common/arg.cpp @ b10605`.
 //!
-//! As with `std::stoi`, a number ends at the first character that is not a digit. So a running engine with `-c 8k` has
-//! a context of 8. For an engine that is still to be started, [`Flag::whole_number`](crate::table::Flag::whole_number)
-//! refuses such a value.
+//! As with `std::stoi`, a number ends at the first character that is not a digit. So a running engine with
+//! `-c 8k` has a context of 8. For an engine that is still to be started,
+//! [`Flag::whole_number`](crate::table::Flag::whole_number) refuses such a value.
 
 use plimsoll_base::Bytes;
 use plimsoll_model::{Pooling, TensorType, types};

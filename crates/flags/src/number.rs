@@ -10,8 +10,8 @@ const IN_MIB: [&str; 3] = ["--cache-ram", "--moe-cache-mib", "--attention-max-ba
 impl Flag {
     /// Checks that llama-server reads the whole of `text`; `spelling` is the flag as it was given.
     ///
-    /// DECISION: an error, not a warning. A context of 64 tokens where 64k were meant has a plan that fits, and an engine
-    /// that answers nothing of use.
+    /// DECISION: an error, not a warning. A context of 64 tokens where 64k were meant has a plan that fits,
+    /// and an engine that answers nothing of use.
     pub fn whole_number(&self, spelling: &str, text: &str) -> Result<(), FlagProblem> {
         let number = (self.takes == FlagArity::Number).then(|| leading_integer(text)).flatten();
         let Some((number, rest)) = number.filter(|(_, rest)| !rest.trim().is_empty()) else {

@@ -1,7 +1,7 @@
 //! llama-server flags as the user gave them, in order.
 //!
-//! Each flag has its row of the flag table, and its origin: command line, file or environment variable. Order and
-//! repetition are kept, because the last `-c` wins but every `-ot` counts.
+//! Each flag has its row of the flag table, and its origin: command line, file or environment variable. Order
+//! and repetition are kept, because the last `-c` wins but every `-ot` counts.
 
 mod meaning;
 mod read;

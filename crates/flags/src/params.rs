@@ -159,7 +159,8 @@ pub struct ModelParams {
 }
 
 impl ModelParams {
-    /// Sources of the model, the draft and the projector on servers, each where no file of this machine is named.
+    /// Sources of the model, the draft and the projector on servers, each where no file of this machine is
+    /// named.
     pub fn remote_sources(&self) -> [Option<&RemoteSource>; 3] {
         [
             self.remote.as_ref().filter(|_| self.model.is_none()),

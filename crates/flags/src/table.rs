@@ -1,8 +1,8 @@
 //! Table of llama-server's flags: spellings, environment variable, and the setter that stores the value in
 //! [`ModelParams`].
 //!
-//! The rows follow `common/arg.cpp: common_params_parser_init @ b10605`, plus flags of 0.5.0 and b11549, of older
-//! builds and of ik_llama.cpp. CONTRIBUTING.md says how to add a flag.
+//! The rows follow `common/arg.cpp: common_params_parser_init @ b10605`, plus flags of 0.5.0 and b11549, of
+//! older builds and of ik_llama.cpp. CONTRIBUTING.md says how to add a flag.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;

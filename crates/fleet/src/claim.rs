@@ -1,11 +1,11 @@
 //! Claim of a seat: the store transaction that assigns a model to a host.
 //!
-//! A seat is the fleet's record that a model is loaded on a host. The transaction compares every record on which the
-//! choice of the host relied, so it fails if one of them has changed.
+//! A seat is the fleet's record that a model is loaded on a host. The transaction compares every record on
+//! which the choice of the host relied, so it fails if one of them has changed.
 //!
-//! DECISION: a host's registration holds what a claim depends on: capacity, memory without a seat, and offers (the
-//! models that the host can serve). The state record holds advice only. So a host that becomes idle or busy makes no
-//! claim fail.
+//! DECISION: a host's registration holds what a claim depends on: capacity, memory without a seat, and offers
+//! (the models that the host can serve). The state record holds advice only. So a host that becomes idle or
+//! busy makes no claim fail.
 
 use super::keys::FleetKey;
 use super::node::TransactionOutcome;
@@ -74,8 +74,9 @@ pub struct Transaction {
     pub writes: Vec<Write>,
 }
 
-/// DECISION: without a lease nothing is written that goes with one, and what was written with a former one counts as
-/// unknown. A registration without a lease outlives its host, whose models are then refused for ever.
+/// DECISION: without a lease nothing is written that goes with one, and what was written with a former one
+/// counts as unknown. A registration without a lease outlives its host, whose models are then refused for
+/// ever.
 impl Transaction {
     fn is_leased(&self) -> bool {
         self.writes.iter().any(|write| write.leased)
@@ -86,7 +87,8 @@ impl Transaction {
         lease != 0 || !self.is_leased()
     }
 
-    /// The outcome of a transaction that went with the lease `sent`, for a host that has the lease `present` now.
+    /// The outcome of a transaction that went with the lease `sent`, for a host that has the lease `present`
+    /// now.
     pub fn outcome_of(&self, outcome: TransactionOutcome, sent: u64, present: u64) -> TransactionOutcome {
         match outcome {
             TransactionOutcome::Applied(_) if self.is_leased() && sent != present => {
@@ -106,7 +108,8 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// The claim of `plan`, which was made from `view`; `None` if a later version wrote what it would write over.
+    /// The claim of `plan`, which was made from `view`; `None` if a later version wrote what it would write
+    /// over.
     pub fn new(view: &FleetView, model: &str, plan: SeatPlan, nonce: String) -> Option<Self> {
         let SeatPlan { host, number, incarnation, need, cause, evicts } = plan;
         let seat_key = FleetKey::Seat { model: model.to_owned(), number };

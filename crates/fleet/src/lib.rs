@@ -1,11 +1,12 @@
-//! Fleet of hosts that share a store (etcd): its records, the placement of models on hosts, and the claim of a seat.
+//! Fleet of hosts that share a store (etcd): its records, the placement of models on hosts, and the claim of
+//! a seat.
 //!
-//! A seat is the record that a model is to be loaded on a host. A [`Claim`] creates one in a single transaction. The
-//! transaction's revision is the seat's token, a fencing token that travels with each request. [`FleetNode::on_event`]
-//! takes an event and the time, and returns the effects to carry out.
+//! A seat is the record that a model is to be loaded on a host. A [`Claim`] creates one in a single
+//! transaction. The transaction's revision is the seat's token, a fencing token that travels with each
+//! request. [`FleetNode::on_event`] takes an event and the time, and returns the effects to carry out.
 //!
-//! The store never grants memory. A host checks the token of a request and then its own ledger of memory. So a wrong
-//! store can waste memory and time, but cannot over-commit a card.
+//! The store never grants memory. A host checks the token of a request and then its own ledger of memory. So
+//! a wrong store can waste memory and time, but cannot over-commit a card.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 

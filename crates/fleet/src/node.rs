@@ -1,10 +1,12 @@
 //! State machine of one daemon in a fleet: events in, effects out.
 //!
-//! A daemon has two roles. As a router (`router`), it finds the host for each request, and claims a seat for a model
-//! that has none. A seat is the record that a model is loaded on a host. As a host (`harbour`), the daemon checks the
-//! fencing tokens of requests and gives up seats. `registration` writes the host's own records to the store.
+//! A daemon has two roles. As a router (`router`), it finds the host for each request, and claims a seat for
+//! a model that has none. A seat is the record that a model is loaded on a host. As a host (`harbour`), the
+//! daemon checks the fencing tokens of requests and gives up seats. `registration` writes the host's own
+//! records to the store.
 //!
-//! While the store does not answer, loaded models are served. No seat is claimed, and no model is loaded or released.
+//! While the store does not answer, loaded models are served. No seat is claimed, and no model is loaded or
+//! released.
 
 mod copying;
 mod doubts;
@@ -266,8 +268,8 @@ pub struct FleetNode {
     runs: BTreeMap<String, LocalRun>,
     /// Requests that wait until a seat is confirmed, with the tokens that they brought.
     confirming: BTreeMap<String, Vec<(u64, u64)>>,
-    /// The last token of each model that was given up. A lower or equal one is never used again, whether or not the
-    /// store has answered.
+    /// The last token of each model that was given up. A lower or equal one is never used again, whether or
+    /// not the store has answered.
     burnt: BTreeMap<String, u64>,
     /// Seats that are to be deleted.
     giving_up: BTreeMap<OccupiedSeat, Duration>,

@@ -4,11 +4,12 @@
 //! passed on waits for another machine and fails with it. Callers spread their requests over addresses
 //! freely.
 //!
-//! DECISION: otherwise the host is drawn at random from the best sixteen. If all routers chose the best one, all but one of their
-//! transactions would fail when a rack dies. With sixteen, a tenth fails (simulated for 10 000 hosts).
+//! DECISION: otherwise the host is drawn at random from the best sixteen. If all routers chose the best one,
+//! all but one of their transactions would fail when a rack dies. With sixteen, a tenth fails (simulated for
+//! 10 000 hosts).
 //!
-//! DECISION: a host's memory is one sum over its cards. The host itself places the model on its cards, and may refuse
-//! the seat. A finer figure here would be a second ledger.
+//! DECISION: a host's memory is one sum over its cards. The host itself places the model on its cards, and
+//! may refuse the seat. A finer figure here would be a second ledger.
 
 mod copying;
 
@@ -84,7 +85,8 @@ struct Candidate<'a> {
 
 /// Chooses a host, or says of each host why it cannot take the model.
 ///
-/// Reasons and evictions are worked out only where no host has room as it is: among ten thousand hosts most have none.
+/// Reasons and evictions are worked out only where no host has room as it is: among ten thousand hosts most
+/// have none.
 pub fn place(view: &FleetView, demand: &SeatDemand<'_>) -> Result<SeatPlan, Reason> {
     let offering = Offering::of(view, demand.model);
     if demand.only.is_none() {

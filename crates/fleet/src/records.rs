@@ -1,9 +1,12 @@
-//! JSON records of the fleet's store: hosts, their offers (servable models), state, copies, seats, turns and drains.
+//! JSON records of the fleet's store: hosts, their offers (servable models), state, copies, seats, turns and
+//! drains.
 //!
-//! A seat is the record that a model is loaded on a host. A drain is an operator's order to take models off a host.
+//! A seat is the record that a model is loaded on a host. A drain is an operator's order to take models off a
+//! host.
 //!
-//! Each record states its schema version. Fields that this version does not know are kept. A record of a later schema
-//! is read as far as it is known, and never overwritten. No record holds a key, a path or a command line.
+//! Each record states its schema version. Fields that this version does not know are kept. A record of a
+//! later schema is read as far as it is known, and never overwritten. No record holds a key, a path or a
+//! command line.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -174,7 +177,8 @@ pub struct Drain {
     pub leave: bool,
 }
 
-/// A certificate that counts no more. The key has its serial number; nothing of the certificate itself is told.
+/// A certificate that counts no more. The key has its serial number; nothing of the certificate itself is
+/// told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Revocation {
     /// Seconds since 1970 after which it would have ended by itself.

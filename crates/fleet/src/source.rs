@@ -2,9 +2,10 @@
 //!
 //! The source is the store itself or, in a large fleet, another daemon.
 //!
-//! DECISION: hosts are ranked by a hash of their names, which all daemons compute alike. The first ones watch the
-//! store. Every other host asks one of a lower rank. So no election is needed, and daemons that know the same hosts
-//! form no cycle. Between daemons that know different hosts, the field `depth` of the news breaks a cycle.
+//! DECISION: hosts are ranked by a hash of their names, which all daemons compute alike. The first ones watch
+//! the store. Every other host asks one of a lower rank. So no election is needed, and daemons that know the
+//! same hosts form no cycle. Between daemons that know different hosts, the field `depth` of the news breaks
+//! a cycle.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,9 +16,9 @@ use super::view::FleetView;
 const ROOTS: usize = 32;
 /// Hosts that ask one host, as long as each answers.
 const ASKING: usize = 16;
-/// Attempts with other hosts, one after the other, after which the store itself is asked: three, and one more for each
-/// thousand hosts. Where ten thousand come back at once, most sources are not whole at the first attempts, and those that ask
-/// the store instead keep the others from it.
+/// Attempts with other hosts, one after the other, after which the store itself is asked: three, and one more
+/// for each thousand hosts. Where ten thousand come back at once, most sources are not whole at the first
+/// attempts, and those that ask the store instead keep the others from it.
 const TRIES: u32 = 3;
 const A_TRY: usize = 1000;
 /// News that came over so many hosts are passed on no further.
@@ -38,7 +39,8 @@ pub(crate) struct SourceTrust {
     /// Where the news come from now, and where the view at hand came from.
     pub(crate) from: NewsSource,
     pub(crate) read_from: NewsSource,
-    /// The store did not answer this host since it was last read itself. News of another host do not change that.
+    /// The store did not answer this host since it was last read itself. News of another host do not change
+    /// that.
     pub(crate) was_silent: bool,
     /// Hosts that sent records that the store does not have, since when.
     doubted: BTreeMap<String, Duration>,

@@ -245,8 +245,8 @@ fn reported<K, T: Serialize + DeserializeOwned>(
     })
 }
 
-/// True if a record of `later`, written at `at` or before, is not the one that `former` had then. One that this daemon
-/// wrote after `until` is not in a reading of that revision.
+/// True if a record of `later`, written at `at` or before, is not the one that `former` had then. One that
+/// this daemon wrote after `until` is not in a reading of that revision.
 fn is_forked<K: Ord, T: PartialEq>(
     former: &BTreeMap<K, Versioned<T>>,
     later: &BTreeMap<K, Versioned<T>>,

@@ -1,4 +1,5 @@
-//! Simulator of a fleet: real daemon logic against a store that delays answers, loses them, or applies them unseen.
+//! Simulator of a fleet: real daemon logic against a store that delays answers, loses them, or applies them
+//! unseen.
 #![allow(clippy::cast_possible_truncation)]
 
 mod checker;

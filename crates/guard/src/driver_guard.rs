@@ -93,7 +93,8 @@ pub(crate) fn synchronise(context: usize) -> Option<CuResult> {
     while_idle(context, |code| code)
 }
 
-/// Waits as [`synchronise`] does, and calls `act` with the result, in the context and before a capture can begin.
+/// Waits as [`synchronise`] does, and calls `act` with the result, in the context and before a capture can
+/// begin.
 pub(crate) fn while_idle<T>(context: usize, act: impl FnOnce(CuResult) -> T) -> Option<T> {
     WAITING.fetch_add(1, SeqCst);
     // Dekker's pattern with `graphs::begin`: either this sees the capture that is about to begin, or

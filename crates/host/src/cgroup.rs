@@ -1,6 +1,7 @@
 //! Memory limits of control groups (cgroup v1 and v2), of the process's group and all its parents.
 //!
-//! Page cache does not count as used, because the kernel drops it before it kills a process. Pages of tmpfs do count.
+//! Page cache does not count as used, because the kernel drops it before it kills a process. Pages of tmpfs
+//! do count.
 
 use plimsoll_base::Bytes;
 
@@ -34,7 +35,8 @@ struct CgroupVersion {
     mount: &'static str,
     limit: &'static str,
     usage: &'static str,
-    /// The keys of page cache in `memory.stat`, children included. Weights that are mapped and in use are active.
+    /// The keys of page cache in `memory.stat`, children included. Weights that are mapped and in use are
+    /// active.
     cache: [&'static str; 2],
 }
 

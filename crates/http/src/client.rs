@@ -1,7 +1,7 @@
 //! Small HTTP/1.1 client that keeps one connection open.
 //!
-//! A request that fails on the kept connection is sent once more on a new one, where nothing of it was sent or it may be
-//! repeated. TLS, redirects and proxies are not supported.
+//! A request that fails on the kept connection is sent once more on a new one, where nothing of it was sent
+//! or it may be repeated. TLS, redirects and proxies are not supported.
 
 use std::time::Duration;
 
@@ -90,8 +90,8 @@ impl HttpClient {
         request: Request<Full<Bytes>>,
     ) -> Result<Response<Incoming>, HttpClientError> {
         let request = self.with_host(request);
-        // A server may have carried out what it did not answer, so only methods that may be repeated are (RFC 9110
-        // section 9.2.2).
+        // A server may have carried out what it did not answer, so only methods that may be repeated are (RFC
+        // 9110 section 9.2.2).
         let repeats = request.method().is_idempotent();
         if let Some(mut kept) = self.connection.take()
             && kept.sender.ready().await.is_ok()

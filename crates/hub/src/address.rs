@@ -65,7 +65,8 @@ impl Address {
         Self { path: format!("{}?{query}", self.path), ..self }
     }
 
-    /// True where a secret for `self` may go to `other`: the same host, over a connection that others cannot read.
+    /// True where a secret for `self` may go to `other`: the same host, over a connection that others cannot
+    /// read.
     pub(crate) fn trusts(&self, other: &Self) -> bool {
         self.authority == other.authority && (other.secure || other.is_loopback() && !self.secure)
     }

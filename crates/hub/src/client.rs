@@ -31,8 +31,8 @@ pub struct Bounds {
     pub patience: Duration,
     /// Bytes of a file within which its header must end.
     pub header: Bytes,
-    /// Besides the hub, only servers of the public network are asked, also behind a redirect. For clients that this
-    /// machine's own network must not be shown to.
+    /// Besides the hub, only servers of the public network are asked, also behind a redirect. For clients
+    /// that this machine's own network must not be shown to.
     pub public_only: bool,
 }
 
@@ -162,7 +162,8 @@ impl Client {
         Ok(Part { bytes, total, etag, digest, at })
     }
 
-    /// Follows redirects up to an answer with status 200 or 206. Also gives the digest that was stated on the way.
+    /// Follows redirects up to an answer with status 200 or 206. Also gives the digest that was stated on the
+    /// way.
     fn get(
         &self,
         address: &Address,
@@ -222,8 +223,8 @@ impl Client {
         request.call().map_err(|error| self.failure(error))
     }
 
-    /// Reads at most so many bytes, and gives the rest back. A body that lies about its length ends at the limit or at its
-    /// own end.
+    /// Reads at most so many bytes, and gives the rest back. A body that lies about its length ends at the
+    /// limit or at its own end.
     pub(crate) fn read<R: Read>(&self, body: R, most: u64, of: &Address) -> Result<(Vec<u8>, R), HubError> {
         let (mut bytes, mut body) = (Vec::new(), body.take(most));
         let read = body.read_to_end(&mut bytes);
@@ -255,7 +256,8 @@ impl Client {
 #[error("the host is not of the public network")]
 struct PrivateHost;
 
-/// Looks names up, and gives their public addresses alone: a name may lead anywhere, and elsewhere the next time.
+/// Looks names up, and gives their public addresses alone: a name may lead anywhere, and elsewhere the next
+/// time.
 #[derive(Debug)]
 struct PublicResolver(DefaultResolver);
 
@@ -276,7 +278,8 @@ impl Resolver for PublicResolver {
     }
 }
 
-/// An agent that reaches the public network alone. Where a proxy is set, the proxy looks names up, and decides.
+/// An agent that reaches the public network alone. Where a proxy is set, the proxy looks names up, and
+/// decides.
 fn public_agent(bounds: Bounds) -> Agent {
     match Proxy::try_from_env() {
         Some(_) => agent(bounds, true),

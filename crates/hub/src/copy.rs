@@ -1,7 +1,7 @@
 //! Copy of a model file from another host, to the path that this host's configuration names.
 //!
-//! A partial copy lies beside that path, under a name that contains the digest of the whole file. Once the digest
-//! matches, the copy gets its final name. It never replaces an existing file.
+//! A partial copy lies beside that path, under a name that contains the digest of the whole file. Once the
+//! digest matches, the copy gets its final name. It never replaces an existing file.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -61,7 +61,8 @@ impl FileCopy {
 
     /// Checks that nothing is in the way, and that the rest of all files fits on their disks.
     ///
-    /// DECISION: the folder has to be there. One that is made would lie on another disk where a volume is not mounted.
+    /// DECISION: the folder has to be there. One that is made would lie on another disk where a volume is not
+    /// mounted.
     pub fn check(files: &[Self]) -> Result<(), HubError> {
         let mut needed = BTreeMap::<u64, (Bytes, &Path)>::new();
         for file in files {

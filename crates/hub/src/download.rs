@@ -1,8 +1,9 @@
 //! Download of a model from the hub or from a URL, in the layout of the hub's cache.
 //!
-//! A file is fetched in parts, each by its own request, into `blobs/KEY.part`. After a failure, the next download
-//! resumes there. A file of which the server states neither a digest nor a strong ETag comes as one answer, and begins anew
-//! after a failure. A file gets its final name once its digest matches the digest in the hub's list.
+//! A file is fetched in parts, each by its own request, into `blobs/KEY.part`. After a failure, the next
+//! download resumes there. A file of which the server states neither a digest nor a strong ETag comes as one
+//! answer, and begins anew after a failure. A file gets its final name once its digest matches the digest in
+//! the hub's list.
 
 use std::fs;
 use std::io::{self, Read};
@@ -29,7 +30,8 @@ pub struct DownloadProgress {
 }
 
 impl Hub {
-    /// Downloads the files into `folder`, and notes the model there. `goes_on` gets the progress; false ends it.
+    /// Downloads the files into `folder`, and notes the model there. `goes_on` gets the progress; false ends
+    /// it.
     pub fn download(
         &self,
         plan: &DownloadPlan,

@@ -1,4 +1,5 @@
-//! Download plan of a model, named by its hub repository or by a URL: its files, with their sizes and digests.
+//! Download plan of a model, named by its hub repository or by a URL: its files, with their sizes and
+//! digests.
 
 use std::path::PathBuf;
 
@@ -63,7 +64,8 @@ fn is_address(requested: &str) -> bool {
     requested.starts_with("https://") || requested.starts_with("http://")
 }
 
-/// The name under which a model that is asked for will be served: that of the hub, or of the file at an address.
+/// The name under which a model that is asked for will be served: that of the hub, or of the file at an
+/// address.
 pub fn download_name(requested: &str) -> Result<String, HubError> {
     match is_address(requested) {
         true => Ok(named(&Address::parse(requested)?)?.1),
@@ -91,7 +93,8 @@ fn hex(text: &str) -> String {
 }
 
 impl Hub {
-    /// The files of `USER/REPO`, `USER/REPO:QUANT` or `https://HOST/PATH.gguf`; their headers show that they are a model.
+    /// The files of `USER/REPO`, `USER/REPO:QUANT` or `https://HOST/PATH.gguf`; their headers show that they
+    /// are a model.
     pub fn plan_download(&self, requested: &str, dialect: Dialect) -> Result<DownloadPlan, HubError> {
         match is_address(requested) {
             true => self.plan_address(&Address::parse(requested)?, dialect),
@@ -127,8 +130,9 @@ impl Hub {
         })
     }
 
-    // DECISION: a server that is no hub states no digest, so the file is as trustworthy as the connection. Its length and
-    // strong ETag make sure that the parts are of one file; without that ETag it comes as one answer.
+    // DECISION: a server that is no hub states no digest, so the file is as trustworthy as the connection.
+    // Its length and strong ETag make sure that the parts are of one file; without that ETag it comes as one
+    // answer.
     fn plan_address(&self, address: &Address, dialect: Dialect) -> Result<DownloadPlan, HubError> {
         let (_, name) = named(address)?;
         let ModelPlace::Remote(remote) = self.at(address, dialect)? else {

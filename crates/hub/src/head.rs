@@ -67,8 +67,8 @@ impl HeadReader {
         } else {
             wanted.start
         };
-        // The first estimate is a low one, because what it takes too much is wasted. The next ones are good, and
-        // a little more saves a request.
+        // The first estimate is a low one, because what it takes too much is wasted. The next ones are good,
+        // and a little more saves a request.
         let likely = match self.rounds {
             ..2 => self.excerpt.likely_end(0),
             _ => self.excerpt.likely_end(MARGIN).saturating_add(SPARE),

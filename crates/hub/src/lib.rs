@@ -1,11 +1,11 @@
-//! Remote models over HTTP range requests: reading of their headers, and downloads. Models derived from others are noted
-//! beside them.
+//! Remote models over HTTP range requests: reading of their headers, and downloads. Models derived from
+//! others are noted beside them.
 //!
-//! The servers are Hugging Face's hub, its mirrors, and plain URLs. Files can also be copied from another host of a
-//! fleet; the caller then fetches the bytes.
+//! The servers are Hugging Face's hub, its mirrors, and plain URLs. Files can also be copied from another
+//! host of a fleet; the caller then fetches the bytes.
 //!
-//! Flags and the choice of files follow llama-server (`common/download.cpp`, `common/hf-cache.cpp` @ 0.5.0). Files in a
-//! local cache are not fetched. All responses of a server are untrusted input.
+//! Flags and the choice of files follow llama-server (`common/download.cpp`, `common/hf-cache.cpp` @ 0.5.0).
+//! Files in a local cache are not fetched. All responses of a server are untrusted input.
 #![forbid(unsafe_code)]
 
 mod address;

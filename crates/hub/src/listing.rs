@@ -37,8 +37,8 @@ pub struct Listing {
     pub files: Vec<HubFile>,
 }
 
-// DECISION: each item is read by itself into its own type, and their number is bounded. Items of any form, as a tree of
-// values, would take a hundred times the bytes of the answer.
+// DECISION: each item is read by itself into its own type, and their number is bounded. Items of any form, as
+// a tree of values, would take a hundred times the bytes of the answer.
 /// Items of a list that have the form of `T`; the others are passed over, as llama.cpp passes over them.
 struct FittingItems<T>(Vec<T>);
 
@@ -176,7 +176,8 @@ fn is_below(path: &str) -> bool {
     parts && path.len() <= LONGEST && !path.chars().any(|c| c.is_control() || c == '\\')
 }
 
-/// `USER/REPO` of letters, digits, `_`, and `.` or `-` between them (`hf-cache.cpp: is_valid_repo_id @ 0.5.0`).
+/// `USER/REPO` of letters, digits, `_`, and `.` or `-` between them (`hf-cache.cpp: is_valid_repo_id @
+/// 0.5.0`).
 pub(crate) fn is_repository(repo: &str) -> bool {
     let is_base = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric() || c == '_');
     let good = |part: &str| {

@@ -42,7 +42,8 @@ pub(crate) struct PartFile {
 }
 
 impl PartFile {
-    /// Opens what has come, and reads it; what does not resume begins anew. Links are not followed: their files belong to others.
+    /// Opens what has come, and reads it; what does not resume begins anew. Links are not followed: their
+    /// files belong to others.
     pub(crate) fn open(path: &Path, size: u64, resumes: bool) -> Result<Self, HubFailure> {
         let of_disk = |error: io::Error| HubFailure::Disk(error.to_string());
         let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).unwrap_or_default();
@@ -70,7 +71,8 @@ impl PartFile {
         }
     }
 
-    /// Fetches what is missing of `size` bytes, `length` at a time. `tell` gets what has come, and its error ends it.
+    /// Fetches what is missing of `size` bytes, `length` at a time. `tell` gets what has come, and its error
+    /// ends it.
     pub(crate) fn fill(
         &mut self,
         (of, size): (&dyn Display, u64),

@@ -16,8 +16,8 @@ pub enum PostError {
     Status(u16),
 }
 
-/// Sends `body`, and succeeds if the status of the answer is 2xx. No token goes with it, no redirect is followed, and
-/// the body of the answer is not read.
+/// Sends `body`, and succeeds if the status of the answer is 2xx. No token goes with it, no redirect is
+/// followed, and the body of the answer is not read.
 pub fn post_json(address: &Address, body: &str, patience: Duration) -> Result<(), PostError> {
     // Made anew for each, which is rare: a connection that is kept would often be stale.
     let agent = agent(Bounds { patience, ..Bounds::default() }, !address.is_loopback());

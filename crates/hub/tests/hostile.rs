@@ -1,5 +1,5 @@
-//! Fuzz tests of the header reader over range requests: it terminates, keeps its limit, and agrees with a read of the
-//! whole file.
+//! Fuzz tests of the header reader over range requests: it terminates, keeps its limit, and agrees with a
+//! read of the whole file.
 
 use plimsoll_base::Bytes;
 use plimsoll_hub::HeadReader;
@@ -19,7 +19,8 @@ fn seed() -> Vec<u8> {
     draft.header()
 }
 
-/// Reads a file of `length` bytes, of which `head` is the beginning and the rest is zeros, and counts requests.
+/// Reads a file of `length` bytes, of which `head` is the beginning and the rest is zeros, and counts
+/// requests.
 fn read(head: &[u8], length: u64, first: u64) -> (HeadReader, u32, u64) {
     let mut reader = HeadReader::new(length, Dialect::Ggml, LIMIT, &[]);
     let (mut requests, mut fetched) = (0, 0);

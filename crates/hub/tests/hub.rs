@@ -1,4 +1,5 @@
-//! Tests of header fetches from a fake hub: the number of requests and bytes, and the result of every server fault.
+//! Tests of header fetches from a fake hub: the number of requests and bytes, and the result of every server
+//! fault.
 
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,8 @@
-//! Certificate authority of a fleet: its signing key, the register of signed certificates, and its invitations.
+//! Certificate authority of a fleet: its signing key, the register of signed certificates, and its
+//! invitations.
 //!
-//! Its files are in the folder `authority` of one host. The command line and the daemon both use them, one at a time.
+//! Its files are in the folder `authority` of one host. The command line and the daemon both use them, one at
+//! a time.
 
 mod refusal;
 
@@ -30,8 +32,8 @@ const KEY: usize = 32;
 const MOST: usize = 20_000;
 /// Those of one host. A host has two while it renews, and ten attempts of which the answers were lost.
 ///
-/// DECISION: a share of the register for each host. A host that renews without end is then refused, its certificates
-/// can be revoked in one transaction of the store, and it leaves room for others.
+/// DECISION: a share of the register for each host. A host that renews without end is then refused, its
+/// certificates can be revoked in one transaction of the store, and it leaves room for others.
 const MOST_OF_HOST: usize = 16;
 
 #[derive(Serialize, Deserialize)]

@@ -61,8 +61,8 @@ pub enum JoinError {
     Identity(#[from] IdentityError),
 }
 
-/// Asks for a certificate with an invitation, and writes the identity of this host. Without an `address`, other hosts
-/// reach it at the one from which it reaches the authority.
+/// Asks for a certificate with an invitation, and writes the identity of this host. Without an `address`,
+/// other hosts reach it at the one from which it reaches the authority.
 pub async fn join(
     folder: &Path,
     invitation: &Invitation,
@@ -156,8 +156,8 @@ fn check(identity: &HostIdentity, fleet: &str, host: &str) -> Result<(), Identit
 
 /// Sends a question and reads the answer.
 ///
-/// DECISION: written out, on a connection for this one question. A client of hyper would be one more in the program, for
-/// two requests in the life of a certificate.
+/// DECISION: written out, on a connection for this one question. A client of hyper would be one more in the
+/// program, for two requests in the life of a certificate.
 async fn ask<T: DeserializeOwned>(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     address: &str,

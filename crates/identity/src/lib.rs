@@ -1,11 +1,11 @@
 //! Identity of a fleet's hosts: certificate authority, certificates, invitations, and TLS between hosts.
 //!
-//! One host has the [`FleetAuthority`], which signs the certificate of each host. [`FleetAuthority::admit`] signs for
-//! the secret of an [`Invitation`], [`FleetAuthority::renew`] for a host with a current certificate. [`PeerTls`]
-//! connects two hosts that have verified each other.
+//! One host has the [`FleetAuthority`], which signs the certificate of each host. [`FleetAuthority::admit`]
+//! signs for the secret of an [`Invitation`], [`FleetAuthority::renew`] for a host with a current
+//! certificate. [`PeerTls`] connects two hosts that have verified each other.
 //!
-//! Private keys stay in files that only their host's user can read. The only data of this crate in the fleet's store
-//! are the serial numbers of revoked certificates.
+//! Private keys stay in files that only their host's user can read. The only data of this crate in the
+//! fleet's store are the serial numbers of revoked certificates.
 #![forbid(unsafe_code)]
 
 mod authority;

@@ -1,7 +1,7 @@
 //! TLS 1.3 between hosts, with a certificate on each side.
 //!
-//! DECISION: no session is resumed. A resumed session would not be verified again, and connections between hosts are
-//! kept anyway.
+//! DECISION: no session is resumed. A resumed session would not be verified again, and connections between
+//! hosts are kept anyway.
 
 use std::fmt;
 use std::io;
@@ -68,7 +68,8 @@ fn unusable(error: impl fmt::Display) -> IdentityError {
 }
 
 impl PeerTls {
-    /// `takes_strangers` for the host that has the authority: hosts with an invitation have no certificate yet.
+    /// `takes_strangers` for the host that has the authority: hosts with an invitation have no certificate
+    /// yet.
     pub fn new(
         identity: &HostIdentity,
         revoked: &RevokedSerials,

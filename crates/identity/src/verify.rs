@@ -1,7 +1,8 @@
-//! Verification of a host's certificate by either side of a TLS connection: chain of trust, name, and revocation.
+//! Verification of a host's certificate by either side of a TLS connection: chain of trust, name, and
+//! revocation.
 //!
-//! A host's name is a URI in its certificate. The network address of a host is not checked. `rustls-webpki` parses the
-//! certificates.
+//! A host's name is a URI in its certificate. The network address of a host is not checked. `rustls-webpki`
+//! parses the certificates.
 
 use std::collections::HashSet;
 use std::fmt;

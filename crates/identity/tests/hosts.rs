@@ -1,4 +1,5 @@
-//! Tests of hosts that join a fleet, connect to each other, renew certificates and are revoked, and of refused hosts.
+//! Tests of hosts that join a fleet, connect to each other, renew certificates and are revoked, and of
+//! refused hosts.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -28,7 +29,8 @@ fn request(secret: &str, host: &str) -> JoinRequest {
     JoinRequest { secret: secret.to_owned(), host: host.to_owned(), public_key: vec![7; 32] }
 }
 
-/// A host of the fleet at this time, as its own folder has it: its certificate is signed for a key of this test.
+/// A host of the fleet at this time, as its own folder has it: its certificate is signed for a key of this
+/// test.
 fn host(authority: &FleetAuthority, name: &str, at: u64) -> HostIdentity {
     let key = ring::signature::Ed25519KeyPair::generate_pkcs8(&ring::rand::SystemRandom::new()).unwrap();
     let pair = ring::signature::Ed25519KeyPair::from_pkcs8(key.as_ref()).unwrap();

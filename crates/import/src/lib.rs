@@ -1,7 +1,7 @@
 //! Migration to Plimsoll's TOML from llama-swap's YAML, llama-server's preset INI, or Ollama's model store.
 //!
-//! The readers are those of `serve`, so an import and a server interpret a file alike. The result has a [`Warning`] for
-//! each setting that the TOML cannot express, and for each difference in behaviour.
+//! The readers are those of `serve`, so an import and a server interpret a file alike. The result has a
+//! [`Warning`] for each setting that the TOML cannot express, and for each difference in behaviour.
 #![forbid(unsafe_code)]
 
 mod differences;

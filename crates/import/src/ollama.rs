@@ -1,4 +1,5 @@
-//! Reader of Ollama's store: manifests by name and tag, and blobs by digest (`manifest/`, `server/images.go`).
+//! Reader of Ollama's store: manifests by name and tag, and blobs by digest (`manifest/`,
+//! `server/images.go`).
 
 use std::fs;
 use std::io::{self, Read};
@@ -216,7 +217,8 @@ impl StoreReader<'_> {
         Ok(())
     }
 
-    /// Sets the context: Ollama's own where the model has none, and never more than the model was trained for.
+    /// Sets the context: Ollama's own where the model has none, and never more than the model was trained
+    /// for.
     fn context(&mut self, argv: &mut Vec<String>, trained: Option<u64>) {
         let at = argv.iter().position(|word| word == "--ctx-size");
         let set = at.and_then(|at| argv.get(at + 1)?.parse::<u64>().ok());
@@ -251,7 +253,8 @@ impl StoreReader<'_> {
         String::from_utf8(bytes).map_err(|_| "its system message is not UTF-8".to_owned())
     }
 
-    /// The flags of a model's parameters; those that a request can set without one are defaults of its requests.
+    /// The flags of a model's parameters; those that a request can set without one are defaults of its
+    /// requests.
     fn parameters(&mut self, digest: &str, filters: &mut RequestFilters) -> Result<Vec<String>, String> {
         let text = plimsoll_file::read(&self.blob(digest)?, LONGEST).map_err(|error| error.to_string())?;
         let parameters: Map<String, Value> =

@@ -277,7 +277,8 @@ fn given<T: Serialize + Default + PartialEq>(setting: &T) -> Option<String> {
     (*setting != T::default()).then(|| value(setting))
 }
 
-/// JSON's strings, lists, numbers and words are TOML's, but for one control character that JSON leaves as it is.
+/// JSON's strings, lists, numbers and words are TOML's, but for one control character that JSON leaves as it
+/// is.
 fn value(value: &(impl Serialize + ?Sized)) -> String {
     serde_json::to_string(value).unwrap_or_default().replace('\u{7f}', "\\u007F")
 }

@@ -156,7 +156,8 @@ fn open(path: &Path) -> io::Result<File> {
 /// True if the file lies in a folder like /tmp, where every user may make files.
 ///
 /// DECISION: kernels refuse to write to another user's file there (`fs.protected_regular` and
-/// `fs.protected_symlinks`, proc_sys_fs(5)), but not all are set so. In other folders a link is the user's own.
+/// `fs.protected_symlinks`, proc_sys_fs(5)), but not all are set so. In other folders a link is the user's
+/// own.
 fn is_shared(path: &Path) -> bool {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     folder.metadata().is_ok_and(|about| about.mode() & SHARED == SHARED)

@@ -102,8 +102,8 @@ impl LineText {
     }
 }
 
-/// Appends the line of an event in a style that shows the message alone, as [`LineText`] has it, and without its
-/// copies.
+/// Appends the line of an event in a style that shows the message alone, as [`LineText`] has it, and without
+/// its copies.
 pub(super) fn write_message(
     line: &mut String,
     style: LineStyle,
@@ -199,8 +199,8 @@ fn priority(level: Option<Level>) -> u8 {
     }
 }
 
-/// Writes the time to the millisecond. Lines of one second share its text, because to divide a time into year,
-/// month and day costs as much as the rest of a request's line.
+/// Writes the time to the millisecond. Lines of one second share its text, because to divide a time into
+/// year, month and day costs as much as the rest of a request's line.
 fn write_time(line: &mut String, time: Timestamp) -> fmt::Result {
     thread_local! {
         static SECOND: Cell<(i64, [u8; SECOND_TEXT])> = const { Cell::new((i64::MIN, [0; SECOND_TEXT])) };
@@ -229,7 +229,8 @@ fn write_time(line: &mut String, time: Timestamp) -> fmt::Result {
     Ok(())
 }
 
-/// The text without what a terminal or a reader of lines would take for more than text, cut to a bounded length.
+/// The text without what a terminal or a reader of lines would take for more than text, cut to a bounded
+/// length.
 fn one_line(text: fmt::Arguments<'_>) -> String {
     let mut line = BoundedText { start: 0, text: String::with_capacity(USUAL), cut: 0 };
     // Writing to a string does not fail.

@@ -1,6 +1,7 @@
 //! Output of the program's log lines to stderr and, for the server, to a file.
 //!
-//! The calling thread formats a line, and another thread writes it, so a slow reader never delays the program.
+//! The calling thread formats a line, and another thread writes it, so a slow reader never delays the
+//! program.
 
 use std::cell::Cell;
 use std::io;
@@ -87,7 +88,8 @@ impl LogOutput {
         Ok((output.clone(), FlushLog(output)))
     }
 
-    /// Applies settings of a configuration, unless the command line or the environment has others. Returns the format.
+    /// Applies settings of a configuration, unless the command line or the environment has others. Returns
+    /// the format.
     pub fn configure(&self, level: Option<LogLevel>, format: Option<LogFormat>) -> LogFormat {
         let Some(started) = &self.0 else { return LogFormat::default() };
         let mut terms = started.terms.write().unwrap_or_else(PoisonError::into_inner);
@@ -187,8 +189,8 @@ fn server_style(format: Option<LogFormat>) -> LineStyle {
     }
 }
 
-/// True if journald reads stderr: `JOURNAL_STREAM` names its device and inode (systemd.exec(5)). The variable alone
-/// passes to children whose stderr is another file.
+/// True if journald reads stderr: `JOURNAL_STREAM` names its device and inode (systemd.exec(5)). The variable
+/// alone passes to children whose stderr is another file.
 fn is_journal() -> bool {
     let stream = rustix::fs::fstat(io::stderr()).map(|file| format!("{}:{}", file.st_dev, file.st_ino));
     std::env::var("JOURNAL_STREAM").is_ok_and(|named| stream.is_ok_and(|stream| stream == named))

@@ -1,7 +1,9 @@
-//! Model files between hosts: the files that this host gives to others, the files that it lacks, and the current copy.
+//! Model files between hosts: the files that this host gives to others, the files that it lacks, and the
+//! current copy.
 //!
-//! A host requests the list of files by the model's name and the digest of its offer. It requests bytes by the SHA-256
-//! of their file. No path goes over the network: each side takes its own paths from its configuration.
+//! A host requests the list of files by the model's name and the digest of its offer. It requests bytes by
+//! the SHA-256 of their file. No path goes over the network: each side takes its own paths from its
+//! configuration.
 
 mod ask;
 mod give;

@@ -1,5 +1,5 @@
-//! Receiver of fleet news (store records and changes): from a watch of the store or, in a large fleet, from another
-//! host.
+//! Receiver of fleet news (store records and changes): from a watch of the store or, in a large fleet, from
+//! another host.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -65,7 +65,8 @@ impl FleetMember {
         }
     }
 
-    /// The source after so many attempts with other hosts. A daemon that has just been started reads which hosts there are.
+    /// The source after so many attempts with other hosts. A daemon that has just been started reads which
+    /// hosts there are.
     async fn source(&self, failed: u32) -> NewsSource {
         if self.node.borrow().view.hosts.is_empty()
             && failed == 0
@@ -79,8 +80,9 @@ impl FleetMember {
 
     /// Reads the store and then its changes, until the watch ends.
     ///
-    /// DECISION: all is read anew after each end of a watch, and no watch goes on where another ended. A store that was
-    /// restored from a backup may have passed the revision of that end again, with another history.
+    /// DECISION: all is read anew after each end of a watch, and no watch goes on where another ended. A
+    /// store that was restored from a backup may have passed the revision of that end again, with another
+    /// history.
     async fn follow_store(self: &Rc<Self>, seen: &mut StoreHeader, is_silent: &mut bool, stays: Duration) {
         let applied = self.node.borrow().applied();
         match self.store.read().await {
@@ -160,8 +162,8 @@ impl FleetMember {
         }
     }
 
-    /// True if the store has other records of the fleet than this host knows. Its revision alone does not tell, because
-    /// another fleet may write to the same store.
+    /// True if the store has other records of the fleet than this host knows. Its revision alone does not
+    /// tell, because another fleet may write to the same store.
     async fn is_behind(&self, known: u64) -> Result<bool, StoreError> {
         let latest = self.store.latest().await?;
         Ok(latest.revision > known || latest.records != self.node.borrow().view.count())

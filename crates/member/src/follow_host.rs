@@ -1,8 +1,8 @@
 //! Receiver of fleet news (store records and changes) from another host, instead of from the store itself.
 //!
-//! DECISION: news from another host is advice only. Two things are read from the store itself: revoked certificates,
-//! and the figures that reveal a restored store. Otherwise a lying host could make others start new lives (register
-//! anew) or leave the fleet.
+//! DECISION: news from another host is advice only. Two things are read from the store itself: revoked
+//! certificates, and the figures that reveal a restored store. Otherwise a lying host could make others start
+//! new lives (register anew) or leave the fleet.
 
 use std::future::poll_fn;
 use std::io;

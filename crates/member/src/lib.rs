@@ -1,8 +1,9 @@
-//! Membership of this daemon in a fleet of hosts: it chooses the host for each request, and publishes its own state.
+//! Membership of this daemon in a fleet of hosts: it chooses the host for each request, and publishes its own
+//! state.
 //!
-//! [`FleetNode`] makes the decisions. A seat is the fleet's record that a host has a model, or is about to load it. A
-//! request needs no access to the fleet's store (etcd) if its model is loaded here or has a seat. The store is used to
-//! claim a seat, and once more before the model of a claimed seat is loaded.
+//! [`FleetNode`] makes the decisions. A seat is the fleet's record that a host has a model, or is about to
+//! load it. A request needs no access to the fleet's store (etcd) if its model is loaded here or has a seat.
+//! The store is used to claim a seat, and once more before the model of a claimed seat is loaded.
 #![forbid(unsafe_code)]
 
 mod files;
@@ -354,7 +355,8 @@ fn wanted(request: u64, name: &str, options: &RouteOptions, affinity: Affinity) 
     }
 }
 
-/// Beginnings of prompts in the bodies of the APIs, and the bytes from there on that tell one conversation from another.
+/// Beginnings of prompts in the bodies of the APIs, and the bytes from there on that tell one conversation
+/// from another.
 const PROMPTS: [&[u8]; 3] = [b"\"messages\"", b"\"prompt\"", b"\"input\""];
 const BEGINNING: usize = 512;
 

@@ -1,4 +1,5 @@
-//! Reports of this host's state to the fleet: its loaded models, and its offers (the models that it can serve).
+//! Reports of this host's state to the fleet: its loaded models, and its offers (the models that it can
+//! serve).
 //!
 //! The file also builds the overview of the fleet for displays, and the fleet's metrics.
 
@@ -16,7 +17,8 @@ use plimsoll_route::{Exposition, MetricKind, ModelService};
 use plimsoll_runtime::{Extension, Runtime};
 use plimsoll_task::spawn_local;
 
-/// Hosts that displays show: a page of more is read by nobody, and each event of the status stream carries them.
+/// Hosts that displays show: a page of more is read by nobody, and each event of the status stream carries
+/// them.
 const MOST_SHOWN: usize = 64;
 
 impl FleetMember {

@@ -1,4 +1,5 @@
-//! Permission to send one request (a pass): to an engine process of this host, or to another host of the fleet.
+//! Permission to send one request (a pass): to an engine process of this host, or to another host of the
+//! fleet.
 
 use std::cell::Cell;
 use std::fmt;

@@ -1,4 +1,5 @@
-//! Lease of this host in the fleet's store, transactions on the store, and the timer of the fleet's state machine.
+//! Lease of this host in the fleet's store, transactions on the store, and the timer of the fleet's state
+//! machine.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -20,7 +21,8 @@ const TICK: Duration = Duration::from_secs(1);
 const LEAVE: Duration = Duration::from_secs(2);
 
 impl FleetMember {
-    /// Keeps a lease until the certificate of this host ends. A lost one is replaced; nothing else ends with it.
+    /// Keeps a lease until the certificate of this host ends. A lost one is replaced; nothing else ends with
+    /// it.
     pub(super) async fn keep_lease(self: Rc<Self>) {
         while !self.is_out() {
             if self.lease.get() == 0 {

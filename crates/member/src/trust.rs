@@ -24,7 +24,8 @@ use plimsoll_route::{
 };
 use plimsoll_task::spawn_blocking;
 
-/// Longest time between two looks at the certificate's age, and time between two attempts to renew it, at most.
+/// Longest time between two looks at the certificate's age, and time between two attempts to renew it, at
+/// most.
 const LOOK: Duration = Duration::from_secs(3600);
 /// Longest file with the key of a fleet.
 const LONGEST_KEY: Bytes = Bytes::kib(64);
@@ -173,7 +174,8 @@ impl FleetMember {
         self.trust.certificates().is_some_and(|own| own.problem().is_some())
     }
 
-    /// Leaves the fleet, so that the models of this host can be seated elsewhere. It serves what it has loaded.
+    /// Leaves the fleet, so that the models of this host can be seated elsewhere. It serves what it has
+    /// loaded.
     async fn step_out(&self) {
         let Some(problem) = self.trust.certificates().and_then(HostCertificates::problem) else { return };
         tracing::error!("this host is not a member of the fleet any more: {problem}");

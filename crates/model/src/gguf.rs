@@ -41,8 +41,8 @@ const MAGIC: &[u8; 4] = b"GGUF";
 /// Prefix of the vocabulary's keys.
 const VOCABULARY: &str = "tokenizer.";
 
-/// Keys and tensors of a header at most; real ones have a hundred keys and a few thousand tensors. Each takes more memory than
-/// bytes of the file.
+/// Keys and tensors of a header at most; real ones have a hundred keys and a few thousand tensors. Each takes
+/// more memory than bytes of the file.
 const MOST_KEYS: u64 = 1 << 16;
 const MOST_TENSORS: u64 = 1 << 18;
 

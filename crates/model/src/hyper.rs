@@ -154,8 +154,8 @@ pub struct HyperParameters {
     pub indexer: Option<Indexer>,
     /// Layers from here on reuse the cache of earlier ones (`n_layer_kv_from_start`).
     pub layers_with_cache: u32,
-    /// True where builds before b11063 reserve a cache for the trunk and the next-token-prediction layers in each
-    /// context, whichever of them it computes.
+    /// True where builds before b11063 reserve a cache for the trunk and the next-token-prediction layers in
+    /// each context, whichever of them it computes.
     pub nextn_cached: bool,
     /// False for encoders (the BERT family) and diffusion models, which keep no cache at all.
     pub cached: bool,

@@ -1,16 +1,17 @@
 //! TokenTexts of a model, and the fewest tokens that a text can have.
 //!
-//! A tokenizer divides a text into words of its vocabulary, so the division into the fewest words is a lower bound on
-//! what any tokenizer with these words gives. It needs no rule of merges and no pattern of a pre-tokenizer.
+//! A tokenizer divides a text into words of its vocabulary, so the division into the fewest words is a lower
+//! bound on what any tokenizer with these words gives. It needs no rule of merges and no pattern of a
+//! pre-tokenizer.
 
 use crate::gguf::{GgufError, Header};
 
 /// The sign that stands for a blank in the words of SentencePiece.
 const BLANK: &str = "\u{2581}";
 
-// DECISION: only the two kinds of tokenizer that keep every byte of a text. WordPiece makes one unknown token of a word of
-// any length, and others normalise the text before they divide it. Blanks count nothing: templates cut them off, and special
-// words swallow those beside them.
+// DECISION: only the two kinds of tokenizer that keep every byte of a text. WordPiece makes one unknown token
+// of a word of any length, and others normalise the text before they divide it. Blanks count nothing:
+// templates cut them off, and special words swallow those beside them.
 /// The words of a tokenizer that keeps every byte of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenTexts {
@@ -29,7 +30,8 @@ enum Spelling {
 }
 
 impl TokenTexts {
-    /// The vocabulary of a header; `None` for a tokenizer that may lose bytes, and for a header without words.
+    /// The vocabulary of a header; `None` for a tokenizer that may lose bytes, and for a header without
+    /// words.
     pub fn of(header: &Header<'_>) -> Result<Option<Self>, GgufError> {
         let spelling = match header.text("tokenizer.ggml.model")? {
             Some("gpt2") => Spelling::Letters,
@@ -108,8 +110,8 @@ impl Spelling {
     }
 }
 
-/// The byte that a letter of `gpt2` stands for: printable ones stand for themselves, and the others follow each other
-/// from 256 on.
+/// The byte that a letter of `gpt2` stands for: printable ones stand for themselves, and the others follow
+/// each other from 256 on.
 fn byte_of(letter: char) -> Option<u8> {
     let code = u32::from(letter);
     match u8::try_from(code) {

@@ -1,11 +1,12 @@
-//! Release of the program's code pages from memory once it has started, because most of them serve the start only.
+//! Release of the program's code pages from memory once it has started, because most of them serve the start
+//! only.
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::slice;
 
-/// Takes the program's code and constants out of the resident memory of this process. The kernel has them in its file
-/// cache, and maps those again that are used again.
+/// Takes the program's code and constants out of the resident memory of this process. The kernel has them in
+/// its file cache, and maps those again that are used again.
 pub fn release_code_pages() {
     // SAFETY: `visit` has the signature that is called, and takes no data.
     unsafe { libc::dl_iterate_phdr(Some(visit), ptr::null_mut()) };

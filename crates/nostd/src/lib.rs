@@ -1,5 +1,5 @@
-//! Replacement for parts of `std`, for the libraries guard (preloaded into CUDA programs) and phantom (CUDA without a
-//! card).
+//! Replacement for parts of `std`, for the libraries guard (preloaded into CUDA programs) and phantom (CUDA
+//! without a card).
 //!
 //! - [`lock`]: a futex lock of four bytes that allocates no memory.
 //! - [`elf`]: a reader of ELF objects that the dynamic loader has already mapped.
@@ -7,8 +7,8 @@
 //! - [`code`]: the release of code pages that only the daemon's start needed.
 //! - `runtime`: global allocator and panic handler of the shipped libraries.
 //!
-//! DECISION: this crate is `no_std` only with the profile `guard` (panic = abort), so unit tests and lints need no
-//! second target.
+//! DECISION: this crate is `no_std` only with the profile `guard` (panic = abort), so unit tests and lints
+//! need no second target.
 #![cfg_attr(panic = "abort", no_std)]
 
 pub mod code;

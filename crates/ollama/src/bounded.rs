@@ -1,6 +1,7 @@
 //! Lists of JSON that are read up to a bound.
 //!
-//! DECISION: a list is bounded by its items, and not by its text alone: in memory an item of three bytes takes a hundred.
+//! DECISION: a list is bounded by its items, and not by its text alone: in memory an item of three bytes
+//! takes a hundred.
 
 use std::fmt;
 use std::marker::PhantomData;

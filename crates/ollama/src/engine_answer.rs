@@ -1,4 +1,5 @@
-//! Engine answers of the OpenAI API and of llama-server's `/infill`, limited to the fields that Ollama's API needs.
+//! Engine answers of the OpenAI API and of llama-server's `/infill`, limited to the fields that Ollama's API
+//! needs.
 
 use serde::Deserialize;
 use serde_json::Value;

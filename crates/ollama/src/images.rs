@@ -15,7 +15,8 @@ const FORMATS: [(&str, &str); 5] = [
     ("UklGR", "image/webp"),
     ("Qk", "image/bmp"),
 ];
-/// Shortest base64 of an image: no image is smaller, and a part in OpenAI's form has some dozens of bytes more.
+/// Shortest base64 of an image: no image is smaller, and a part in OpenAI's form has some dozens of bytes
+/// more.
 const SHORTEST: usize = 12;
 
 /// A part of a message's content.

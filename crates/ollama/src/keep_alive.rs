@@ -1,7 +1,7 @@
 //! Ollama's `keep_alive`: the time for which a model stays loaded after a request.
 //!
-//! DECISION: it sets the time to live of the model's run, and never pins the model. Home Assistant asks for -1
-//! (for good) by default; a pin would keep every other model out.
+//! DECISION: it sets the time to live of the model's run, and never pins the model. Home Assistant asks for
+//! -1 (for good) by default; a pin would keep every other model out.
 
 use std::time::Duration;
 
@@ -29,7 +29,8 @@ pub(crate) fn read(value: &Value) -> Result<Duration, InvalidRequest> {
     })
 }
 
-/// Seconds of a duration as Go writes it (`time.ParseDuration`); Home Assistant also sends plain digits as text.
+/// Seconds of a duration as Go writes it (`time.ParseDuration`); Home Assistant also sends plain digits as
+/// text.
 fn go_duration(text: &str) -> Option<f64> {
     let (sign, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (-1.0, rest),

@@ -34,8 +34,8 @@ const TABLE: [(&str, OptionKind, &str); 16] = [
     ("mirostat_eta", OptionKind::Number, "mirostat_eta"),
 ];
 
-/// Parameters for the engine. Options of a load (`num_gpu`, `use_mmap`, …) are the configuration's, and are left
-/// out like unknown ones.
+/// Parameters for the engine. Options of a load (`num_gpu`, `use_mmap`, …) are the configuration's, and are
+/// left out like unknown ones.
 pub fn parameters(options: &Map<String, Value>) -> Result<Map<String, Value>, InvalidRequest> {
     let mut parameters = Map::new();
     for (name, kind, parameter) in TABLE {

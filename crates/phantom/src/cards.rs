@@ -39,8 +39,8 @@ pub(crate) struct Limits {
     pub(crate) opt_in: u32,
 }
 
-/// Per compute capability (CUDA C++ programming guide 13.0, "Compute Capabilities"): first capability, threads,
-/// blocks, KiB of shared memory, KiB of it that one block may have.
+/// Per compute capability (CUDA C++ programming guide 13.0, "Compute Capabilities"): first capability,
+/// threads, blocks, KiB of shared memory, KiB of it that one block may have.
 const GENERATIONS: [((u32, u32), [u32; 4]); 14] = [
     ((5, 0), [2048, 32, 64, 48]),
     ((5, 2), [2048, 32, 96, 48]),

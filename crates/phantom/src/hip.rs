@@ -2,8 +2,8 @@
 //!
 //! The module `runtime` exports the other functions under both names.
 //!
-//! ggml's HIP backend is its CUDA backend with other headers (`vendors/hip.h`), so only properties and attributes
-//! differ. A card has no virtual memory management here, as in usual ROCm builds.
+//! ggml's HIP backend is its CUDA backend with other headers (`vendors/hip.h`), so only properties and
+//! attributes differ. A card has no virtual memory management here, as in usual ROCm builds.
 
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -1,7 +1,7 @@
 //! Occupancy of GPU kernels: the number of thread blocks that run at the same time on one multiprocessor.
 //!
-//! It determines the temporary memory of attention. The registers and the shared memory that a kernel uses are read
-//! from the engine's machine code.
+//! It determines the temporary memory of attention. The registers and the shared memory that a kernel uses
+//! are read from the engine's machine code.
 
 mod fat_binary;
 mod machine_code;

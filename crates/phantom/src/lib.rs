@@ -35,8 +35,8 @@ mod weights;
 
 /// Functions whose answer is success, whatever they are asked.
 ///
-/// DECISION: without parameters. The caller of a C function removes what it passed, on every machine that this
-/// is built for, so one body serves all signatures of all versions.
+/// DECISION: without parameters. The caller of a C function removes what it passed, on every machine that
+/// this is built for, so one body serves all signatures of all versions.
 macro_rules! succeeding {
     ($($name:ident)*) => { $(
         #[unsafe(no_mangle)]

@@ -2,13 +2,13 @@
 //!
 //! | event | meaning | other keys |
 //! |---|---|---|
-//! | `take` | an allocation | `id`, `kind` (`device`, `managed`, `pool`, `vulkan`, `host`), `device`, `bytes` |
+//! | `take` | an allocation | `id`, `kind` (`device`, `managed`, `pool`, …), `device`, `bytes` |
 //! | `give` | a free | `id` |
 //! | `blas` | cuBLAS was opened | `device` |
 //! | `guess` | an occupancy that is estimated for lack of code for the card | `kernel`, `blocks` |
 //!
-//! Each line is one `write(2)` to a file opened for append, so no line is lost when the engine is killed. Messages to
-//! the user are lines on stderr, in the format of the engine's own log.
+//! Each line is one `write(2)` to a file opened for append, so no line is lost when the engine is killed.
+//! Messages to the user are lines on stderr, in the format of the engine's own log.
 
 use alloc::ffi::CString;
 use alloc::string::String;

@@ -10,6 +10,7 @@ global_asm!(
     ".balign 4",
     "rust_eh_personality:",
     "_Unwind_Resume:",
-    // An invalid instruction, `ud2` of x86-64 and `udf` of AArch64: should a stub be reached, the process stops at its cause.
+    // An invalid instruction, `ud2` of x86-64 and `udf` of AArch64: should a stub be reached, the process
+    // stops at its cause.
     ".long 0x0b0f",
 );

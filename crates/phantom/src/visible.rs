@@ -1,10 +1,10 @@
 //! Cards that AMD's runtime shows to a process, according to the environment variables that hide cards.
 //!
-//! The lower layer, ROCr, comes first. `ROCR_VISIBLE_DEVICES` lists cards of the machine, and an empty list shows none
-//! (`amd_filter_device.cpp: RvdFilter::BuildUsrDeviceList @ rocm-6.4`). HIP renumbers the remaining cards.
-//! `HIP_VISIBLE_DEVICES` selects from them or, if it is unset or empty, `CUDA_VISIBLE_DEVICES` (`rocdevice.cpp:
-//! Device::init @ rocm-6.4`). Either list ends at an entry that names no card. Simulated cards have no UUID, so a UUID
-//! names none.
+//! The lower layer, ROCr, comes first. `ROCR_VISIBLE_DEVICES` lists cards of the machine, and an empty list
+//! shows none (`amd_filter_device.cpp: RvdFilter::BuildUsrDeviceList @ rocm-6.4`). HIP renumbers the
+//! remaining cards. `HIP_VISIBLE_DEVICES` selects from them or, if it is unset or empty,
+//! `CUDA_VISIBLE_DEVICES` (`rocdevice.cpp: Device::init @ rocm-6.4`). Either list ends at an entry that names
+//! no card. Simulated cards have no UUID, so a UUID names none.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -15,7 +15,8 @@ pub(crate) const HIDING: [&str; 3] =
 
 /// The cards that are left, in HIP's order, by the values of [`HIDING`]; `None` where one is unset.
 pub(crate) fn left<T>(cards: Vec<T>, [of_rocr, of_hip, of_cuda]: [Option<String>; 3]) -> Vec<T> {
-    // ROCr stops at a number that was there before; HIP passes over it, and takes decimal numbers without a sign or blank.
+    // ROCr stops at a number that was there before; HIP passes over it, and takes decimal numbers without a
+    // sign or blank.
     let rocr = |entry: &str| entry.trim().parse().ok();
     let hip = |entry: &str| entry.parse().ok().filter(|number: &usize| number.to_string() == entry);
     let cards = if let Some(list) = of_rocr { chosen(cards, numbers(&list, rocr, true)) } else { cards };

@@ -75,7 +75,8 @@ crate::exported! {
         function(name)
     }
 
-    /// The functions of a card for Vulkan's loader, which would take one that is newer than itself for a device's.
+    /// The functions of a card for Vulkan's loader, which would take one that is newer than itself for a
+    /// device's.
     fn vk_icdGetPhysicalDeviceProcAddr(_instance: u64, name: *const c_char) -> vk::PFN_vkVoidFunction {
         let of_card = CStr::from_ptr(name).to_bytes().starts_with(b"vkGetPhysicalDevice");
         if of_card { function(name) } else { None }
@@ -98,8 +99,8 @@ crate::exported! {
     fn vkCmdCopyBuffer() {}
 }
 
-/// An object that commands are sent to: a card, device, queue or command buffer. The loader writes the address of its
-/// own table over the first word.
+/// An object that commands are sent to: a card, device, queue or command buffer. The loader writes the
+/// address of its own table over the first word.
 #[repr(C)]
 #[derive(Debug)]
 struct Dispatchable {

@@ -1,7 +1,7 @@
 //! Replacements of libc and ggml functions, so that model files are not read and caches are not cleared.
 //!
-//! Nothing computes with these bytes here. llama.cpp would read a whole file when it maps the file (`llama-mmap.cpp @
-//! b10605`), a Vulkan backend when it copies weights into its host-visible buffers.
+//! Nothing computes with these bytes here. llama.cpp would read a whole file when it maps the file
+//! (`llama-mmap.cpp @ b10605`), a Vulkan backend when it copies weights into its host-visible buffers.
 
 use alloc::collections::BTreeMap;
 use core::ffi::{CStr, c_int, c_void};
@@ -67,8 +67,8 @@ crate::exported! {
     }
 }
 
-/// ggml's own function, kept in `known`, for data that is not of a mapped file. Python loads it out of `RTLD_NEXT`'s sight,
-/// so every object is looked at.
+/// ggml's own function, kept in `known`, for data that is not of a mapped file. Python loads it out of
+/// `RTLD_NEXT`'s sight, so every object is looked at.
 fn ggml(known: &AtomicUsize, name: &CStr, ours: *const c_void, data: *const c_void) -> Option<*const c_void> {
     let data = data.addr();
     if FILES.hold().range(..=data).next_back().is_some_and(|(_, &end)| data < end) {

@@ -1,4 +1,5 @@
-//! Host memory limit of plans: contexts, results of `--fit` and hints are reduced if they need more than the host has.
+//! Host memory limit of plans: contexts, results of `--fit` and hints are reduced if they need more than the
+//! host has.
 //!
 //! The search itself considers the cards only.
 
@@ -33,8 +34,8 @@ pub struct HostLimit<'a> {
 }
 
 impl HostLimit<'_> {
-    /// Holds a plan: its verdict, its largest context and its hints. `doubts` about the input come before those of the
-    /// planner.
+    /// Holds a plan: its verdict, its largest context and its hints. `doubts` about the input come before
+    /// those of the planner.
     pub fn limit_plan(&self, options: &Options, plan: &mut Plan, mut doubts: Vec<Reason>) {
         if let Some((doubt, fits)) = self.doubt(plan, options) {
             doubts.push(doubt);
@@ -146,8 +147,8 @@ impl HostLimit<'_> {
         Ok(())
     }
 
-    /// Takes back that a hint is enough where it moves more to the host than the host has. The result says so, if no hint
-    /// is enough any more.
+    /// Takes back that a hint is enough where it moves more to the host than the host has. The result says
+    /// so, if no hint is enough any more.
     fn doubt_hints(&self, options: &Options, hints: &mut Vec<Hint>) -> Option<Reason> {
         let mut lacks = None;
         for hint in hints.iter_mut().filter(|hint| hint.enough) {

@@ -1,4 +1,5 @@
-//! Will a model fit? One assembly of header, flags, engine and cards, for the command line, the daemon and other programs.
+//! Will a model fit? One assembly of header, flags, engine and cards, for the command line, the daemon and
+//! other programs.
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]

@@ -13,8 +13,8 @@ use crate::kv::{cells, stored_rows};
 use crate::weights::row_padding;
 use crate::{CARD_ALIGNMENT, Reserve, TensorDevice};
 
-/// The cache allocations of a context that have positions which short conversations leave unused: the position of the
-/// card in the request, and the layout. An allocation without one is left out.
+/// The cache allocations of a context that have positions which short conversations leave unused: the
+/// position of the card in the request, and the layout. An allocation without one is left out.
 pub(super) fn layouts(of: &EngineContext<'_>, reserve: &Reserve) -> Vec<(usize, CacheLayout)> {
     let devices = of.layout.devices.iter().enumerate();
     let each = devices.flat_map(|(device, &card)| {

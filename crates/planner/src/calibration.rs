@@ -23,8 +23,8 @@ struct PublishedContext {
 /// A word of the card's name; MiB of context, idle and cuBLAS; multiprocessors; source.
 type PublishedRow = (&'static str, [u64; 3], u64, &'static str);
 
-// Those of the H200 are in `data/measured/h200-b10605.json`. Guard counts less than the driver does (`Counting`). No H100
-// was measured; the chip is the same.
+// Those of the H200 are in `data/measured/h200-b10605.json`. Guard counts less than the driver does
+// (`Counting`). No H100 was measured; the chip is the same.
 #[rustfmt::skip]
 const PUBLISHED: [PublishedRow; 4] = [
     ("H200", [590, 518, 98], 132, "H200, driver 580.159.04, CUDA 13.0, b10605 (measured)"),

@@ -33,8 +33,8 @@ pub(super) fn source(compared: bool) -> Source {
     })
 }
 
-/// Tokens of each sequence in the small graphs that show which device a kernel would run on (`llama-context.cpp:
-/// llm_fused_op_flash_attn_probe, llm_fused_op_gdn_ch_probe @ b10605`).
+/// Tokens of each sequence in the small graphs that show which device a kernel would run on
+/// (`llama-context.cpp: llm_fused_op_flash_attn_probe, llm_fused_op_gdn_ch_probe @ b10605`).
 const ATTENTION_PROBE: u64 = 1;
 const DELTA_NET_PROBE: u64 = 16;
 
@@ -70,8 +70,9 @@ pub(super) fn attends_at_home(request: &PlanRequest<'_>, layers: &ModelLayers<'_
     runs_at_home(probe, backends(request, layers), true)
 }
 
-/// Places a small graph and compares the devices of a kernel's uses (attention's, else the delta net's) with those of their layers. The engine drops the
-/// kernel for all layers where the scheduler moves one use (`llama-context.cpp: resolve_fused_ops @ b10605`).
+/// Places a small graph and compares the devices of a kernel's uses (attention's, else the delta net's) with
+/// those of their layers. The engine drops the kernel for all layers where the scheduler moves one use
+/// (`llama-context.cpp: resolve_fused_ops @ b10605`).
 fn runs_at_home(mut probe: Decoder<'_>, backends: BackendSet, attention: bool) -> bool {
     // Placement needs no allocation, which is the costly part.
     probe.build();

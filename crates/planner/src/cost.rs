@@ -219,8 +219,8 @@ impl<'a> PlanCalculator<'a> {
 
     /// The allocations of the model's weights that guard can exchange, with their cards.
     ///
-    /// DECISION: only llama-server's, because only it says how deep its conversations are. The weights of a draft, of
-    /// prediction layers and of a projector are allocations of their own, and stay.
+    /// DECISION: only llama-server's, because only it says how deep its conversations are. The weights of a
+    /// draft, of prediction layers and of a projector are allocations of their own, and stay.
     pub(super) fn weights_allocations(&self) -> Vec<(usize, Bytes)> {
         let (request, main) = (self.request, &self.main);
         let weights = main.weights.as_ref().filter(|_| request.program == ProgramKind::LlamaServer);
@@ -281,7 +281,8 @@ impl<'a> PlanCalculator<'a> {
         Ok(())
     }
 
-    /// The weights of a projector, and the card that they are on; `None` for the host. Its compute buffer is not known.
+    /// The weights of a projector, and the card that they are on; `None` for the host. Its compute buffer is
+    /// not known.
     pub(super) fn projector(&self) -> Option<(Option<usize>, Bytes)> {
         let tensors = &self.request.projector?.tensors;
         // A projector is on one device, the first of the model's.

@@ -9,7 +9,8 @@ use crate::{CELLS, EngineQuirks, PlanCalculator, PlanError, PlanRequest, Reserve
 /// Steps of a curve; more would be finer than the pool's own granules on most models.
 const STEPS: u64 = 64;
 
-/// Returns the memory of the model on each card at each depth. `answer` is the engine's own limit for one answer.
+/// Returns the memory of the model on each card at each depth. `answer` is the engine's own limit for one
+/// answer.
 pub fn curve(request: &PlanRequest<'_>, answer: Option<u64>) -> Result<Curve, PlanError> {
     let calculator = PlanCalculator::new(request)?;
     let cost = calculator.at(u64::from(request.params.context))?;
@@ -41,8 +42,8 @@ fn slots(request: &PlanRequest<'_>, reserve: &Reserve, answer: Option<u64>) -> S
         full: reserve.context,
         unified,
         keeps: EngineQuirks::of(request).keeps_idle_slots,
-        // Cells that scattered sequences leave unused: `llama-kv-cache.cpp: find_slot @ b10605` goes back to the first
-        // cell only when more than two batches would fit there.
+        // Cells that scattered sequences leave unused: `llama-kv-cache.cpp: find_slot @ b10605` goes back to
+        // the first cell only when more than two batches would fit there.
         scatter: if scatters { 3 * reserve.micro_batch } else { 0 },
         answer,
     }

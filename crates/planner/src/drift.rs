@@ -1,4 +1,5 @@
-//! Known errors of the planner's formulas, by the card's interface (such as CUDA or Vulkan) and the model architecture.
+//! Known errors of the planner's formulas, by the card's interface (such as CUDA or Vulkan) and the model
+//! architecture.
 //!
 //! `cargo xtask drift --write` generates the table from the newest engine of each interface.
 

@@ -68,7 +68,8 @@ impl<'a> EngineContext<'a> {
         let cache = CacheKind {
             key: params.cache_key,
             value: params.cache_value,
-            // With -fa auto the cache is allocated before flash attention is decided on, so it is never transposed.
+            // With -fa auto the cache is allocated before flash attention is decided on, so it is never
+            // transposed.
             transposed: !flash.on && params.flash_attention != FlashAttention::Auto,
             offload: params.cache_offload,
             rollback,

@@ -1,8 +1,8 @@
 //! Plans with the engine's own sizes instead of computed ones (`plan --exact`), and the engine's refusals.
 //!
 //! The sizes come from the log of an engine that runs without a card. The run-time pool and the driver
-//! context are not in the log, so they stay as computed. One cause of a refusal leads to several messages; the most
-//! specific one is shown.
+//! context are not in the log, so they stay as computed. One cause of a refusal leads to several messages;
+//! the most specific one is shown.
 
 mod line;
 mod merge;
@@ -45,8 +45,8 @@ pub struct EngineRefusal {
     pub line: Option<String>,
 }
 
-/// Causes, the most specific first, each with the words of its messages and a hint. Where the hint is empty, the engine's
-/// own message is all that is known.
+/// Causes, the most specific first, each with the words of its messages and a hint. Where the hint is empty,
+/// the engine's own message is all that is known.
 #[rustfmt::skip]
 const CAUSES: &[(EngineRefusalKind, &[&str], &str)] = &[
     (EngineRefusalKind::RowSplit, &["does not support split buffers"],

@@ -45,8 +45,9 @@ fn context(steps: u64) -> Vec<RequestChange> {
     vec![RequestChange::Context(saturated(steps * CELLS))]
 }
 
-/// The largest context that fits, found from a guess. One step of 256 tokens more does not fit, or exceeds both the
-/// requested and the trained context. `Err` holds the largest that was seen to fit, where questions were left open.
+/// The largest context that fits, found from a guess. One step of 256 tokens more does not fit, or exceeds
+/// both the requested and the trained context. `Err` holds the largest that was seen to fit, where questions
+/// were left open.
 pub fn confirmed_context<P: CostModel>(
     request: &PlanRequest<'_>,
     price: &P,
@@ -79,7 +80,8 @@ fn most_steps(request: &PlanRequest<'_>, requested: u64) -> u64 {
     trained_context(request, streams).max(requested).div_ceil(CELLS).max(1)
 }
 
-/// The longest context that the model was trained for, of all streams together; 0 where its header does not say.
+/// The longest context that the model was trained for, of all streams together; 0 where its header does not
+/// say.
 pub(super) fn trained_context(request: &PlanRequest<'_>, streams: u64) -> u64 {
     u64::from(request.model.hyper.context_train) * streams
 }
@@ -103,8 +105,8 @@ pub struct ContextPoint {
     pub cards: Vec<Terms>,
 }
 
-/// About `count` contexts in equal steps, up to the larger of the trained and the requested context, and those of
-/// `besides`. Contexts that the engine refuses are left out.
+/// About `count` contexts in equal steps, up to the larger of the trained and the requested context, and
+/// those of `besides`. Contexts that the engine refuses are left out.
 pub fn course<P: CostModel>(
     request: &PlanRequest<'_>,
     price: &P,

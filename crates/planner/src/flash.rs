@@ -27,7 +27,8 @@ impl Flash {
         self.on && self.missing.is_some()
     }
 
-    /// True if the engine looks at each layer's device before it decides: only where some layers are not on cards.
+    /// True if the engine looks at each layer's device before it decides: only where some layers are not on
+    /// cards.
     pub(super) fn may_move(&self, request: &PlanRequest<'_>, layers: &ModelLayers<'_>) -> bool {
         let params = request.params;
         let free = params.flash_attention == FlashAttention::Auto && !params.cache_value.quantised();

@@ -197,8 +197,8 @@ impl<P: CostModel> FitQuestion<'_, P> {
         kinds
     }
 
-    /// Changes with a size, of at most what was asked for. Only a card with memory of its own has anything to move to the
-    /// host.
+    /// Changes with a size, of at most what was asked for. Only a card with memory of its own has anything to
+    /// move to the host.
     fn scales(&self) -> Vec<FitScale> {
         let has_card = self.request.cards.iter().any(has_own_memory);
         let dimensions = [Dimension::Context, Dimension::Experts, Dimension::Layers].into_iter();

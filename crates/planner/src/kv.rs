@@ -1,7 +1,7 @@
 //! Size of the KV cache and of recurrent states, computed exactly from the header and the context length.
 //!
-//! The code mirrors the constructors in `llama-kv-cache.cpp`, `llama-kv-cache-iswa.cpp` and `llama-memory-recurrent.cpp
-//! @ b10605`.
+//! The code mirrors the constructors in `llama-kv-cache.cpp`, `llama-kv-cache-iswa.cpp` and
+//! `llama-memory-recurrent.cpp @ b10605`.
 
 use plimsoll_base::Bytes;
 use plimsoll_model::{HyperParameters, TensorType};
@@ -31,8 +31,8 @@ impl CacheKind {
         if self.offload { layer } else { TensorDevice::Host }
     }
 
-    /// Types and elements of one token's K, V and index key in a layer, in the order of the engine's constructors; without
-    /// the padding of a transposed V.
+    /// Types and elements of one token's K, V and index key in a layer, in the order of the engine's
+    /// constructors; without the padding of a transposed V.
     fn rows(self, hyper: &HyperParameters, layer: u32) -> [(TensorType, u64); 3] {
         let (key, value) = match self.latent {
             Some(latent) => latent.rows(hyper.heads.at(layer), !self.transposed),
@@ -41,7 +41,8 @@ impl CacheKind {
         // Sparse attention has an index key (`llama-kv-cache-dsa.cpp @ b10605`).
         let index = hyper.indexer.as_ref().filter(|_| hyper.indexes(layer));
         let index = index.map_or(0, |indexer| u64::from(indexer.key_length));
-        // Without flash attention, the vectors of modes 2 and 3 have the type of V (`llama.cpp: llama_kv_cache_init`, 8337e4cd).
+        // Without flash attention, the vectors of modes 2 and 3 have the type of V (`llama.cpp:
+        // llama_kv_cache_init`, 8337e4cd).
         let vectors = self.latent.is_some_and(|latent| self.transposed && latent.mode > 1);
         [(if vectors { self.value } else { self.key }, key), (self.value, value), (self.key, index)]
     }
@@ -55,8 +56,8 @@ pub(super) fn cache(of: &EngineContext<'_>, reserve: &Reserve) -> Result<DeviceB
     for layer in of.layers.clone() {
         let place = kind.device(of.layout.layer(layer));
         if let Some(recurrent) = hyper.recurrent.as_ref().filter(|_| hyper.recurs(layer)) {
-            // `llama-memory-recurrent.cpp @ b10605`: F32, one cell for each sequence and each draft token that can be
-            // rolled back.
+            // `llama-memory-recurrent.cpp @ b10605`: F32, one cell for each sequence and each draft token
+            // that can be rolled back.
             let cells = reserve.sequences.saturating_mul(kind.rollback.saturating_add(1));
             cache.add(place, Bytes::new(4) * recurrent.rolling * cells, Bytes::ZERO);
             cache.add(place, Bytes::new(4) * recurrent.state * cells, Bytes::ZERO);
@@ -98,7 +99,8 @@ pub(super) fn cells(hyper: &HyperParameters, layer: u32, reserve: &Reserve) -> u
     sliding.map_or(reserve.per_sequence, |sliding| reserve.sliding_cells(u64::from(sliding.window)))
 }
 
-/// Bytes that one more token of context costs on all devices, over the layers whose cache grows with the context.
+/// Bytes that one more token of context costs on all devices, over the layers whose cache grows with the
+/// context.
 pub(super) fn bytes_per_token(of: &EngineContext<'_>, reserve: &Reserve) -> Bytes {
     let hyper = &of.model.hyper;
     // A window that is smaller than the context stays as it is when the context grows.

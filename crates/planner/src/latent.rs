@@ -113,8 +113,9 @@ impl LatentAttention {
         self.mode == 1 || self.mode == 3
     }
 
-    /// Depths below `cells`, in cells, at which one pass holds the most: one step deeper, fewer heads fit a pass. The
-    /// engine reserves for the deepest cache alone and allocates more when a prompt passes one of these depths.
+    /// Depths below `cells`, in cells, at which one pass holds the most: one step deeper, fewer heads fit a
+    /// pass. The engine reserves for the deepest cache alone and allocates more when a prompt passes one of
+    /// these depths.
     pub(super) fn borders(&self, heads: u32, cells: u64) -> Vec<u64> {
         let Some(pass) = self.pass else { return Vec::new() };
         let heads = u64::from(heads).clamp(1, MOST_HEADS);
@@ -130,7 +131,8 @@ impl LatentAttention {
         deepest.filter(|border| (1..cells).contains(border)).collect()
     }
 
-    /// Adds the matrices that the engine computes when it loads to the weights (`llama.cpp: llm_prepare_mla`).
+    /// Adds the matrices that the engine computes when it loads to the weights (`llama.cpp:
+    /// llm_prepare_mla`).
     pub(super) fn add_computed(&self, model: &Model, layout: &DeviceLayout, weights: &mut DeviceBytes) {
         for (alongside, bytes) in self.computed(model) {
             // A computed matrix is allocated beside the tensor that it is made from.

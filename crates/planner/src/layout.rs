@@ -88,8 +88,8 @@ impl DeviceLayout {
             _ => TensorDevice::Host,
         };
         let overrides = overrides(request, &devices)?;
-        // The engine's own conditions for a pipeline (`llama-context.cpp: llama_context @ b10605`); it also asks that
-        // no weight lies elsewhere than its layer.
+        // The engine's own conditions for a pipeline (`llama-context.cpp: llama_context @ b10605`); it also
+        // asks that no weight lies elsewhere than its layer.
         let pipeline = devices.len() > 1
             && wanted > layers
             && params.split_mode == SplitMode::Layer
@@ -148,7 +148,8 @@ pub(super) fn wanted_layers(params: &ModelParams, layers: u32) -> u32 {
 
 /// Tensors that are created with the number of the first layer (`llama-arch.cpp: LLM_TENSOR_INFOS`).
 const FIRST_LAYER: [&str; 3] = ["token_embd_norm.", "per_layer_model_proj.", "per_layer_proj_norm."];
-/// Tensors of the input layer, which stays in host memory (`llama-arch.cpp: LLM_TENSOR_LAYER_INPUT @ b10605`).
+/// Tensors of the input layer, which stays in host memory (`llama-arch.cpp: LLM_TENSOR_LAYER_INPUT @
+/// b10605`).
 const INPUT: [&str; 4] = ["token_embd.", "position_embd.", "token_types.", "per_layer_token_embd."];
 
 pub(super) fn is_input(name: &str) -> bool {

@@ -1,7 +1,7 @@
 //! Memory plan of a model: bytes on each card and on the host, term by term.
 //!
-//! A plan is the sum of weights, KV cache, compute buffer, run-time pool and driver context. The planner queries no
-//! GPU.
+//! A plan is the sum of weights, KV cache, compute buffer, run-time pool and driver context. The planner
+//! queries no GPU.
 //!
 //! To add a model, add a row to `architecture`. To add an engine build, add a row to `quirks`.
 #![doc = include_str!("../README.md")]

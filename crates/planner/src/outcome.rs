@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use crate::EngineBuild;
 
-/// One memory term of the sum, with the source of its number. `None` is unknown. A document has the number alone: the
-/// sources are in the reasons.
+/// One memory term of the sum, with the source of its number. `None` is unknown. A document has the number
+/// alone: the sources are in the reasons.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct PlanTerm {
@@ -143,8 +143,8 @@ pub struct Plan {
     pub growth: DepthGrowth,
     /// The largest context that fits where this plan puts it; `None` if not even the smallest does.
     pub largest_context: Option<u64>,
-    /// The context that the model was trained for, of all slots with caches of their own together; `None` where its
-    /// header does not say.
+    /// The context that the model was trained for, of all slots with caches of their own together; `None`
+    /// where its header does not say.
     pub trained_context: Option<u64>,
     /// Requests that share the context, each in a cache of its own.
     #[serde(skip)]

@@ -147,8 +147,8 @@ impl EngineContext<'_> {
 
     /// Cells that the pool reaches at full depth.
     pub(super) fn deepest(&self, reserve: &Reserve, request: &PlanRequest<'_>) -> u64 {
-        // A copy of the cache holds all sequences that are worked on at once. Without flash attention they share a
-        // micro-batch, so one sequence counts (`llama-graph.cpp: build_attn_mha @ b10605`).
+        // A copy of the cache holds all sequences that are worked on at once. Without flash attention they
+        // share a micro-batch, so one sequence counts (`llama-graph.cpp: build_attn_mha @ b10605`).
         let together = self.graph.flash.on && !EngineQuirks::of(request).reserves_cache_copy;
         if together { reserve.context } else { reserve.per_sequence }
     }

@@ -17,7 +17,8 @@ const RECENT: u32 = 9400;
 /// The newest build that the formulas were compared with.
 pub(super) const NEWEST_COMPARED: u32 = 10_605;
 
-/// First build seen that caches prediction layers in their own context alone, and keeps the operands of fused operations.
+/// First build seen that caches prediction layers in their own context alone, and keeps the operands of fused
+/// operations.
 const PREDICTS_APART: u32 = 11_063;
 
 /// The newest build seen that takes batches of tokens or of embeddings, not of both.
@@ -37,13 +38,15 @@ pub(super) struct EngineQuirks {
     pub(super) picks_rows_early: bool,
     /// A clamp is a view of its source instead of a separate tensor (`ggml.c: ggml_clamp @ b8799, b10605`).
     pub(super) clamps_views: bool,
-    /// Mamba 2 projects each sequence separately (`models/mamba-base.cpp: build_mamba2_layer @ b8799, b10605`).
+    /// Mamba 2 projects each sequence separately (`models/mamba-base.cpp: build_mamba2_layer @ b8799,
+    /// b10605`).
     pub(super) projects_by_sequence: bool,
-    /// `-fa auto` turns flash attention off where a card lacks a kernel for a quantised V cache, and the engine then
-    /// refuses the cache (`llama-context.cpp: llama_context @ b8799`). Elsewhere the host computes such attention.
+    /// `-fa auto` turns flash attention off where a card lacks a kernel for a quantised V cache, and the
+    /// engine then refuses the cache (`llama-context.cpp: llama_context @ b8799`). Elsewhere the host
+    /// computes such attention.
     pub(super) gives_up_flash_attention: bool,
-    /// One batch may mix tokens and embeddings, which takes a second input. Not so in b11063 (0.5.0), so in b11549;
-    /// builds between them count as mixing, which costs at most one activation.
+    /// One batch may mix tokens and embeddings, which takes a second input. Not so in b11063 (0.5.0), so in
+    /// b11549; builds between them count as mixing, which costs at most one activation.
     pub(super) mixes_embeddings: bool,
     /// ik_llama.cpp: a graph for tokens has no input for embeddings, and a norm with its weight is one
     /// operation. The average batch of one expert, not the whole batch, decides whether its weights are

@@ -8,7 +8,8 @@ use crate::{
     RequestCost, Terms, calibration,
 };
 
-/// Codes of reasons that put a verdict in doubt: the plan, or the engine, may do otherwise than the user expects.
+/// Codes of reasons that put a verdict in doubt: the plan, or the engine, may do otherwise than the user
+/// expects.
 #[rustfmt::skip]
 pub(super) const DOUBTS: [&str; 12] = [
     "attention_on_host", "flash_attention_off", "context_beyond_training", "compute_estimated",
@@ -185,7 +186,8 @@ fn beyond_training(request: &PlanRequest<'_>, cost: &RequestCost) -> Option<Reas
     })
 }
 
-/// The server's cache of prompts in host memory, which is outside of the sum (llama.cpp#16391, ik_llama.cpp#954).
+/// The server's cache of prompts in host memory, which is outside of the sum (llama.cpp#16391,
+/// ik_llama.cpp#954).
 fn prompt_cache(request: &PlanRequest<'_>) -> Option<Reason> {
     let limit = request.params.host_cache;
     let keeps = request.program == ProgramKind::LlamaServer && limit != Some(Bytes::ZERO);

@@ -1,7 +1,8 @@
 //! Memory of weights that ggml's CPU backend repacks into another layout at load (`CPU_REPACK`).
 //!
-//! The engine computes with the repacked copy only. The file's original pages are page cache, which the kernel drops
-//! when memory is short. Nothing reads them again. So each weight counts once, unless the file is locked in memory.
+//! The engine computes with the repacked copy only. The file's original pages are page cache, which the
+//! kernel drops when memory is short. Nothing reads them again. So each weight counts once, unless the file
+//! is locked in memory.
 
 use plimsoll_base::Bytes;
 use plimsoll_model::{Model, Tensor};
@@ -61,8 +62,8 @@ impl Processor {
         }
     }
 
-    /// True if the backend has another layout for such a matrix (`repack.cpp:ggml_repack_get_optimal_repack_type`,
-    /// `amx.cpp:supports_op @ b10605`).
+    /// True if the backend has another layout for such a matrix
+    /// (`repack.cpp:ggml_repack_get_optimal_repack_type`, `amx.cpp:supports_op @ b10605`).
     fn copies(self, tensor: &Tensor) -> bool {
         let [columns, rows, ..] = tensor.shape;
         let arm = self.neon && (self.dotprod || self.i8mm);
@@ -91,8 +92,8 @@ pub(crate) struct Repacking {
 }
 
 impl Repacking {
-    /// None where the engine makes no copies: `--no-repack`, another engine, or a card, before whose own buffers of host
-    /// memory the copies would have no turn (`llama-model.cpp:make_cpu_buft_list @ b10605`).
+    /// None where the engine makes no copies: `--no-repack`, another engine, or a card, before whose own
+    /// buffers of host memory the copies would have no turn (`llama-model.cpp:make_cpu_buft_list @ b10605`).
     pub(crate) fn of(request: &PlanRequest<'_>, layout: &DeviceLayout) -> Self {
         let params = request.params;
         let is_requested = params.cpu_repack && request.engine.kind == EngineKind::LlamaCpp;
@@ -120,7 +121,8 @@ pub(crate) struct RepackedBytes {
     pub(crate) locked: Bytes,
 }
 
-/// Sums the copies of one model; `all` is true where its prediction layers are loaded too, and `tied` is the matrix that is loaded a second time as the output.
+/// Sums the copies of one model; `all` is true where its prediction layers are loaded too, and `tied` is the
+/// matrix that is loaded a second time as the output.
 pub(crate) fn repacked(
     request: &PlanRequest<'_>,
     model: &Model,
@@ -142,7 +144,8 @@ pub(crate) fn repacked(
         sure: second.map_or(Bytes::ZERO, in_any_build),
         locked: Bytes::ZERO,
     };
-    // A lock reaches from the first to the last weight of a file that is not copied (`llama-mmap.cpp:grow_to @ b10605`).
+    // A lock reaches from the first to the last weight of a file that is not copied (`llama-mmap.cpp:grow_to
+    // @ b10605`).
     let (mut file, mut between, mut begun) = (None, Bytes::ZERO, false);
     for tensor in model.tensors.iter().filter(|tensor| weights::is_loaded(model, tensor, all)) {
         if file != Some(tensor.file) {

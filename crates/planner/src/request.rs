@@ -1,4 +1,5 @@
-//! Input of a plan (model, flags, engine, program and cards), and errors for requests that every engine would reject.
+//! Input of a plan (model, flags, engine, program and cards), and errors for requests that every engine would
+//! reject.
 //!
 //! Programs of the same engine reserve different amounts of memory for the same flags.
 

@@ -45,7 +45,8 @@ impl Reserve {
         let server = request.program == ProgramKind::LlamaServer;
         let ik = request.engine.kind == EngineKind::IkLlamaCpp;
         let (sequences, unified) = match params.parallel {
-            // llama-server takes 4 slots over one cache where -np is not given (`tools/server/server.cpp @ b10605`).
+            // llama-server takes 4 slots over one cache where -np is not given (`tools/server/server.cpp @
+            // b10605`).
             Parallel::Auto if server && !ik => (4, true),
             Parallel::Auto => (1, params.unified_cache.unwrap_or(ik)),
             Parallel::Count(n) => (u64::from(n.clamp(1, MOST_SEQUENCES)), params.unified_cache.unwrap_or(ik)),
@@ -115,8 +116,8 @@ impl Reserve {
         }
     }
 
-    /// A small graph with this many tokens of each sequence, with which the engine looks for kernels that a device
-    /// lacks (`llama-context.cpp: resolve_fused_ops @ b10605`).
+    /// A small graph with this many tokens of each sequence, with which the engine looks for kernels that a
+    /// device lacks (`llama-context.cpp: resolve_fused_ops @ b10605`).
     pub(super) fn probing(&self, tokens_each: u64) -> Self {
         let tokens = self.sequences.saturating_mul(tokens_each);
         Self { tokens, outputs: tokens, outputs_requested: tokens, ..*self }
@@ -127,7 +128,8 @@ impl Reserve {
         if self.full_sliding {
             return self.per_sequence;
         }
-        // A unified cache holds the windows of all sequences, and a micro-batch is written before old cells are freed.
+        // A unified cache holds the windows of all sequences, and a micro-batch is written before old cells
+        // are freed.
         let shared = if self.streams == 1 { self.sequences } else { 1 };
         let needed = window.saturating_mul(shared).saturating_add(self.micro_batch);
         self.per_sequence.min(needed).next_multiple_of(CELLS)
@@ -139,14 +141,15 @@ pub(super) fn speculates(request: &PlanRequest<'_>) -> bool {
     asks(request, MTP) && request.draft.is_none() && request.model.hyper.nextn_layers > 0
 }
 
-/// True if a draft model's context computes its prediction layers alone. Without `--spec-type` the file decides
-/// (`speculative.cpp: common_speculative_types_from_gguf @ b11063`).
+/// True if a draft model's context computes its prediction layers alone. Without `--spec-type` the file
+/// decides (`speculative.cpp: common_speculative_types_from_gguf @ b11063`).
 pub(super) fn predicts(request: &PlanRequest<'_>, draft: &Model) -> bool {
     let has_layer = || draft.tensors.iter().any(|tensor| tensor.role() == Some("nextn.eh_proj.weight"));
     (asks(request, MTP) || names_no_kind(request)) && draft.hyper.nextn_layers > 0 && has_layer()
 }
 
-/// Draft tokens whose state the model keeps, to take back those that are rejected (`common.h: need_n_rs_seq @ b11063`).
+/// Draft tokens whose state the model keeps, to take back those that are rejected (`common.h: need_n_rs_seq @
+/// b11063`).
 pub(super) fn rollback(request: &PlanRequest<'_>) -> u64 {
     let keeps = request.model.hyper.recurrent.as_ref().is_some_and(|recurrent| recurrent.rolls_back);
     let inferred = request

@@ -75,7 +75,8 @@ fn for_driver(card: &Card) -> Bytes {
     DRIVER.min(Bytes::new(card.total.get() / PART))
 }
 
-/// Advice to put the unused end of a cache into host memory, if the end of each card's cache is all that does not fit.
+/// Advice to put the unused end of a cache into host memory, if the end of each card's cache is all that does
+/// not fit.
 pub(super) fn hint(request: &PlanRequest<'_>, cards: &[CardPlan]) -> Option<Hint> {
     // Guard knows the driver of CUDA alone.
     if interface(request) != "CUDA" {

@@ -40,7 +40,8 @@ pub(super) fn weights(
         }
     }
     if let Some(tied) = tied_output(model) {
-        // Two uses in one kind of buffer are one tensor (`llama-model.cpp:create_tensor, TENSOR_DUPLICATED @ b10605`).
+        // Two uses in one kind of buffer are one tensor (`llama-model.cpp:create_tensor, TENSOR_DUPLICATED @
+        // b10605`).
         let is_shared = (layout.tensor(tied), layout.output) == (TensorDevice::Host, TensorDevice::Host);
         if !is_shared || repacking.copies(tied) {
             add(layout.output, tied);
@@ -55,8 +56,9 @@ pub(super) fn is_loaded(model: &Model, tensor: &Tensor, loads_prediction_layers:
     loads_prediction_layers || tensor.layer().is_none_or(|layer| layer < ends)
 }
 
-/// The token embedding where it also serves as the output matrix, which makes it a second tensor on the output's device.
-/// Encoders have none, except one that loads it all the same (`gemma-embedding.cpp: load_arch_tensors @ b10605`).
+/// The token embedding where it also serves as the output matrix, which makes it a second tensor on the
+/// output's device. Encoders have none, except one that loads it all the same (`gemma-embedding.cpp:
+/// load_arch_tensors @ b10605`).
 pub(super) fn tied_output(model: &Model) -> Option<&Tensor> {
     let find = |name: &str| model.tensors.iter().find(|tensor| tensor.name == name);
     let loads_output = model.hyper.cached || GraphVariant::of(model, false).loads_output;

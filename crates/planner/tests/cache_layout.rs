@@ -76,8 +76,8 @@ fn the_depth_at_full_speed_is_what_guard_printed_under_the_same_budget() {
         let flags = format!("{} -fa on", text("flags"));
         let overflow = overflow(text("model"), &flags, text("budget").parse().unwrap());
         let printed = case["positions"].as_u64().unwrap();
-        // Half a granule of a tensor whose position has 2048 bytes. The hybrid's plan is 22 MiB less than it asked for, which is
-        // one granule of each tensor.
+        // Half a granule of a tensor whose position has 2048 bytes. The hybrid's plan is 22 MiB less than it
+        // asked for, which is one granule of each tensor.
         let most = if text("case") == "hybrid" { 1024 } else { 512 };
         assert!(
             overflow.tokens.abs_diff(printed) <= most,

@@ -1,4 +1,5 @@
-//! Tests of measured CUDA context sizes in a plan, and of a plan's notes on changes that the engine makes itself.
+//! Tests of measured CUDA context sizes in a plan, and of a plan's notes on changes that the engine makes
+//! itself.
 
 use plimsoll_base::{Bytes, Card};
 use plimsoll_flags::{Options, ProgramKind};

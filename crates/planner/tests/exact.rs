@@ -128,8 +128,8 @@ impl Requested {
 }
 
 impl Row {
-    /// The engine's answer. `llama-fit-params --fit-print` writes a row of mebibytes for each device, where a server writes
-    /// a line for each buffer.
+    /// The engine's answer. `llama-fit-params --fit-print` writes a row of mebibytes for each device, where a
+    /// server writes a line for each buffer.
     fn stated(&self) -> Transcript {
         let line = |line: &String| match line.split_whitespace().collect::<Vec<_>>()[..] {
             [place, weights, cache, compute] if compute.parse::<u64>().is_ok() => {

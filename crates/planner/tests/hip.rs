@@ -1,7 +1,8 @@
-//! Planner formulas compared with the HIP backend of Debian's llama.cpp 0.7.0, run without a card (`data/hip`).
+//! Planner formulas compared with the HIP backend of Debian's llama.cpp 0.7.0, run without a card
+//! (`data/hip`).
 //!
-//! The formulas mirror an older engine, so each row states the allowed difference. `cargo test -p plimsoll-planner
-//! runner::hip -- --nocapture` prints the table.
+//! The formulas mirror an older engine, so each row states the allowed difference. `cargo test -p
+//! plimsoll-planner runner::hip -- --nocapture` prints the table.
 #![allow(clippy::print_stdout)]
 
 use std::collections::BTreeMap;

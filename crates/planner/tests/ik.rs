@@ -16,7 +16,8 @@ fn model(recipe: &Recipe) -> Model {
     model_of(&recipe.files(1).remove(0))
 }
 
-/// As ik_llama.cpp's own converter writes it: whole heads are stated, and the matrices of keys and values are one.
+/// As ik_llama.cpp's own converter writes it: whole heads are stated, and the matrices of keys and values are
+/// one.
 fn older_file(recipe: &Recipe) -> Model {
     let mut draft = recipe.files(1).remove(0);
     draft.entries.retain(|(key, _)| !key.ends_with("_mla"));
@@ -122,7 +123,8 @@ fn the_pool_grows_as_users_saw_and_amb_bounds_it() {
     assert_eq!(absorbed.growth.pool, Bytes::ZERO, "nothing is restored");
 }
 
-/// `KV self size` of logs in pull requests 237, 386, 400, 409 and 616 and in issue 485, in hundredths of a MiB.
+/// `KV self size` of logs in pull requests 237, 386, 400, 409 and 616 and in issue 485, in hundredths of a
+/// MiB.
 #[test]
 fn the_cache_equals_the_logs() {
     for (recipe, flags, hundredths) in [
@@ -142,7 +144,8 @@ fn the_cache_equals_the_logs() {
     }
 }
 
-/// `compute buffer size` of a card, of builds in which nothing is bound by -amb, or, before flash attention, everything.
+/// `compute buffer size` of a card, of builds in which nothing is bound by -amb, or, before flash attention,
+/// everything.
 #[test]
 fn the_compute_buffer_is_within_two_per_cent_of_the_logs() {
     let q2 = Recipe { kinds: Kinds { experts: types::Q2_K, ..deepseek().kinds }, ..deepseek() };
@@ -170,8 +173,8 @@ fn the_compute_buffer_is_within_two_per_cent_of_the_logs() {
     }
 }
 
-/// Pull request 616: a short context on two cards, of which the second has the logits. What attention takes on the first is 263 MiB in
-/// that log, of a build before pull request 1211, and planned 8 % higher.
+/// Pull request 616: a short context on two cards, of which the second has the logits. What attention takes
+/// on the first is 263 MiB in that log, of a build before pull request 1211, and planned 8 % higher.
 #[test]
 fn the_logits_and_what_they_are_made_from_are_all_that_a_short_context_computes() {
     let flags = "-mla 3 -fa on -c 2048 -amb 512 -ctk q8_0 -ot exps=CPU -ngl 99 -np 1";
@@ -285,8 +288,8 @@ struct Measured {
     rows: Vec<Grown>,
 }
 
-/// On an H200 (`bench/gpu/ik.py`): Kimi K2's layers, with as many experts as its way of multiplying them needs. The bound that is asked
-/// for is 3 %.
+/// On an H200 (`bench/gpu/ik.py`): Kimi K2's layers, with as many experts as its way of multiplying them
+/// needs. The bound that is asked for is 3 %.
 #[test]
 fn a_prompt_of_60_000_tokens_takes_what_was_measured_at_every_depth() {
     let measured: Measured =

@@ -63,7 +63,8 @@ fn a_card_without_products_of_bytes_copies_too_and_one_with_them_does_not() {
     assert!(pool("6.1", 10605, "-c 8192 -ub 512") < copies);
 }
 
-/// The output matrix, 1002 MiB in halves, is multiplied with a row of each sequence, whatever an older engine reserves for.
+/// The output matrix, 1002 MiB in halves, is multiplied with a row of each sequence, whatever an older engine
+/// reserves for.
 #[test]
 fn the_output_matrix_is_copied_for_more_than_eight_sequences() {
     let output = halves(4096, 128_256);

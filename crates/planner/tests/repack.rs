@@ -117,8 +117,8 @@ fn each_weight_counts_once_and_twice_where_its_pages_are_locked() {
         let plan = planned(&model, &format!("-c 512 -np 1 {}", row.args), HOST, Some(AVX2));
         let copies = reported(&plan).map_or(Bytes::ZERO, |(bytes, _)| bytes);
         let weights = plan.host.terms.weights.bytes.unwrap();
-        // A mapped buffer reaches from its first weight to its last, over copied ones; what is computed with is what the
-        // engine allocates where it maps nothing.
+        // A mapped buffer reaches from its first weight to its last, over copied ones; what is computed with
+        // is what the engine allocates where it maps nothing.
         let same = |row: &&Row| row.args == "-lm none";
         let unmapped = measured
             .rows
@@ -139,7 +139,8 @@ fn each_weight_counts_once_and_twice_where_its_pages_are_locked() {
                 row.repacked
             ));
         }
-        // What a process cannot give back is never more than planned: 53 MiB are the process itself and its threads.
+        // What a process cannot give back is never more than planned: 53 MiB are the process itself and its
+        // threads.
         let occupied = row.anonymous - 53.0;
         assert!(occupied < f64::from(u32::try_from(plan.host.peak.get() >> 20).unwrap()), "{name}");
         assert_eq!(plan.cards[0].peak, plan.host.peak);

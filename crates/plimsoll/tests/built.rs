@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A file of a double, which cargo builds beside the program when the whole workspace is tested, and here otherwise.
+/// A file of a double, which cargo builds beside the program when the whole workspace is tested, and here
+/// otherwise.
 pub(crate) fn built(file: &str, package: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_BIN_EXE_plimsoll")).with_file_name(file);
     if !path.exists() {

@@ -15,7 +15,8 @@ use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Returns a plimsoll command whose home is shared by all tests of this checkout, so that the engine is fetched once.
+/// Returns a plimsoll command whose home is shared by all tests of this checkout, so that the engine is
+/// fetched once.
 pub(crate) fn plimsoll() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
@@ -40,8 +41,8 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// Starts the engine under the control channel; on one thread, because threads that spin while they wait for
-    /// each other take minutes on a machine that is busy with other tests.
+    /// Starts the engine under the control channel; on one thread, because threads that spin while they wait
+    /// for each other take minutes on a machine that is busy with other tests.
     pub(crate) fn start(model: &Path, flags: &[&str], environment: &[(&str, &str)]) -> Self {
         let port = free_port();
         let mut child = Command::new(program())

@@ -261,7 +261,8 @@ fn successful_program_needs_no_verdict_and_a_killed_one_has_the_shell_status() {
     assert!(stated(&output).0.starts_with("the program could not be started\n"), "{}", stated(&output).0);
 }
 
-/// A program from a package manager may come without the library; the program is run all the same, and said to be.
+/// A program from a package manager may come without the library; the program is run all the same, and said
+/// to be.
 #[test]
 fn without_guard_a_program_is_run_and_its_end_is_its_own() {
     let output = doctor(&["--", "sh", "-c", "echo out; exit 3"])

@@ -51,7 +51,8 @@ fn an_installed_engine_is_found_and_known_by_its_build() {
     assert_eq!(installed["build"], 11549);
 }
 
-/// Whoever installs an engine in a folder that others filled, such as a cloned repository, runs nothing of it.
+/// Whoever installs an engine in a folder that others filled, such as a cloned repository, runs nothing of
+/// it.
 #[test]
 fn an_installation_runs_nothing_of_the_current_folder() {
     let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

@@ -1,6 +1,7 @@
 //! Tests of fleets of daemons on this machine, with a real etcd.
 //!
-//! They cover hops (requests passed between hosts), failover, store outages, intruders, and operator commands.
+//! They cover hops (requests passed between hosts), failover, store outages, intruders, and operator
+//! commands.
 
 mod certificates;
 #[path = "../../fleet/tests/simulator/checker.rs"]

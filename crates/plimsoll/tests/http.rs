@@ -138,7 +138,8 @@ fn chunks(reader: &mut impl BufRead, answer: &mut Answer) -> std::io::Result<()>
         let size = line(reader)?;
         let size = u64::from_str_radix(size.trim(), 16).map_err(std::io::Error::other)?;
         if size == 0 {
-            // The empty line that ends the trailers belongs to this answer, not to the next of the connection.
+            // The empty line that ends the trailers belongs to this answer, not to the next of the
+            // connection.
             line(reader)?;
             answer.whole = true;
             return Ok(());

@@ -1,7 +1,8 @@
-//! Split of a KV cache between card and host memory by position: the first positions of every layer are on the card.
+//! Split of a KV cache between card and host memory by position: the first positions of every layer are on
+//! the card.
 //!
-//! A conversation uses the positions from the first one on. So the card has those that are in use, and host memory those
-//! that nothing reads until a conversation is long enough.
+//! A conversation uses the positions from the first one on. So the card has those that are in use, and host
+//! memory those that nothing reads until a conversation is long enough.
 
 use alloc::vec::Vec;
 
@@ -25,14 +26,14 @@ pub struct Segment {
 pub struct CacheHead {
     layout: CacheLayout,
     granule: u64,
-    /// Positions on the card, summed over the rows of all tensors and streams: the first rows have one more than the
-    /// last ones, so that no granule is left over.
+    /// Positions on the card, summed over the rows of all tensors and streams: the first rows have one more
+    /// than the last ones, so that no granule is left over.
     units: u64,
 }
 
 impl CacheHead {
-    /// As many positions as `room` bytes of the card hold, in whole granules; `None` if not even what has no positions
-    /// fits.
+    /// As many positions as `room` bytes of the card hold, in whole granules; `None` if not even what has no
+    /// positions fits.
     pub fn within(layout: &CacheLayout, granule: u64, room: u64) -> Option<Self> {
         let head = |units| Self { layout: *layout, granule: granule.max(1), units };
         let (mut low, mut high) = (0, count(layout) * u64::from(layout.positions()));

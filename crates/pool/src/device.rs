@@ -74,7 +74,8 @@ pub trait PoolDevice {
     /// `reserve`.
     fn release(&mut self, _at: Address, _size: u64) {}
 
-    /// Records an event behind the submitted work of a stream. Every event ends in one [`PoolDevice::forget`].
+    /// Records an event behind the submitted work of a stream. Every event ends in one
+    /// [`PoolDevice::forget`].
     fn record(&mut self, stream: Stream) -> DeviceEvent;
 
     /// True if all the work before an event is done. Never waits.

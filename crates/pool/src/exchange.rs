@@ -1,7 +1,8 @@
 //! Exchange of granules between card and host memory as conversations grow and end.
 //!
-//! The card is to have every used position of a cache, then as much of the weights as possible, and last the positions
-//! that nothing uses yet. Each step is a pair: one granule leaves the card, another one takes its place.
+//! The card is to have every used position of a cache, then as much of the weights as possible, and last the
+//! positions that nothing uses yet. Each step is a pair: one granule leaves the card, another one takes its
+//! place.
 
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -45,7 +46,8 @@ pub struct Residence {
 }
 
 impl CacheParts {
-    /// The parts of a cache in granules of so many bytes; `None` for a cache of more granules than memory has.
+    /// The parts of a cache in granules of so many bytes; `None` for a cache of more granules than memory
+    /// has.
     pub fn new(layout: &CacheLayout, granule: u64) -> Option<Self> {
         let granule = granule.max(1);
         let mut parts = Vec::new();

@@ -1,11 +1,11 @@
 //! Property tests of Plimsoll's allocator policy in both tiers, for any program, on a simulated card.
 //!
-//! The properties are P1 to P11 of the design notes, and P12. By P12, only a full trim, a refused request and an
-//! outgrown slot wait for the card, and no event is left behind.
+//! The properties are P1 to P11 of the design notes, and P12. By P12, only a full trim, a refused request and
+//! an outgrown slot wait for the card, and no event is left behind.
 //!
-//! [`machine`] runs a program. After each act it checks the laws that hold at every moment (P1, P2, P3, P6, P8, P11,
-//! P12). The tests below add those that hold for a whole run. [`mutants`] inserts three real bugs and shows that the
-//! laws find them.
+//! [`machine`] runs a program. After each act it checks the laws that hold at every moment (P1, P2, P3, P6,
+//! P8, P11, P12). The tests below add those that hold for a whole run. [`mutants`] inserts three real bugs
+//! and shows that the laws find them.
 
 mod machine;
 mod mutants;

@@ -1,7 +1,7 @@
 //! File with the measured rate of the bus between host memory and the cards.
 //!
-//! Guard measures it in the first engine that may exchange memory. The file is in the user's configuration folder
-//! (`plimsoll/bus.json`).
+//! Guard measures it in the first engine that may exchange memory. The file is in the user's configuration
+//! folder (`plimsoll/bus.json`).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,8 +32,8 @@ pub fn keep(rate: BusRate) -> io::Result<()> {
     write(&place().ok_or(io::ErrorKind::NotFound)?, rate)
 }
 
-// DECISION: one rate for the machine. Cards in slots of different widths differ, but a file with a row for each card
-// would have to follow cards that move.
+// DECISION: one rate for the machine. Cards in slots of different widths differ, but a file with a row for
+// each card would have to follow cards that move.
 fn place() -> Option<PathBuf> {
     Some(user_folder::path()?.join(FILE))
 }

@@ -38,7 +38,8 @@ impl OwnedFolder {
         let bases = bases();
         let mut result = Err(io::ErrorKind::NotFound.into());
         for base in &bases {
-            // A base may be missing, read-only or full (a container with a small /dev/shm), so the next one is tried.
+            // A base may be missing, read-only or full (a container with a small /dev/shm), so the next one
+            // is tried.
             result = Self::create_in(base, prefix);
             if result.is_ok() {
                 break;
@@ -49,8 +50,8 @@ impl OwnedFolder {
 
     /// The same in a folder of the caller's choice.
     ///
-    /// DECISION: a folder gets its name once it is locked, and no name is used twice. So whoever finds one of these names
-    /// finds it locked, or its owner is gone.
+    /// DECISION: a folder gets its name once it is locked, and no name is used twice. So whoever finds one of
+    /// these names finds it locked, or its owner is gone.
     pub fn create_in(base: &Path, prefix: &str) -> io::Result<Self> {
         sweep(base, prefix);
         let started = format!("{STARTED}{prefix}");
@@ -153,8 +154,8 @@ fn runs(pid: u32) -> bool {
     process.and_then(|process| process.stat().ok()).is_some_and(|stat| !matches!(stat.state, 'Z' | 'X'))
 }
 
-/// Finds out whether guard's pages have room beside this file: a file system in memory may have inodes and no blocks.
-/// Processes that cannot share a ledger would have the whole budget each.
+/// Finds out whether guard's pages have room beside this file: a file system in memory may have inodes and no
+/// blocks. Processes that cannot share a ledger would have the whole budget each.
 fn has_room(file: &File) -> io::Result<()> {
     match fallocate(file, FallocateFlags::empty(), 0, ROOM) {
         Err(Errno::OPNOTSUPP) => Ok(()),

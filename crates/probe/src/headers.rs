@@ -1,7 +1,7 @@
 //! Reader of the GGUF headers of a model's files.
 //!
-//! Plans need everything except the vocabulary, so they use an [`Excerpt`]. Only an engine that is run for `plan
-//! --exact` needs the whole header.
+//! Plans need everything except the vocabulary, so they use an [`Excerpt`]. Only an engine that is run for
+//! `plan --exact` needs the whole header.
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hasher};
@@ -51,7 +51,8 @@ pub fn read_heads(path: &Path, dialect: Dialect) -> Result<Vec<FileHead>, ReadMo
     each_file(path, |path| FileHead::read(path, dialect))
 }
 
-/// Reads the vocabulary of a model, which the first of its files has; `None` where none bounds the tokens of a text.
+/// Reads the vocabulary of a model, which the first of its files has; `None` where none bounds the tokens of
+/// a text.
 pub fn read_token_texts(path: &Path, dialect: Dialect) -> Result<Option<TokenTexts>, ReadModelError> {
     let head = FileHead::read(path, dialect)?;
     let bytes = head.bytes()?;
@@ -123,7 +124,8 @@ pub struct FileHead {
 
 impl FileHead {
     fn read(path: &Path, dialect: Dialect) -> Result<Self, ReadModelError> {
-        // One piece for both passes: the first access to each page of a larger buffer costs more than reading it.
+        // One piece for both passes: the first access to each page of a larger buffer costs more than reading
+        // it.
         let mut piece = vec![0; PIECE];
         let (_, excerpt) = excerpt(path, dialect, &mut piece)?;
         let header = excerpt.header().map_err(wrong_in(path))?;

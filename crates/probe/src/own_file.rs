@@ -15,7 +15,8 @@ const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// Reads a file of at most `longest` bytes that only this user, or root, could have written.
 ///
-/// DECISION: the file counts and not its folder. Files that another user places in a shared folder are theirs.
+/// DECISION: the file counts and not its folder. Files that another user places in a shared folder are
+/// theirs.
 pub fn read(path: &Path, longest: Bytes) -> io::Result<Vec<u8>> {
     let file = plimsoll_file::open_nofollow(path)?;
     let about = file.metadata()?;

@@ -21,7 +21,8 @@ pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
-    // Beside the file, because rename(2) does not cross file systems; the process number keeps two writers apart.
+    // Beside the file, because rename(2) does not cross file systems; the process number keeps two writers
+    // apart.
     let partial = path.with_extension(format!("{}.partial", std::process::id()));
     fs::write(&partial, text)?;
     fs::rename(&partial, path).inspect_err(|_| drop(fs::remove_file(&partial)))

@@ -1,7 +1,8 @@
-//! Cgroup (version 2) of each engine: it kills all of the engine's processes at once, and limits their host memory.
+//! Cgroup (version 2) of each engine: it kills all of the engine's processes at once, and limits their host
+//! memory.
 //!
-//! The daemon creates these groups below its own group. The kernel enforces the memory limit only if the daemon's group
-//! was delegated to it. Otherwise engines run without the limit.
+//! The daemon creates these groups below its own group. The kernel enforces the memory limit only if the
+//! daemon's group was delegated to it. Otherwise engines run without the limit.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -65,8 +66,8 @@ enum UnboundedError {
 pub(crate) struct EngineCgroup(PathBuf);
 
 impl EngineCgroup {
-    /// Moves the process `leader` into a new cgroup, bounded to `memory` where the kernel does that; `None` if no
-    /// group can be made.
+    /// Moves the process `leader` into a new cgroup, bounded to `memory` where the kernel does that; `None`
+    /// if no group can be made.
     pub(crate) fn enclose(leader: u32, memory: Option<Bytes>) -> Option<Self> {
         let group = home().and_then(|home| Self::enclose_in(&home, leader, memory));
         if group.is_none() && memory.is_some() {
@@ -93,7 +94,8 @@ impl EngineCgroup {
         Some(group)
     }
 
-    /// The kernel ends the whole engine when its memory would pass this. Page cache counts, and is given up before.
+    /// The kernel ends the whole engine when its memory would pass this. Page cache counts, and is given up
+    /// before.
     pub(crate) fn bound(&self, memory: Bytes) -> io::Result<()> {
         fs::write(self.0.join("memory.max"), memory.get().to_string())?;
         // One process less would leave an engine that hangs.
@@ -114,9 +116,9 @@ impl Drop for EngineCgroup {
     }
 }
 
-// DECISION: a group hands its controllers down only while it holds no process itself (cgroups(7), "no internal
-// processes"), so the daemon moves into a group of its own below. It moves itself and its helpers, and nothing else: a
-// shell or a service in the same group shows that the group is not the daemon's.
+// DECISION: a group hands its controllers down only while it holds no process itself (cgroups(7), "no
+// internal processes"), so the daemon moves into a group of its own below. It moves itself and its helpers,
+// and nothing else: a shell or a service in the same group shows that the group is not the daemon's.
 /// Makes the memory controller work in groups below `home`.
 fn take_memory_controller(home: &Path, daemon: u32) -> Result<(), UnboundedError> {
     let names_memory = |file: &str| -> io::Result<bool> {

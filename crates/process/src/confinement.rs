@@ -133,7 +133,8 @@ pub struct Confinement {
     pub no_new_privileges: bool,
     /// A folder of the engine's own, which holds its `tmp`.
     pub folder: Option<PathBuf>,
-    /// The kernel ends the engine when its host memory passes this, where the daemon's cgroup is delegated to it.
+    /// The kernel ends the engine when its host memory passes this, where the daemon's cgroup is delegated to
+    /// it.
     pub host_memory: Option<Bytes>,
 }
 

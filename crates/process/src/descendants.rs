@@ -44,9 +44,9 @@ static EARLIER: Mutex<Vec<EarlierProcess>> = Mutex::new(Vec::new());
 
 /// Returns the processes that are alive and were started at `since` (ticks after boot) or later.
 ///
-/// DECISION: a swap of models waits for this, and most processes are older than the engine. To read one takes three
-/// system calls, so the starts of those that were seen before are kept. A folder of /proc keeps its inode until its
-/// process is gone, and a later process with the same number gets another one
+/// DECISION: a swap of models waits for this, and most processes are older than the engine. To read one takes
+/// three system calls, so the starts of those that were seen before are kept. A folder of /proc keeps its
+/// inode until its process is gone, and a later process with the same number gets another one
 /// (fs/proc/base.c:proc_pid_make_inode @ Linux 6.12).
 fn seen(since: u64) -> Vec<SeenProcess> {
     let mut earlier = EARLIER.lock().unwrap_or_else(PoisonError::into_inner);
@@ -114,8 +114,8 @@ fn stat(pid: i32) -> Option<SeenProcess> {
     parse_stat(pid, line.get(..read)?)
 }
 
-/// Reads four of the fields of proc_pid_stat(5). `procfs` makes text and numbers of all 52, which takes longer than the
-/// kernel takes to write them.
+/// Reads four of the fields of proc_pid_stat(5). `procfs` makes text and numbers of all 52, which takes
+/// longer than the kernel takes to write them.
 fn parse_stat(pid: i32, line: &[u8]) -> Option<SeenProcess> {
     // The name before the last bracket may hold brackets and blanks itself.
     let mut fields = line.get(memrchr(b')', line)? + 2..)?.split(|byte| *byte == b' ');

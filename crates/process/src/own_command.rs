@@ -1,5 +1,5 @@
-//! Command for a program that Plimsoll runs for itself: an interpreter, a tool of the system, an engine that is asked for
-//! its version.
+//! Command for a program that Plimsoll runs for itself: an interpreter, a tool of the system, an engine that
+//! is asked for its version.
 //!
 //! DECISION: such a program starts in `/`, and is never looked up in the caller's folder. Python imports from
 //! there, and llama.cpp loads backends from there (`ggml-backend-reg.cpp: ggml_backend_load_best @ 0.5.0`).
@@ -17,8 +17,8 @@ pub fn own_command(program: impl AsRef<Path>) -> io::Result<Command> {
     Ok(command)
 }
 
-/// Resolves a program by the shell's rule: a name without a slash is searched on PATH, anything else is a path.
-/// Relative entries of PATH are skipped, so that the result does not depend on the current folder.
+/// Resolves a program by the shell's rule: a name without a slash is searched on PATH, anything else is a
+/// path. Relative entries of PATH are skipped, so that the result does not depend on the current folder.
 pub fn resolve(program: &Path) -> io::Result<PathBuf> {
     if program.components().count() > 1 || program.is_absolute() {
         return std::path::absolute(program);

@@ -1,4 +1,5 @@
-//! Search for the process that listens on a port, and the check whether it is the engine started for that port.
+//! Search for the process that listens on a port, and the check whether it is the engine started for that
+//! port.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -8,8 +9,8 @@ use procfs::process::Process;
 use crate::descendants::{all_processes, mark_of, sockets_of, started};
 use crate::port_owner::{ListenerOwner, listener_on, socket_inodes};
 
-/// Programs that listen for others and may be older than the engine: container services that forward a port, and the
-/// service manager, which passes sockets on. A process's name has 15 bytes.
+/// Programs that listen for others and may be older than the engine: container services that forward a port,
+/// and the service manager, which passes sockets on. A process's name has 15 bytes.
 const FORWARDERS: [&str; 9] = [
     "dockerd",
     "docker-proxy",
@@ -42,8 +43,8 @@ impl fmt::Display for PortHolder {
     }
 }
 
-/// Returns the process that accepts connections to `port` of 127.0.0.1. It reads the descriptors of all processes,
-/// which takes milliseconds.
+/// Returns the process that accepts connections to `port` of 127.0.0.1. It reads the descriptors of all
+/// processes, which takes milliseconds.
 pub fn port_holder(port: u16) -> Option<PortHolder> {
     // Without netlink (some sandboxes) nothing can be said.
     let listener = listener_on(Ipv4Addr::LOCALHOST.into(), port).ok()??;

@@ -1,7 +1,8 @@
 //! Launcher thread, which forks, kills and reaps every child process.
 //!
-//! One thread is the parent of every child, because a parent-death signal is sent when the forking *thread* ends. A
-//! child is reaped after all processes of its group were killed, so its number cannot be reused before.
+//! One thread is the parent of every child, because a parent-death signal is sent when the forking *thread*
+//! ends. A child is reaped after all processes of its group were killed, so its number cannot be reused
+//! before.
 //!
 //! When the thread ends, the kernel kills the remaining children. Spawning blocks until the exec, so it stays
 //! off the serving thread.
@@ -27,8 +28,9 @@ use crate::environment::Environment;
 use crate::handle::ProcessHandle;
 use crate::warden::Warden;
 
-/// Time without a request after which the processes of the machine are looked at. Before, the thread that waits for the
-/// child would wait for this one where both have the same processor: 0.15 ms of a swap (measured).
+/// Time without a request after which the processes of the machine are looked at. Before, the thread that
+/// waits for the child would wait for this one where both have the same processor: 0.15 ms of a swap
+/// (measured).
 const QUIET: Duration = Duration::from_millis(5);
 
 /// Everything needed to start one process.
@@ -82,7 +84,8 @@ pub enum LaunchError {
 }
 
 impl LaunchError {
-    /// True if another start fails as well until something is changed; else the kernel lacked something for a moment.
+    /// True if another start fails as well until something is changed; else the kernel lacked something for a
+    /// moment.
     pub fn lasts(&self) -> bool {
         match self {
             Self::FindProgram { .. } | Self::NotExecutable { .. } | Self::LauncherGone => true,

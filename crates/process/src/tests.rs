@@ -33,7 +33,8 @@ fn million_answers_of_netlink() {
 fn million_names_of_processes_change_no_other_field() {
     let after = "S 7 8 9 34816 4026 4194304 95 0 0 0 0 0 0 0 20 0 1 0 12345 2260992 225 18446744073709551615 \
         1 1 0 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0 1 1 1 1 1 1 1 0\n";
-    // The kernel keeps 15 bytes of any kind but zero, and escapes none of them here (`fs/proc/array.c: do_task_stat`).
+    // The kernel keeps 15 bytes of any kind but zero, and escapes none of them here (`fs/proc/array.c:
+    // do_task_stat`).
     mutants(&[b"llama-server", b") Z 1 1 (a", b"a)\n1 (b) X"], &[b") ", b" (", b"\xff", b"))"], |name| {
         let name: Vec<u8> = name.iter().copied().filter(|byte| *byte != 0).take(15).collect();
         let row = [b"4026 (", name.as_slice(), b") ", after.as_bytes()].concat();

@@ -2,8 +2,8 @@
 //!
 //! A warden that died is replaced, and the new one gets the complete list of process groups.
 //!
-//! DECISION: the warden does not start together with the daemon. It starts once the daemon answers requests, or with
-//! the first engine. Its start occupies a core for as long as the daemon's own.
+//! DECISION: the warden does not start together with the daemon. It starts once the daemon answers requests,
+//! or with the first engine. Its start occupies a core for as long as the daemon's own.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;

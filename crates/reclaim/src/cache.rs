@@ -24,8 +24,8 @@ pub struct OpenModelError {
 }
 
 // DECISION: the cached part is sampled with `RWF_NOWAIT` reads, because `mincore` would need unsafe code. A
-// sample may load its page, so each measurement samples different pages. A hole in a file needs no disk read, and is no
-// cached page either.
+// sample may load its page, so each measurement samples different pages. A hole in a file needs no disk read,
+// and is no cached page either.
 /// A file, and the part of it that is in the page cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileCache {

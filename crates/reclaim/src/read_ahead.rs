@@ -12,7 +12,8 @@ use super::cache::is_cached;
 const PIECE: usize = 1 << 20;
 const STEP: u64 = PIECE as u64;
 
-/// Reads what is not cached of these files, as long as `goes_on` says so; returns the number of bytes that were read.
+/// Reads what is not cached of these files, as long as `goes_on` says so; returns the number of bytes that
+/// were read.
 ///
 /// Cached parts are not read again: copying them would take time that other programs need.
 pub fn read_ahead(files: &[PathBuf], goes_on: impl Fn() -> bool) -> io::Result<Bytes> {

@@ -82,8 +82,8 @@ pub fn ratio(part: Bytes, whole: Bytes) -> f64 {
 }
 
 impl Bar {
-    /// Draws the bar in `width` cells and the load line between two of them. The scale is that of the larger of
-    /// card and need, so that nothing is cut.
+    /// Draws the bar in `width` cells and the load line between two of them. The scale is that of the larger
+    /// of card and need, so that nothing is cut.
     pub fn text(&self, width: u64) -> String {
         let end: Bytes = self.segments.iter().map(|segment| segment.bytes).sum();
         let full = self.total.max(end);

@@ -17,8 +17,8 @@ pub const PLOT_WIDTH: u64 = 620;
 /// Maximum number of lines in one chart; more could not be distinguished.
 pub const MOST_LINES: usize = 8;
 
-// DECISION: the vertical scale starts at zero, or at the lowest value where the course is nearly flat, because a
-// soak test looks for growth of 2 MiB on 140 GiB. The axis is then drawn broken.
+// DECISION: the vertical scale starts at zero, or at the lowest value where the course is nearly flat,
+// because a soak test looks for growth of 2 MiB on 140 GiB. The axis is then drawn broken.
 /// One chart.
 #[derive(Clone, Debug, Default)]
 pub struct Chart {

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use plimsoll_base::one_line;
 
-/// Aligns rows of cells: the first column to the left, all others to the right. Control characters of a cell are shown.
+/// Aligns rows of cells: the first column to the left, all others to the right. Control characters of a cell
+/// are shown.
 pub fn aligned(rows: &[Vec<String>]) -> String {
     let cells = rows.iter().map(|row| row.iter().map(|cell| one_line(cell)).collect());
     let rows: Vec<Vec<Cow<'_, str>>> = cells.collect();

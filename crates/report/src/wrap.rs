@@ -2,8 +2,8 @@
 
 use plimsoll_base::one_line;
 
-/// Breaks `text` into lines of at most `width` characters; a longer word stays whole. Every line but the first
-/// begins with `indent` blanks. Control characters are shown, so the text cannot break a line itself.
+/// Breaks `text` into lines of at most `width` characters; a longer word stays whole. Every line but the
+/// first begins with `indent` blanks. Control characters are shown, so the text cannot break a line itself.
 pub fn wrapped(text: &str, width: usize, indent: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let (mut line, mut used) = (String::new(), 0);

@@ -21,8 +21,8 @@ const BUSY: Duration = Duration::from_secs(1);
 
 /// SHA-256 digest of a key.
 ///
-/// DECISION: a plain digest and no slow one, because each connection pays for it. Keys are random texts, unlike
-/// passwords.
+/// DECISION: a plain digest and no slow one, because each connection pays for it. Keys are random texts,
+/// unlike passwords.
 pub(crate) type KeyDigest = [u8; 32];
 
 pub fn digest_of(key: &[u8]) -> KeyDigest {
@@ -162,8 +162,8 @@ fn spend(allowance: &Cell<Option<Allowance>>, units: u64, now: Instant) {
 
 /// A request of a key in progress; it ends when this is dropped.
 ///
-/// DECISION: where the engine reports no tokens, or the client leaves before it could, a token is counted for each four
-/// bytes of request and answer.
+/// DECISION: where the engine reports no tokens, or the client leaves before it could, a token is counted for
+/// each four bytes of request and answer.
 #[derive(Debug)]
 pub(crate) struct KeyUse {
     key: Rc<AccessKey>,

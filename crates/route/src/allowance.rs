@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 
 /// Parts of a unit: an allowance of one unit per minute gains one part in each millisecond.
 const PARTS: i128 = 60_000;
-/// The longest time for which an overdrawn allowance refuses. An engine's count is not proven, and a count of billions
-/// must not end a key.
+/// The longest time for which an overdrawn allowance refuses. An engine's count is not proven, and a count of
+/// billions must not end a key.
 const LONGEST: i128 = 60 * PARTS;
 
 /// Units that may be used now. At most the units of one minute are saved up.
 ///
-/// DECISION: what an answer takes is known when it is over, so an allowance may be overdrawn. It refuses until it has one
-/// unit again.
+/// DECISION: what an answer takes is known when it is over, so an allowance may be overdrawn. It refuses
+/// until it has one unit again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Allowance {
     per_minute: i128,

@@ -11,12 +11,14 @@ use super::upstream::Upstream;
 /// Beginning of the headers that grant pages of other origins something. `--allow-origin` alone does.
 const CORS: &str = "access-control-";
 
-/// Headers that browsers apply to every page of an origin, or that a proxy before this server takes for an order.
+/// Headers that browsers apply to every page of an origin, or that a proxy before this server takes for an
+/// order.
 ///
-/// DECISION: removed and not refused, because engines send some of them in good faith. A challenge would open a dialogue
-/// in which the user types what is then sent to every engine of this origin.
+/// DECISION: removed and not refused, because engines send some of them in good faith. A challenge would open
+/// a dialogue in which the user types what is then sent to every engine of this origin.
 ///
-/// DECISION: texts, because an array of `HeaderName` is made anew, and dropped, for each header that is looked up in it.
+/// DECISION: texts, because an array of `HeaderName` is made anew, and dropped, for each header that is
+/// looked up in it.
 const OF_ORIGIN: [&str; 25] = [
     "accept-ch",
     "alt-svc",
@@ -48,7 +50,8 @@ const OF_ORIGIN: [&str; 25] = [
 /// Headers of nearly every answer, none of which is removed.
 const USUAL: [&str; 4] = ["content-length", "content-type", "date", "server"];
 
-/// An origin that is nobody's: no storage, no service worker, no request that this server takes for one of its own page.
+/// An origin that is nobody's: no storage, no service worker, no request that this server takes for one of
+/// its own page.
 const SANDBOX: &str = "sandbox allow-scripts allow-forms allow-modals allow-popups allow-downloads";
 /// Types of which no browser makes a document with scripts.
 const INERT: [&[u8]; 2] = [b"application/json", b"text/event-stream"];

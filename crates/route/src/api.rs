@@ -287,7 +287,8 @@ impl Action {
 
     /// True if it is answered without a key.
     pub(crate) fn is_public(self) -> bool {
-        // Load balancers and container health checks have no key. The page asks for one, and holds no data itself.
+        // Load balancers and container health checks have no key. The page asks for one, and holds no data
+        // itself.
         matches!(self, Self::Own(Own::Health | Own::Page(_)))
     }
 }

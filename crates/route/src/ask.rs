@@ -15,8 +15,8 @@ use super::upstream::{Upstream, Wire};
 /// Time to connect to an engine that was reached a moment ago.
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 
-/// One question on one connection: status and body of the answer. The outer `None` is a connection that broke before
-/// an answer came; the inner, an answer that is longer than `most` or was cut off.
+/// One question on one connection: status and body of the answer. The outer `None` is a connection that broke
+/// before an answer came; the inner, an answer that is longer than `most` or was cut off.
 pub(crate) async fn exchange(
     upstream: &Upstream,
     mut wire: Wire,

@@ -1,7 +1,8 @@
 //! Check of a request's API key, in `Authorization: Bearer`, `Authorization: Basic` (the password) or
 //! `x-api-key`.
 //!
-//! Keys are kept as digests. A comparison takes the same time for every key, so response times reveal nothing.
+//! Keys are kept as digests. A comparison takes the same time for every key, so response times reveal
+//! nothing.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -49,8 +50,8 @@ struct KeyTable {
     next: u32,
 }
 
-/// A key with a name. It keeps its number through a reload that leaves name and secret. No number is reused, so that a key
-/// that a reload removed is not taken for another one.
+/// A key with a name. It keeps its number through a reload that leaves name and secret. No number is reused,
+/// so that a key that a reload removed is not taken for another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeyNumber(u32);
 
@@ -84,8 +85,8 @@ impl ApiKeys {
         own
     }
 
-    /// Replaces all keys; returns the names of those with a name that were added, changed or removed, and true if
-    /// those without changed.
+    /// Replaces all keys; returns the names of those with a name that were added, changed or removed, and
+    /// true if those without changed.
     pub fn replace(&self, keys: Vec<ConfiguredKey>) -> KeyChanges {
         let mut table = self.0.table.borrow_mut();
         let old = std::mem::take(&mut table.keys);

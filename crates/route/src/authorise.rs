@@ -20,7 +20,8 @@ use super::standing_access::{AccessTerms, Reach, StandingAccess};
 use super::websocket;
 
 impl<H: ModelService> HttpServer<H> {
-    /// Gives the place of a connection to the client whose request is let in; without a key, that of its address.
+    /// Gives the place of a connection to the client whose request is let in; without a key, that of its
+    /// address.
     pub(super) async fn let_in(
         &self,
         connection: &ClientConnection,
@@ -29,7 +30,8 @@ impl<H: ModelService> HttpServer<H> {
         let occupied = connection.occupied();
         let client = client.unwrap_or_else(|| occupied.place.stranger());
         let drop_slow = || self.bodies.drop_slowest_of(client, self.settings.limits.body_time);
-        // Boxed, because few requests have to wait for a place, and the memory of each would have room for it.
+        // Boxed, because few requests have to wait for a place, and the memory of each would have room for
+        // it.
         let is_in =
             occupied.settle(client, drop_slow) || Box::pin(occupied.settle_in_time(client, drop_slow)).await;
         is_in.then_some(()).ok_or_else(no_place)

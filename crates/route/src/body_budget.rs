@@ -1,8 +1,8 @@
 //! Memory for the bodies of requests and for answers that are held as a whole, with a share for each client.
 //!
-//! DECISION: beyond what is for everybody, a quarter as much is for clients that hold less than an eighth. So bodies of
-//! one client refuse no other client's, and a body of the greatest size fits into an eighth. Where API keys are set, only
-//! requests with a valid one have bodies that are read.
+//! DECISION: beyond what is for everybody, a quarter as much is for clients that hold less than an eighth. So
+//! bodies of one client refuse no other client's, and a body of the greatest size fits into an eighth. Where
+//! API keys are set, only requests with a valid one have bodies that are read.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -20,7 +20,8 @@ use super::problem::HttpProblem;
 /// The time over which the pace of an unfinished body is compared with that of others.
 const RECENT: Duration = Duration::from_secs(1);
 
-/// Memory of all request bodies held now, and of answers that are translated as a whole, over all connections.
+/// Memory of all request bodies held now, and of answers that are translated as a whole, over all
+/// connections.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BodyBudget(Rc<BodyTotals>);
 
@@ -216,7 +217,8 @@ impl BodyBudget {
             if self.0.occupied.get().saturating_sub(self.0.dropped.get()) <= limit {
                 return Ok(());
             }
-            // Bodies of clients that hold less are left alone. One of less than a second has shown no pace yet.
+            // Bodies of clients that hold less are left alone. One of less than a second has shown no pace
+            // yet.
             let holds_as_much = |_, occupied| occupied >= its;
             if !self.drop_slowest(RECENT, holds_as_much) && !self.drop_slowest(Duration::ZERO, holds_as_much)
             {
@@ -245,7 +247,8 @@ impl BodyBudget {
         let pace = |body: &OccupiedBody| (body.state.get() == BodyState::Arriving).then(|| body.pace(now));
         let slowest = bodies
             .filter(|body| !body.is_dropped.get() && may_go(body) && of(body.client, occupied_by(body)))
-            // Of equally slow ones the largest frees most, and of equally large ones the oldest has waited for nothing longest.
+            // Of equally slow ones the largest frees most, and of equally large ones the oldest has waited
+            // for nothing longest.
             .min_by_key(|body| {
                 (u64::MAX - occupied_by(body), pace(body), u64::MAX - body.counted.get(), body.began)
             });

@@ -1,8 +1,8 @@
 //! Identity of a client: its API key, else its address.
 //!
-//! DECISION: it is made here alone, once for all that goes by clients: turns in a queue, what counts against an engine,
-//! shares of connections and of the memory for bodies. Without a key, all of this machine is one client: the port of a
-//! connection says nothing about who is behind it.
+//! DECISION: it is made here alone, once for all that goes by clients: turns in a queue, what counts against
+//! an engine, shares of connections and of the memory for bodies. Without a key, all of this machine is one
+//! client: the port of a connection says nothing about who is behind it.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
@@ -14,8 +14,8 @@ use super::access_key::KeyDigest;
 /// One client of all addresses that this machine has for itself.
 const LOOPBACK: ClientId = ClientId(0);
 
-/// DECISION: a key is one client, wherever its requests come from, so that a program with many connections gets one
-/// client's share. A key with a name stays the same client when its text changes.
+/// DECISION: a key is one client, wherever its requests come from, so that a program with many connections
+/// gets one client's share. A key with a name stays the same client when its text changes.
 pub(super) fn with_key(name: &str, digest: &KeyDigest) -> ClientId {
     match name {
         "" => hashed(("digest", digest)),
@@ -23,8 +23,8 @@ pub(super) fn with_key(name: &str, digest: &KeyDigest) -> ClientId {
     }
 }
 
-/// A client without a key. In IPv6 a network of 64 bits is one client, because each of its machines has all addresses in
-/// it at will.
+/// A client without a key. In IPv6 a network of 64 bits is one client, because each of its machines has all
+/// addresses in it at will.
 pub(super) fn at_address(address: IpAddr) -> ClientId {
     match address.to_canonical() {
         address if address.is_loopback() => LOOPBACK,

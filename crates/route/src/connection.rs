@@ -144,8 +144,9 @@ impl ClientConnection {
     /// Ends when the client has closed its side.
     async fn has_left(&self) {
         loop {
-            // Of what the kernel reports, this interest sees urgent bytes, for which nobody asks it, and the end
-            // (`io/ready.rs: from_interest @ tokio 1.54`). That of `READABLE` would wake it for each request.
+            // Of what the kernel reports, this interest sees urgent bytes, for which nobody asks it, and the
+            // end (`io/ready.rs: from_interest @ tokio 1.54`). That of `READABLE` would wake it for each
+            // request.
             match self.socket.ready(Interest::PRIORITY).await {
                 Ok(ready) if !ready.is_read_closed() => sleep(GLANCE).await,
                 Ok(_) | Err(_) => return,
@@ -155,8 +156,9 @@ impl ClientConnection {
 
     /// Ends when the connection has to be closed.
     ///
-    /// DECISION: the time for a head is counted here, because hyper makes a timer for each request. A deadline that passes
-    /// while a request is in flight is only replaced; so none is set when a request ends, and none is missed.
+    /// DECISION: the time for a head is counted here, because hyper makes a timer for each request. A
+    /// deadline that passes while a request is in flight is only replaced; so none is set when a request
+    /// ends, and none is missed.
     pub(crate) async fn is_over(&self, limits: &Limits) {
         let mut left = pin!(self.has_left());
         let place = &self.occupied.place;

@@ -1,8 +1,10 @@
-//! Conversations whose event streams can be resumed: `X-Conversation-Id`, `/v1/stream` and `/v1/streams/lookup`.
+//! Conversations whose event streams can be resumed: `X-Conversation-Id`, `/v1/stream` and
+//! `/v1/streams/lookup`.
 //!
 //! llama-server keeps the events of such an answer, so that a page that was loaded again reads it from the
-//! beginning. A request of a conversation stays in the queue when its client leaves. `DELETE /v1/stream` cancels it, and so
-//! does a lack of places or of memory for bodies: it counts for both as if its client had stayed.
+//! beginning. A request of a conversation stays in the queue when its client leaves. `DELETE /v1/stream`
+//! cancels it, and so does a lack of places or of memory for bodies: it counts for both as if its client had
+//! stayed.
 
 pub(crate) mod latest;
 
@@ -51,7 +53,8 @@ impl<H: ModelService> HttpServer<H> {
                 };
                 conversation.is_waiting.set(false);
                 if let Err(Ok(reply)) = notify.send(outcome) {
-                    // The engine computes for a client that comes back, so the model stays busy until it has ended.
+                    // The engine computes for a client that comes back, so the model stays busy until it has
+                    // ended.
                     let mut body = reply.into_body();
                     while let Some(Ok(_)) = body.frame().await {}
                 }
@@ -65,8 +68,8 @@ impl<H: ModelService> HttpServer<H> {
         reported.await.unwrap_or_else(|_| Err(cancelled()))
     }
 
-    /// Ends when the client of a conversation has left and another one needs what its request holds: the memory of its body,
-    /// or the place that it takes among the connections.
+    /// Ends when the client of a conversation has left and another one needs what its request holds: the
+    /// memory of its body, or the place that it takes among the connections.
     async fn is_in_the_way(&self, left: oneshot::Receiver<()>, (client, body): (ClientId, Rc<OccupiedBody>)) {
         // The other side sends nothing.
         let _ = left.await;

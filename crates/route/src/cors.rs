@@ -41,8 +41,8 @@ impl Origins {
 
     /// True if the request does not come from a web page, or comes from one that may make it.
     ///
-    /// DECISION: a page of another port of this machine is another origin, as for every browser: any program may have
-    /// served it. A user who follows a link from another site still sees what nothing changes.
+    /// DECISION: a page of another port of this machine is another origin, as for every browser: any program
+    /// may have served it. A user who follows a link from another site still sees what nothing changes.
     pub fn permit(&self, changes: bool, headers: &HeaderMap) -> bool {
         let Some(origin) = headers.get(header::ORIGIN) else {
             if !has_fetch_metadata(headers) {
@@ -90,8 +90,8 @@ impl Origins {
         answer.append(header::VARY, HeaderValue::from_static("origin"));
     }
 
-    /// Answers a preflight for a path, which takes any method or those of llama-server; the origin itself is granted
-    /// by [`Origins::grant`].
+    /// Answers a preflight for a path, which takes any method or those of llama-server; the origin itself is
+    /// granted by [`Origins::grant`].
     pub(crate) fn preflight(is_any: bool, request: &HeaderMap, answer: &mut HeaderMap) {
         let methods = match is_any {
             true => HeaderValue::from_static("GET, POST, PUT, PATCH, DELETE, OPTIONS"),
@@ -111,8 +111,8 @@ pub(crate) fn wants_service_worker(headers: &HeaderMap) -> bool {
         && (headers.contains_key(SERVICE_WORKER) || text(headers, &SEC_FETCH_DEST) == Some("serviceworker"))
 }
 
-/// True if a browser says what the request is for. One pass over the few headers of a program costs less than to look up
-/// each of these.
+/// True if a browser says what the request is for. One pass over the few headers of a program costs less than
+/// to look up each of these.
 fn has_fetch_metadata(headers: &HeaderMap) -> bool {
     headers.keys().any(|name| name.as_str().starts_with("sec-fetch-") || *name == SERVICE_WORKER)
 }

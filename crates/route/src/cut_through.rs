@@ -1,9 +1,12 @@
-//! Cut-through of a large request from another host: its body streams to the engine while it arrives, without parsing.
+//! Cut-through of a large request from another host: its body streams to the engine while it arrives, without
+//! parsing.
 //!
-//! The host that passed the request on has already read the body and found the model's name. It keeps the body.
+//! The host that passed the request on has already read the body and found the model's name. It keeps the
+//! body.
 //!
-//! DECISION: this host keeps no copy, so it sends nothing twice. If the engine's connection is lost before an answer,
-//! it tells the other host to send the request again. It does the same if the model has moved to another host.
+//! DECISION: this host keeps no copy, so it sends nothing twice. If the engine's connection is lost before an
+//! answer, it tells the other host to send the request again. It does the same if the model has moved to
+//! another host.
 
 use std::cell::RefCell;
 use std::rc::Rc;

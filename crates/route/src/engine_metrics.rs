@@ -1,9 +1,10 @@
-//! Metrics of all engines on one page in Prometheus' text format; with several engines, each series has a model label.
+//! Metrics of all engines on one page in Prometheus' text format; with several engines, each series has a
+//! model label.
 //!
 //! Engines are untrusted: lines that are malformed or exceed the limits are left out.
 //!
-//! DECISION: with a single configured model, its engine's series are passed on without the label. Tools that read the
-//! page of a llama-server alone (dashboards, its own tests) can then read this one.
+//! DECISION: with a single configured model, its engine's series are passed on without the label. Tools that
+//! read the page of a llama-server alone (dashboards, its own tests) can then read this one.
 
 use std::collections::{BTreeMap, HashSet};
 

@@ -12,10 +12,11 @@ use super::rope::Rope;
 /// into. Half of it adds 5 % to the time of a prompt of 2 MB, four times as much 3 % (measured).
 pub(crate) const READ_BUFFER: usize = 256 * 1024;
 // DECISION: the pieces of a body are copied together unless they nearly fill hyper's read buffer. A piece
-// that is not copied keeps the whole buffer alive (4.8 times the counted memory, measured). The last piece of a large
-// body may leave more of its buffer empty, as long as all that lies empty is a quarter of the body at most.
-/// Pieces of one buffer that have at least this size are kept as they came: four fifths of the buffer that they
-/// hold.
+// that is not copied keeps the whole buffer alive (4.8 times the counted memory, measured). The last piece of
+// a large body may leave more of its buffer empty, as long as all that lies empty is a quarter of the body at
+// most.
+/// Pieces of one buffer that have at least this size are kept as they came: four fifths of the buffer that
+/// they hold.
 pub(super) const KEPT: usize = READ_BUFFER / 5 * 4;
 /// A piece below this size is copied at once, as long as none before it waits.
 const SMALL: usize = READ_BUFFER / 16;

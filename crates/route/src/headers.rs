@@ -1,7 +1,7 @@
 //! HTTP headers of a request on its way to an engine.
 //!
-//! Hop-by-hop headers (RFC 9110 §7.6.1), `Origin`, cookies and this server's own headers are removed, and the client's
-//! API key is replaced by the engine's.
+//! Hop-by-hop headers (RFC 9110 §7.6.1), `Origin`, cookies and this server's own headers are removed, and the
+//! client's API key is replaced by the engine's.
 
 use std::collections::HashSet;
 
@@ -54,7 +54,8 @@ pub(super) fn is_own(name: &str) -> bool {
 
 /// Returns the headers of the request to the engine, whose body has this length.
 pub fn to_engine(client: &HeaderMap, upstream: &Upstream, length: usize) -> HeaderMap {
-    // `Accept-Encoding` is removed so that engines do not compress streams; [`keep_encodings`] gives it to files.
+    // `Accept-Encoding` is removed so that engines do not compress streams; [`keep_encodings`] gives it to
+    // files.
     let mut headers = HeaderMap::with_capacity(client.len() + 2);
     headers.insert(header::HOST, upstream.host().clone());
     if let Some(key) = upstream.authorization() {

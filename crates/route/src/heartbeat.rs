@@ -1,7 +1,8 @@
-//! Heartbeat comments in an event stream whose request waits for its model, so that clients and proxies do not time
-//! out.
+//! Heartbeat comments in an event stream whose request waits for its model, so that clients and proxies do
+//! not time out.
 //!
-//! The client gets its headers before the engine has the request. A failure after that is the last event of the stream.
+//! The client gets its headers before the engine has the request. A failure after that is the last event of
+//! the stream.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -24,15 +25,16 @@ use super::problem::HttpProblem;
 use super::sse::EventDialect;
 use super::stream::Relay;
 
-/// Time between two comments, and before the first. Python's httpx gives up after 5 s without a byte by default, and
-/// nginx after 60 s.
+/// Time between two comments, and before the first. Python's httpx gives up after 5 s without a byte by
+/// default, and nginx after 60 s.
 pub const HEARTBEAT: Duration = Duration::from_secs(5);
 /// A client may not make the server write more often than this.
 const LEAST: Duration = Duration::from_secs(1);
 /// An engine's answer that is no stream of events; of a longer one only the status is passed on.
 const LONGEST_ANSWER: usize = 64 * 1024;
 
-/// The time between two comments for a request with these headers; `None` if its client wants the status instead.
+/// The time between two comments for a request with these headers; `None` if its client wants the status
+/// instead.
 pub(crate) fn every(head: &HeaderMap, configured: Option<Duration>) -> Option<Duration> {
     match headers::text(head, &headers::X_HEARTBEAT) {
         Some("off") => None,

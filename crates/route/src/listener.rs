@@ -35,7 +35,8 @@ use super::server::HttpServer;
 use super::stream::BrokenAnswer;
 use plimsoll_task::spawn_local;
 
-/// Connections that wait to be taken. Beyond that the kernel drops requests for one, which clients repeat after a second.
+/// Connections that wait to be taken. Beyond that the kernel drops requests for one, which clients repeat
+/// after a second.
 const BACKLOG: u32 = 1024;
 /// Pause after a failed accept. It fails if descriptors or memory are missing, and only waiting helps.
 const BREATH: Duration = Duration::from_millis(50);
@@ -115,10 +116,11 @@ async fn accept(listeners: &[TcpListener], next: &Cell<usize>) -> io::Result<(Tc
     .await
 }
 
-/// Gives freed memory back, for ever. A thousand connections leave 20 MiB between blocks that are still in use, and
-/// request bodies as much as they had.
+/// Gives freed memory back, for ever. A thousand connections leave 20 MiB between blocks that are still in
+/// use, and request bodies as much as they had.
 async fn release_memory(places: &Places, bodies: &BodyBudget) {
-    // Most of the program's pages were read for its start: the command line, the configuration, the first plans.
+    // Most of the program's pages were read for its start: the command line, the configuration, the first
+    // plans.
     tokio::time::sleep(STARTED).await;
     heap::release_free_pages();
     code::release_code_pages();
@@ -185,12 +187,12 @@ pub(super) fn connection_builder(limits: &Limits) -> http1::Builder {
         // `ClientConnection::is_over` counts the time.
         .header_read_timeout(None)
         .max_headers(limits.headers)
-        // hyper would look for the client's end while an answer is made, with a new read buffer for each request;
-        // `ClientConnection::is_over` waits for it anyway.
+        // hyper would look for the client's end while an answer is made, with a new read buffer for each
+        // request; `ClientConnection::is_over` waits for it anyway.
         .half_close(true)
         .max_buf_size(READ_BUFFER)
-        // Clients exist that look for a header of llama-server by its exact letters, `Like-This`. Keeping those of
-        // each answer would cost every request.
+        // Clients exist that look for a header of llama-server by its exact letters, `Like-This`. Keeping
+        // those of each answer would cost every request.
         .title_case_headers(true)
         .max_header_size(head);
     builder
@@ -213,8 +215,8 @@ pub(super) async fn serve_connection<H, I, S, B>(
     let io = TokioIo::new(stream);
     let mut connection = builder.serve_connection(io, service);
     let (notify, mut reported) = oneshot::channel();
-    // A task of its own: in this one, each read and write would poll all the timers and signals as well, which
-    // took a tenth of a small request's time.
+    // A task of its own: in this one, each read and write would poll all the timers and signals as well,
+    // which took a tenth of a small request's time.
     let watch = spawn_local({
         let (client, limits) = (Rc::clone(&client), limits.clone());
         async move {

@@ -1,6 +1,7 @@
 //! Memory of each device by model and by use (`/memory`), in the terms of llama-server's log.
 //!
-//! llama.cpp has no final design for such an endpoint (issue 26129). The names of the three uses follow its proposal.
+//! llama.cpp has no final design for such an endpoint (issue 26129). The names of the three uses follow its
+//! proposal.
 
 use serde_json::{Value, json};
 
@@ -52,8 +53,8 @@ fn uses(part: &Value) -> Value {
     uses
 }
 
-/// Writes the same as metrics, a family for each use. Their names are those of llama.cpp's proposal with this server's
-/// prefix: a colon is for recording rules.
+/// Writes the same as metrics, a family for each use. Their names are those of llama.cpp's proposal with this
+/// server's prefix: a colon is for recording rules.
 pub(crate) fn write(page: &mut Exposition, status: &Value) {
     let devices = devices(status);
     let devices = || devices["devices"].as_array().into_iter().flatten();

@@ -1,7 +1,7 @@
 //! Search for the top-level `"model"` key in a JSON request body.
 //!
-//! The start of the body is searched while it arrives. If it has no such key, the end is searched backwards, and then
-//! the rest. Clients write the key either first or after the messages.
+//! The start of the body is searched while it arrives. If it has no such key, the end is searched backwards,
+//! and then the rest. Clients write the key either first or after the messages.
 //!
 //! If the key occurs several times, the last one counts, as in the engine's JSON library (nlohmann::json).
 
@@ -43,7 +43,8 @@ impl ModelKeySearch {
         }
         let (beginning, rest) = chunk.split_at(chunk.len().min(BEGINNING.saturating_sub(self.walk.seen())));
         self.walk.feed(beginning);
-        // Behind a model that was found early the search continues: another key may follow, and the last counts.
+        // Behind a model that was found early the search continues: another key may follow, and the last
+        // counts.
         if self.walk.has_found() {
             self.walk.feed(rest);
         }

@@ -139,12 +139,12 @@ pub trait ModelService: 'static {
     /// Keeps the model from being stopped for others or for being idle, for this long; zero ends that.
     fn pin(&self, model: ModelId, time: Duration);
 
-    /// Sets the time to live of the model's run, if it has one; the longest keeps it until another needs the memory.
-    /// `None` is the configured time.
+    /// Sets the time to live of the model's run, if it has one; the longest keeps it until another needs the
+    /// memory. `None` is the configured time.
     fn keep(&self, model: ModelId, time: Option<Duration>);
 
-    /// Keeps so much of a card free for other programs, for this long; zero bytes end that. Without a card, the only one
-    /// is meant, or to end it all are.
+    /// Keeps so much of a card free for other programs, for this long; zero bytes end that. Without a card,
+    /// the only one is meant, or to end it all are.
     fn give_way(
         &self,
         card: Option<&str>,
@@ -188,7 +188,8 @@ pub trait ModelService: 'static {
     /// The status document of displays, with the snapshot at its root.
     fn document(&self) -> Value;
 
-    /// The failures of this run and of earlier ones, with the lines of engines that prove their causes, as JSON.
+    /// The failures of this run and of earlier ones, with the lines of engines that prove their causes, as
+    /// JSON.
     fn failures(&self) -> Value;
 
     fn events(&self) -> &Events;

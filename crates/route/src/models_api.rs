@@ -1,7 +1,7 @@
 //! Endpoints that the daemon answers itself: listings, load and unload, logs, metrics and status.
 //!
-//! They follow llama-server's router (`/models`), llama-swap (`/running`, `/unload`, `/logs`) and Plimsoll's own API
-//! (`/api/status`).
+//! They follow llama-server's router (`/models`), llama-swap (`/running`, `/unload`, `/logs`) and Plimsoll's
+//! own API (`/api/status`).
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -36,8 +36,8 @@ const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Build that `/props` reports.
 ///
-/// DECISION: the llama-server whose routes these are, in its form `bNUMBER-COMMIT`, because clients read the number to
-/// decide what they may ask for.
+/// DECISION: the llama-server whose routes these are, in its form `bNUMBER-COMMIT`, because clients read the
+/// number to decide what they may ask for.
 const BUILD: &str = concat!("b10605-plimsoll-", env!("CARGO_PKG_VERSION"));
 
 impl<H: ModelService> HttpServer<H> {
@@ -306,8 +306,8 @@ impl<H: ModelService> HttpServer<H> {
         Ok(reply::feed(TEXT, ReplyBody::Log(stream, ending)))
     }
 
-    /// This server's metrics, and behind them those of loaded engines, which have the time of one question together.
-    /// `?model=` has those of one engine as it writes them.
+    /// This server's metrics, and behind them those of loaded engines, which have the time of one question
+    /// together. `?model=` has those of one engine as it writes them.
     async fn metrics(&self) -> Reply<H::Pass> {
         let mut page = Exposition::default();
         self.tally.write(&mut page, &self.service.snapshot());

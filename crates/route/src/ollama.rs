@@ -1,7 +1,7 @@
 //! Ollama's API (`/api/chat`, `/api/tags` and others), translated to the engines' OpenAI API and back.
 //!
-//! `plimsoll_ollama` translates. Requests go to their engine as those of `/v1` do, so admission, limits, logs and
-//! metrics are the same.
+//! `plimsoll_ollama` translates. Requests go to their engine as those of `/v1` do, so admission, limits, logs
+//! and metrics are the same.
 
 mod define;
 mod listing;
@@ -172,7 +172,8 @@ impl<H: ModelService> HttpServer<H> {
         off_thread(length, work).await?
     }
 
-    /// Finds a model for a client that may use it, and its name here: clients of Ollama add a tag and the hub.
+    /// Finds a model for a client that may use it, and its name here: clients of Ollama add a tag and the
+    /// hub.
     fn ollama_model(&self, head: &Parts, name: &str) -> Result<(ModelId, String), HttpProblem> {
         // The configuration may have the tag where the client leaves it out.
         let tagged = match name.strip_suffix(LATEST) {
@@ -231,8 +232,8 @@ impl<H: ModelService> HttpServer<H> {
 
     /// Sets the model's time to live when the answer is over. As with Ollama the last request decides.
     ///
-    /// DECISION: a time below the configured one is an unload, later or at once, and needs the right to it. Without the right
-    /// the model stays as long as configured.
+    /// DECISION: a time below the configured one is an unload, later or at once, and needs the right to it.
+    /// Without the right the model stays as long as configured.
     fn after(&self, head: &Parts, task: &OllamaTask) -> AfterAnswer {
         let (service, model, mut time) = (Rc::clone(&self.service), task.model, task.keep);
         let listing = service.listing(model);

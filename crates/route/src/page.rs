@@ -1,4 +1,5 @@
-//! Web page of `serve` (`/ui`): its files, built from `page/` and embedded, with a strict content security policy.
+//! Web page of `serve` (`/ui`): its files, built from `page/` and embedded, with a strict content security
+//! policy.
 
 use http::header::{
     ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderMap, HeaderName, HeaderValue, REFERRER_POLICY,
@@ -10,8 +11,8 @@ use super::headers::text;
 use super::model_service::Pass;
 use super::reply::{self, Reply};
 
-/// Scripts come from this server alone and the style is the document's own, no script can make text into markup, and
-/// no other page may show this one in a frame.
+/// Scripts come from this server alone and the style is the document's own, no script can make text into
+/// markup, and no other page may show this one in a frame.
 const POLICY: &str = include_str!("page/policy.txt");
 
 const HEADERS: [(HeaderName, &str); 5] = [
@@ -88,7 +89,8 @@ mod tests {
             POLICY.contains("style-src 'sha256-") && POLICY.is_ascii() && !POLICY.contains('\n'),
             "{POLICY}"
         );
-        // Scripts inside the document would be refused by the policy, and so would any style but the one that it names.
+        // Scripts inside the document would be refused by the policy, and so would any style but the one that
+        // it names.
         let document = PageFile::Document.content().1;
         assert_eq!(document.matches("<style").count(), 1);
         assert!(!document.contains("style=\""));

@@ -1,7 +1,8 @@
-//! Handler for requests from other hosts of the fleet: clients' requests, fleet news, model files, and certificates.
+//! Handler for requests from other hosts of the fleet: clients' requests, fleet news, model files, and
+//! certificates.
 //!
-//! A client's request comes with the token of the model's seat. A seat is the fleet's record that a model is loaded on
-//! a host. Its token is the revision of the store at which the seat was claimed.
+//! A client's request comes with the token of the model's seat. A seat is the fleet's record that a model is
+//! loaded on a host. Its token is the revision of the store at which the seat was claimed.
 
 use std::convert::Infallible;
 use std::fmt;

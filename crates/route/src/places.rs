@@ -1,18 +1,18 @@
 //! Shares of the places for connections.
 //!
-//! A connection whose requests were all refused, or asked for what everybody may see, is a newcomer. With its first
-//! request that is let in, its client holds the place.
+//! A connection whose requests were all refused, or asked for what everybody may see, is a newcomer. With its
+//! first request that is let in, its client holds the place.
 //!
-//! DECISION: a place is taken without a wait, and the client that holds the most makes room: of its places the longest
-//! idle one is closed or, if none is idle, one is closed after its present answer. So whoever is let in is served, however
-//! many others come. Newcomers take half of the places at most and displace each other alone. They have an eighth beyond
-//! the places of others, because a key shows only in a request.
+//! DECISION: a place is taken without a wait, and the client that holds the most makes room: of its places
+//! the longest idle one is closed or, if none is idle, one is closed after its present answer. So whoever is
+//! let in is served, however many others come. Newcomers take half of the places at most and displace each
+//! other alone. They have an eighth beyond the places of others, because a key shows only in a request.
 //!
-//! DECISION: a client that holds as many places as any other waits for one of its own. An eighth of the places may wait;
-//! further connections are left in the kernel's queue for a moment, and then refused.
+//! DECISION: a client that holds as many places as any other waits for one of its own. An eighth of the
+//! places may wait; further connections are left in the kernel's queue for a moment, and then refused.
 //!
-//! DECISION: some answers have no end. Where more than an eighth of the places wait for the end of one, the first of them
-//! is cut off.
+//! DECISION: some answers have no end. Where more than an eighth of the places wait for the end of one, the
+//! first of them is cut off.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -154,8 +154,8 @@ impl Drop for OccupiedPlace {
 }
 
 impl OccupiedPlace {
-    /// Gives the place to the client whose request is let in; false if it holds as many places as any other and
-    /// none is left. Then `make_room` may end another request of it.
+    /// Gives the place to the client whose request is let in; false if it holds as many places as any other
+    /// and none is left. Then `make_room` may end another request of it.
     pub(super) fn settle(&self, client: ClientId, make_room: impl FnOnce() -> bool) -> bool {
         let place = &self.place;
         if !place.is_settled.get() {
@@ -171,7 +171,8 @@ impl OccupiedPlace {
         true
     }
 
-    /// Settles, after a wait for another request of the client if need be; false if the wait was too long or is not possible.
+    /// Settles, after a wait for another request of the client if need be; false if the wait was too long or
+    /// is not possible.
     pub(super) async fn settle_in_time(&self, client: ClientId, make_room: impl Fn() -> bool) -> bool {
         if self.settle(client, &make_room) {
             return true;
@@ -220,7 +221,8 @@ impl Places {
         self.all.borrow().len()
     }
 
-    /// Leaves new connections in the kernel's queue for a moment, while those before them have not been heard or wait.
+    /// Leaves new connections in the kernel's queue for a moment, while those before them have not been heard
+    /// or wait.
     pub(super) async fn calm(&self) {
         let end = Instant::now() + MOMENT;
         let is_new = |place: &Place| {
@@ -234,8 +236,8 @@ impl Places {
         }
     }
 
-    /// True while many connections that made room wait for their tasks. Those that came after them wait to be read by then,
-    /// so that taking still more would cost the time for them, and they would make room unread.
+    /// True while many connections that made room wait for their tasks. Those that came after them wait to be
+    /// read by then, so that taking still more would cost the time for them, and they would make room unread.
     fn is_behind(&self) -> bool {
         let all = self.all.borrow();
         let is_closed = |place: &&Rc<Place>| place.is_leaving.get() && place.idle_since.get().is_some();
@@ -299,7 +301,8 @@ impl Places {
     fn free(&self, of: impl Fn(&Place) -> bool) -> bool {
         let all = self.all.borrow();
         let places = || all.iter().filter(|place| !place.is_leaving.get() && of(place));
-        // A request that has just arrived may lie unread in its socket, which is why one that was answered goes first.
+        // A request that has just arrived may lie unread in its socket, which is why one that was answered
+        // goes first.
         let idle =
             places().filter_map(|place| Some((!place.was_answered.get(), place.idle_since.get()?, place)));
         let longest = idle.min_by_key(|(is_new, since, _)| (*is_new, *since)).map(|(.., place)| place);

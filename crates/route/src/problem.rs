@@ -1,6 +1,7 @@
 //! Error responses of the HTTP API: `{"error":{"message","type","code","param","reason","hints"}}`.
 //!
-//! Clients of OpenAI and of llama-server both read this shape; those of Anthropic's and Ollama's API get their own.
+//! Clients of OpenAI and of llama-server both read this shape; those of Anthropic's and Ollama's API get
+//! their own.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -73,8 +74,8 @@ impl HttpProblem {
 
     /// Says `reason` and its first cause, with the whole tree beside them.
     ///
-    /// DECISION: clients show the message and nothing else, and the figures stand in the cause. Further causes would make a
-    /// message that nobody reads.
+    /// DECISION: clients show the message and nothing else, and the figures stand in the cause. Further
+    /// causes would make a message that nobody reads.
     pub fn because(status: StatusCode, reason: Reason) -> Self {
         let cause = reason.because.iter().find(|cause| cause.code != ENGINE_WORDS);
         let message = match cause {

@@ -78,7 +78,8 @@ impl RequestPrompt<'_> {
         use_of(self.method, self.path) == CacheUse::Nothing
     }
 
-    /// True if the body asks for a stream of events. The whole body is parsed: text of a prompt may look like the key.
+    /// True if the body asks for a stream of events. The whole body is parsed: text of a prompt may look like
+    /// the key.
     pub async fn streams(&self) -> bool {
         let completes = [CacheUse::Completes, CacheUse::Chats, CacheUse::Converses];
         if !completes.contains(&use_of(self.method, self.path)) {

@@ -83,8 +83,8 @@ pub(super) struct UpstreamAnswer {
     first: Bytes,
 }
 
-/// Sends `request` to the engine of `pass`, or of another pass if the owner grants one. `waits` is true while it has no
-/// pass.
+/// Sends `request` to the engine of `pass`, or of another pass if the owner grants one. `waits` is true while
+/// it has no pass.
 pub(crate) async fn carry<P: Pass>(
     request: &ProxyRequest,
     mut pass: P,
@@ -119,7 +119,8 @@ pub(crate) async fn carry_once<P: Pass>(
 }
 
 impl ProxyRequest {
-    /// The options of the request, which was whole at `asked`, with its trace context where requests are traced.
+    /// The options of the request, which was whole at `asked`, with its trace context where requests are
+    /// traced.
     pub(crate) fn options(&self, requested: Instant, is_traced: bool) -> RouteOptions {
         let autoload = query::parameter(self.head.uri.query(), "autoload");
         let autoload = autoload.map(|wanted| matches!(&*wanted, "true" | "1"));

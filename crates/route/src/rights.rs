@@ -109,8 +109,8 @@ impl<H: ModelService> HttpServer<H> {
 
     /// The model of this name or alias, for a client that may use it.
     ///
-    /// DECISION: the one way from a name to a model for a client, so that nothing is looked up, cancelled or counted
-    /// before its rights are checked.
+    /// DECISION: the one way from a name to a model for a client, so that nothing is looked up, cancelled or
+    /// counted before its rights are checked.
     pub(crate) fn find_model(&self, head: &Parts, name: &str) -> Result<ModelId, HttpProblem> {
         let model = self.service.resolve(name).ok_or_else(|| self.unknown_model(head, name))?;
         self.permitted(head, model)

@@ -150,8 +150,8 @@ impl<H: ModelService> HttpServer<H> {
         if let Some(label) = origin {
             return Box::pin(self.to_origin(&label, head, body)).await;
         }
-        // DECISION: all but requests for engines are boxed, because the memory of each request has room for the largest, and
-        // is copied when its connection takes it.
+        // DECISION: all but requests for engines are boxed, because the memory of each request has room for
+        // the largest, and is copied when its connection takes it.
         match found.action {
             Action::Engine => self.to_engine(head, body).await,
             Action::Ollama(endpoint) => Box::pin(self.ollama(endpoint, head, body)).await,
@@ -266,8 +266,8 @@ impl<H: ModelService> HttpServer<H> {
         })
     }
 
-    /// True if an engine answers instead of this server: for a named model, and the properties of the only model
-    /// unless it is not loaded.
+    /// True if an engine answers instead of this server: for a named model, and the properties of the only
+    /// model unless it is not loaded.
     fn is_of_engine(&self, own: Own, head: &Parts) -> bool {
         // With several models, llama.cpp's page needs the router's properties.
         let only = || match self.service.models()[..] {
@@ -317,8 +317,9 @@ impl<H: ModelService> HttpServer<H> {
         })
     }
 
-    // DECISION: a request that need not wait is carried within this future, and only others get memory of their own
-    // that a stream with heartbeats can keep. Its five kilobytes for each request cost a tenth of a small one.
+    // DECISION: a request that need not wait is carried within this future, and only others get memory of
+    // their own that a stream with heartbeats can keep. Its five kilobytes for each request cost a tenth of a
+    // small one.
     pub(crate) async fn carry(
         self: &Rc<Self>,
         model: ModelId,

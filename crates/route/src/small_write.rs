@@ -7,7 +7,8 @@ use std::io::IoSlice;
 /// The longest message that is joined: copying a longer one takes more time than it saves.
 const LONGEST: usize = 1024;
 
-/// Calls `write` with the bytes of all pieces; `None` where there is one piece, or more than [`LONGEST`] bytes.
+/// Calls `write` with the bytes of all pieces; `None` where there is one piece, or more than [`LONGEST`]
+/// bytes.
 pub(super) fn joined<T>(pieces: &[IoSlice<'_>], write: impl FnOnce(&[u8]) -> T) -> Option<T> {
     let length = pieces.iter().try_fold(0_usize, |sum, piece| sum.checked_add(piece.len()))?;
     if pieces.len() < 2 || length > LONGEST {

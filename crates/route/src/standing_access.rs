@@ -1,4 +1,5 @@
-//! Access of a connection that has no end of its own: a feed or a websocket ends when its key loses the right to it.
+//! Access of a connection that has no end of its own: a feed or a websocket ends when its key loses the right
+//! to it.
 
 use std::future::pending;
 use std::time::{Duration, SystemTime};

@@ -1,6 +1,7 @@
 //! Response body that streams an engine's answer to the client.
 //!
-//! If the engine fails, an event stream ends with an `error` event. For any other answer, the connection is closed.
+//! If the engine fails, an event stream ends with an `error` event. For any other answer, the connection is
+//! closed.
 
 mod joined;
 mod pace;
@@ -35,8 +36,8 @@ pub(crate) struct BrokenAnswer(hyper::Error);
 
 /// Answer of an engine on its way to the client.
 ///
-/// DECISION: small, because hyper moves it several times. An answer that is complete holds its bytes alone, and only one that
-/// is still read has memory of its own.
+/// DECISION: small, because hyper moves it several times. An answer that is complete holds its bytes alone,
+/// and only one that is still read has memory of its own.
 pub(crate) struct Relay<P: Pass> {
     answer: RelayedAnswer<P>,
     stall_limit: StallLimit,

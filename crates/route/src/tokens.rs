@@ -83,8 +83,9 @@ fn number(text: &[u8], key: &[u8]) -> Option<u64> {
 
 /// The place behind the last occurrence of a key of tokens.
 ///
-/// DECISION: a search for one rare letter, from the end, where the counts stand. `memmem` makes its tables anew for a search
-/// backwards, and forwards it has to go on to the end behind each key that it finds; either took three times as long.
+/// DECISION: a search for one rare letter, from the end, where the counts stand. `memmem` makes its tables
+/// anew for a search backwards, and forwards it has to go on to the end behind each key that it finds; either
+/// took three times as long.
 fn end_of_last(key: &[u8], text: &[u8]) -> Option<usize> {
     let (letter, rest) = RARE;
     memrchr_iter(letter, text)

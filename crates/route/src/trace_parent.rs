@@ -1,4 +1,5 @@
-//! Trace context of a request (W3C header `traceparent`), which adds the request's spans to the client's trace.
+//! Trace context of a request (W3C header `traceparent`), which adds the request's spans to the client's
+//! trace.
 
 /// The client's span, as its header states it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

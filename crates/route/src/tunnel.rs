@@ -1,7 +1,8 @@
 //! Tunnel for a websocket, which passes bytes unchanged between client and engine.
 //!
-//! It ends with either side, with the server, when its client's key loses the right to it, and when the key has used up
-//! its tokens. Messages are not read: a websocket is one request, and four of its bytes count as a token.
+//! It ends with either side, with the server, when its client's key loses the right to it, and when the key
+//! has used up its tokens. Messages are not read: a websocket is one request, and four of its bytes count as
+//! a token.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -46,8 +47,8 @@ impl Tunnel {
         }
     }
 
-    /// Passes bytes on until one side has closed or the client has lost its access; `early` is what the client sent behind
-    /// its request.
+    /// Passes bytes on until one side has closed or the client has lost its access; `early` is what the
+    /// client sent behind its request.
     pub(crate) async fn join(
         mut self,
         mut client: impl AsyncRead + AsyncWrite + Unpin,

@@ -109,8 +109,8 @@ impl Upstream {
         }
     }
 
-    /// True for another host of the fleet: it shows its certificate, or gets the lines that only hosts with the fleet's key
-    /// take. No engine does either.
+    /// True for another host of the fleet: it shows its certificate, or gets the lines that only hosts with
+    /// the fleet's key take. No engine does either.
     pub(crate) fn is_host(&self) -> bool {
         self.host_of_fleet.is_some() || !self.lines.is_empty()
     }
@@ -227,7 +227,8 @@ impl Upstream {
         }
     }
 
-    /// Takes back a connection whose answer was read to its end; it is closed unless the engine has consumed the request.
+    /// Takes back a connection whose answer was read to its end; it is closed unless the engine has consumed
+    /// the request.
     pub fn give_back(&self, wire: Wire) {
         let mut idle = self.idle.borrow_mut();
         if wire.may_carry_another() && idle.len() < MOST_IDLE {
@@ -276,7 +277,8 @@ impl Wire {
         }
     }
 
-    /// The connection itself, after an answer that upgrades it, and the bytes that were read behind the answer.
+    /// The connection itself, after an answer that upgrades it, and the bytes that were read behind the
+    /// answer.
     pub(crate) async fn into_stream(mut self) -> hyper::Result<(LimitedStream, Bytes)> {
         if self.open {
             poll_fn(|context| Pin::new(&mut self.connection).poll(context)).await?;
@@ -290,9 +292,9 @@ impl Wire {
         self.has_events
     }
 
-    /// DECISION: an engine that answers without reading a request's body takes the body for the next request, whose
-    /// answer another client would get. A body counts as consumed only if all of it was sent before the answer's end,
-    /// its method has one, and the engine answered with a success.
+    /// DECISION: an engine that answers without reading a request's body takes the body for the next request,
+    /// whose answer another client would get. A body counts as consumed only if all of it was sent before the
+    /// answer's end, its method has one, and the engine answered with a success.
     fn may_carry_another(&self) -> bool {
         self.open && self.is_consumed && self.state.is_written()
     }

@@ -1,10 +1,10 @@
 //! State of a connection to an engine: limits on its reads, and how far a request has left.
 //!
-//! hyper's read buffer grows to the size of the largest read. Without a limit, a read of many events at once would
-//! enlarge the buffer to several times what one event needs.
+//! hyper's read buffer grows to the size of the largest read. Without a limit, a read of many events at once
+//! would enlarge the buffer to several times what one event needs.
 //!
-//! DECISION: interim responses (1xx) are bounded by their bytes. hyper reads on over them by itself, for as long as the
-//! engine sends some.
+//! DECISION: interim responses (1xx) are bounded by their bytes. hyper reads on over them by itself, for as
+//! long as the engine sends some.
 
 use std::cell::Cell;
 use std::io;

@@ -1,6 +1,8 @@
-//! Status document (`plimsoll.events/1`): the scheduler's snapshot with driver readings, plans, waits and history.
+//! Status document (`plimsoll.events/1`): the scheduler's snapshot with driver readings, plans, waits and
+//! history.
 //!
-//! `/api/status` answers with it, and `/api/status/stream` sends it after changes, at most ten times a second.
+//! `/api/status` answers with it, and `/api/status/stream` sends it after changes, at most ten times a
+//! second.
 
 mod failures;
 mod kept;
@@ -173,7 +175,8 @@ impl Runtime {
 
     /// Memory in use on the card by the driver's last reading; `None` without one.
     ///
-    /// DECISION: a described part of the host's memory has no reading of its own, so what its models hold is in use.
+    /// DECISION: a described part of the host's memory has no reading of its own, so what its models hold is
+    /// in use.
     fn used(&self, card: &CardView) -> Option<Bytes> {
         if self.is_part_of_host(&card.id) {
             return Some(card.holders.iter().map(|holder| holder.measured.unwrap_or(holder.claim)).sum());
@@ -293,8 +296,8 @@ impl Runtime {
                 let why = self.state.borrow().scheduler.stop_reason(*run, now);
                 marks.add(now, "stop", Some(model), why.map_or(String::new(), |why| in_a_line(&why)));
             }
-            // DECISION: a request that is refused because its model failed is not a failure of its own. The mark of the
-            // model has the engine's words, and requests that failed are counted elsewhere.
+            // DECISION: a request that is refused because its model failed is not a failure of its own. The
+            // mark of the model has the engine's words, and requests that failed are counted elsewhere.
             SchedulerEffect::Refuse { refusal, .. } if !is_of_a_failed_model(refusal) => {
                 self.mark_failure("refused", None, &refusal.reason, &refusal.hints);
             }

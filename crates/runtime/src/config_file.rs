@@ -46,7 +46,8 @@ fn downloaded(roster: &Configuration) -> Vec<ConfiguredModel> {
 
 /// Adds the derived models of the folder of downloads: each is a name of its model, with filters of its own.
 ///
-/// DECISION: a derived model shares the engine of its model, because a second one would need the same memory again.
+/// DECISION: a derived model shares the engine of its model, because a second one would need the same memory
+/// again.
 fn add_derived(roster: &mut Configuration) {
     let Some(folder) = roster.serve.downloads.clone() else { return };
     let origin = FlagOrigin::file(&folder.to_string_lossy().into(), 0);
@@ -188,8 +189,8 @@ impl Config {
         self.of_variables(cards).iter().for_each(|warning| tracing::warn!("{warning}"));
     }
 
-    /// Logs settings of the server that differ from those of the start and take effect only at a restart, and returns them
-    /// as notes.
+    /// Logs settings of the server that differ from those of the start and take effect only at a restart, and
+    /// returns them as notes.
     pub fn warn_of_restart(&self, start: &ServeSettings) -> Vec<String> {
         // Keys and models are applied at once; these are held by tasks that run already.
         let differ = self.roster.serve.differ_since(start).into_iter();

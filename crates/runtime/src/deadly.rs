@@ -1,8 +1,10 @@
-//! Bodies of requests under which engines died: a request with the same body is tried alone, and later refused.
+//! Bodies of requests under which engines died: a request with the same body is tried alone, and later
+//! refused.
 //!
-//! DECISION: a client sends a failed request again, as a new one. So the body is recognised by a digest of its length, its
-//! beginning and its end. The digest is computed when the answer begins, or when an engine of the model has died lately, and
-//! takes a microsecond. It is forgotten after some minutes, and nothing is kept of the text.
+//! DECISION: a client sends a failed request again, as a new one. So the body is recognised by a digest of
+//! its length, its beginning and its end. The digest is computed when the answer begins, or when an engine of
+//! the model has died lately, and takes a microsecond. It is forgotten after some minutes, and nothing is
+//! kept of the text.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;

@@ -1,5 +1,5 @@
-//! Models that are added at run time: downloads by name or URL into the download folder, names derived from models, and
-//! the removal of both.
+//! Models that are added at run time: downloads by name or URL into the download folder, names derived from
+//! models, and the removal of both.
 
 mod fit;
 
@@ -44,7 +44,7 @@ pub(super) struct Downloads {
     /// The last that failed, with the cause, until they are asked for again.
     failed: RefCell<VecDeque<(String, String)>>,
     /// Notes of derived models are written and removed one at a time.
-    deriving: tokio::sync::Mutex<()>,
+    changing: tokio::sync::Mutex<()>,
 }
 
 impl Downloads {
@@ -100,7 +100,8 @@ impl RunningDownload {
 }
 
 impl Runtime {
-    /// Begins the download of a model. Its headers are read first, so that it is one, and fits on the disk and on a card.
+    /// Begins the download of a model. Its headers are read first, so that it is one, and fits on the disk
+    /// and on a card.
     pub(super) async fn begin_download(&self, order: &DownloadOrder) -> Result<Option<String>, HttpProblem> {
         let folder = self.downloads_folder()?;
         let name = &order.name;
@@ -166,6 +167,8 @@ impl Runtime {
         match ended {
             Ok(()) => {
                 tracing::info!("download {name}: complete");
+                // Whoever removes the model at once hears of its end first.
+                let _turn = self.files.downloads.changing.lock().await;
                 // Its failure is logged, and the model is served from the next reload on.
                 let _ = self.reload().await;
                 self.reports.events.download(&name, "download_finished", json!({}));
@@ -184,7 +187,7 @@ impl Runtime {
     /// Notes a derived model, and serves it.
     pub(super) async fn note_derived(&self, model: DerivedModel) -> Result<(), HttpProblem> {
         let folder = self.downloads_folder()?;
-        let _turn = self.files.downloads.deriving.lock().await;
+        let _turn = self.files.downloads.changing.lock().await;
         let name = model.name.clone();
         // A client may write a derived model again, and no other.
         let is_taken = match self.resolve(&name) {
@@ -223,7 +226,7 @@ impl Runtime {
             running.cancelled.store(true, Ordering::Relaxed);
             return Ok(());
         }
-        let _turn = self.files.downloads.deriving.lock().await;
+        let _turn = self.files.downloads.changing.lock().await;
         let wanted = name.to_owned();
         let removed = spawn_blocking(move || {
             let mut models = DownloadedModel::all(&folder).into_iter();

@@ -3,8 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
-// DECISION: the first caller drains the queue and returns when it is empty, instead of a task of its own. A request that
-// need not wait is sent within the call that reports its arrival.
+// DECISION: the first caller drains the queue and returns when it is empty, instead of a task of its own. A
+// request that need not wait is sent within the call that reports its arrival.
 pub(super) struct EventQueue<E> {
     events: RefCell<VecDeque<E>>,
     is_drained: Cell<bool>,
@@ -17,7 +17,8 @@ impl<E> Default for EventQueue<E> {
 }
 
 impl<E> EventQueue<E> {
-    /// Hands `event` to `handle`, and all that come meanwhile, one after the other. Within `handle`, it only queues.
+    /// Hands `event` to `handle`, and all that come meanwhile, one after the other. Within `handle`, it only
+    /// queues.
     pub(super) fn submit(&self, event: E, handle: impl Fn(E)) {
         if self.is_drained.replace(true) {
             self.events.borrow_mut().push_back(event);
@@ -53,7 +54,8 @@ impl Drop for Drained<'_> {
 mod tests {
     use super::*;
 
-    /// Hands `event` to a handler that submits two more for each event above zero, and notes its begin and its end.
+    /// Hands `event` to a handler that submits two more for each event above zero, and notes its begin and
+    /// its end.
     fn submit(queue: &EventQueue<u32>, event: u32, log: &RefCell<Vec<String>>) {
         queue.submit(event, |event| {
             log.borrow_mut().push(format!("{event} begins"));

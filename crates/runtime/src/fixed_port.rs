@@ -17,8 +17,8 @@ use plimsoll_task::spawn_blocking;
 const FREES_WITHIN: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(50);
 
-// DECISION: only a port that is taken before the start is refused. Afterwards a listener that is no process of the engine
-// may be a container's proxy (`plimsoll_process::port_holder`).
+// DECISION: only a port that is taken before the start is refused. Afterwards a listener that is no process
+// of the engine may be a container's proxy (`plimsoll_process::port_holder`).
 impl Starter<'_> {
     /// Refuses a start on a port that somebody listens on: the answers would be of that program.
     pub(super) async fn is_free(&self) -> Result<(), Reason> {
@@ -61,7 +61,8 @@ fn is_taken(port: u16) -> bool {
 }
 
 impl Runtime {
-    /// Ports that an engine may not be given: those of engines that may not listen yet, and those that commands name.
+    /// Ports that an engine may not be given: those of engines that may not listen yet, and those that
+    /// commands name.
     pub(super) fn promised_ports(&self) -> Vec<u16> {
         let mut promised: Vec<u16> = self.runs().iter().filter_map(|run| run.port.get()).collect();
         promised.extend(self.present().iter().filter_map(|(_, entry)| entry.fixed_port()));

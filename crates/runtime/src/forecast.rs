@@ -122,8 +122,8 @@ impl Runtime {
         self.foresee(all).await;
     }
 
-    /// Logs the need of these models, and returns what stops or troubles one; those that can never run here show
-    /// as failed.
+    /// Logs the need of these models, and returns what stops or troubles one; those that can never run here
+    /// show as failed.
     pub async fn foresee(self: Rc<Self>, models: Vec<ModelId>) -> Vec<String> {
         let _turn = self.turns.forecast.lock().await;
         let entries: Vec<ConfiguredModel> =

@@ -1,4 +1,5 @@
-//! Requests to idle engines to free memory without exiting, made before any engine is stopped for another model.
+//! Requests to idle engines to free memory without exiting, made before any engine is stopped for another
+//! model.
 
 use std::rc::Rc;
 use std::time::Duration;

@@ -120,8 +120,9 @@ impl Starter<'_> {
     async fn find(&self) -> Result<FoundEngine, FindError> {
         let (model, configured) =
             (ConfiguredModel::clone(&self.run.entry), self.runtime.settings.engine.clone());
-        // A folder of the search path may lie on a disk that hangs. A new program is run for its help, and a GPU build
-        // takes a second to load its libraries. All in one, because a swap of models waits for each change of threads.
+        // A folder of the search path may lie on a disk that hangs. A new program is run for its help, and a
+        // GPU build takes a second to load its libraries. All in one, because a swap of models waits for each
+        // change of threads.
         let found = spawn_blocking(move || {
             let engine = engine_command(&model, configured.as_deref())?;
             let program = single_program(&model, &engine);
@@ -311,8 +312,8 @@ impl Starter<'_> {
         }
     }
 
-    /// The cards that the engine may use. One that its own flags keep off all cards gets none, wherever it was
-    /// placed: an engine that only sees a card opens a context on it.
+    /// The cards that the engine may use. One that its own flags keep off all cards gets none, wherever it
+    /// was placed: an engine that only sees a card opens a context on it.
     fn cards(&self) -> Vec<&Card> {
         let given = self.runtime.cards_of(self.run);
         if given.is_empty() || !is_on_host(&self.run.entry) { given } else { Vec::new() }
@@ -367,8 +368,8 @@ impl Runtime {
     }
 }
 
-/// The program for a model that gives only flags: its own, the configured one, or the installed one. The latter two are
-/// also for a command that begins with `llama-server` where the search path has none.
+/// The program for a model that gives only flags: its own, the configured one, or the installed one. The
+/// latter two are also for a command that begins with `llama-server` where the search path has none.
 pub(crate) fn engine_command(
     entry: &ConfiguredModel,
     configured: Option<&[String]>,

@@ -18,7 +18,8 @@ use plimsoll_task::{spawn_blocking, spawn_local};
 
 /// Time between two readings.
 const PERIOD: Duration = Duration::from_secs(1);
-/// The same where idle models leave for other processes: one that grows must not have used up what is left to it.
+/// The same where idle models leave for other processes: one that grows must not have used up what is left to
+/// it.
 const SHORT_PERIOD: Duration = Duration::from_millis(200);
 /// Time from the end of a load to a reading, unless the engine is ordered to stop before.
 const AFTER_LOAD: Duration = Duration::from_millis(10);
@@ -133,8 +134,8 @@ impl Runtime {
         }
     }
 
-    /// Reads the cards after an engine ran out of memory, once the dead process's memory is back, so that memory
-    /// still in use is that of others.
+    /// Reads the cards after an engine ran out of memory, once the dead process's memory is back, so that
+    /// memory still in use is that of others.
     pub(super) async fn read_after_failure(&self, run: &EngineRun) {
         let free = run.free_at_start();
         self.await_free(&free).await;
@@ -194,7 +195,8 @@ impl Runtime {
         used
     }
 
-    /// Memory of each run on the host, where that is one of the cards. The files of /proc are read on another thread.
+    /// Memory of each run on the host, where that is one of the cards. The files of /proc are read on another
+    /// thread.
     async fn host_use(&self) -> Vec<(RunId, CardId, Bytes)> {
         let Some(host) = self.settings.cards().find(|card| card.kind == CardKind::Host) else {
             return Vec::new();

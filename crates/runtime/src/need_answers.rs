@@ -1,4 +1,5 @@
-//! Answers to the scheduler's questions about the needs of models, by their plans and by what engines have told.
+//! Answers to the scheduler's questions about the needs of models, by their plans and by what engines have
+//! told.
 
 use plimsoll_base::{Card, Hint, MemoryModel, RunId};
 use plimsoll_scheduler::place::{

@@ -67,8 +67,8 @@ impl MeasuredNeeds {
         Arc::clone(&self.known.borrow())
     }
 
-    /// Takes a measurement of a model that had a card to itself, or whose need is known from here. Returns what is to
-    /// be written to the file.
+    /// Takes a measurement of a model that had a card to itself, or whose need is known from here. Returns
+    /// what is to be written to the file.
     pub(super) fn measured(
         &self,
         entry: &ConfiguredModel,

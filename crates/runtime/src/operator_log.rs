@@ -166,8 +166,8 @@ impl Runtime {
 }
 
 impl OperatorLog {
-    /// True unless the last message of the last seconds was about the same. The refusal of a model that fails tells its
-    /// failure in the same words, and names the processes that hold memory as well.
+    /// True unless the last message of the last seconds was about the same. The refusal of a model that fails
+    /// tells its failure in the same words, and names the processes that hold memory as well.
     fn is_news(&self, reason: &Reason, now: Moment, is_same: impl Fn(&Reason, &Reason) -> bool) -> bool {
         let mut last = self.last.borrow_mut();
         let stated =

@@ -65,7 +65,8 @@ impl Runtime {
         }))
     }
 
-    /// Takes the rate that an engine's guard has measured, and keeps it for plans if it is the first of this machine.
+    /// Takes the rate that an engine's guard has measured, and keeps it for plans if it is the first of this
+    /// machine.
     pub fn bus_measured(&self, rate: BusRate) {
         if self.board.bus.0.get().is_none() {
             self.board.bus.0.set(Some(rate));

@@ -1,5 +1,5 @@
-//! Probe of an engine that failed requests of clients, or left them without a byte: small requests of our own, of the kind
-//! that it answered last.
+//! Probe of an engine that failed requests of clients, or left them without a byte: small requests of our
+//! own, of the kind that it answered last.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -21,8 +21,8 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(8);
 /// An answer of one token or one vector is small.
 const LONGEST: usize = 1 << 20;
 
-// DECISION: a run is replaced only for requests of a kind that it has answered before, or that its own flags promise. A
-// program that has no chat may answer one with an error of its own and be well.
+// DECISION: a run is replaced only for requests of a kind that it has answered before, or that its own flags
+// promise. A program that has no chat may answer one with an error of its own and be well.
 /// The kind of request that shows whether the run answers; `None` if none is known.
 fn kind(run: &EngineRun) -> Option<ProbeKind> {
     let options = run.entry.launch.options();
@@ -90,8 +90,8 @@ async fn fault(run: &EngineRun) -> Option<&'static str> {
     Some("the engine failed requests of clients and three of Plimsoll's own")
 }
 
-/// Sends a small request, and looks at the engine's work meanwhile. Where no kind of request is known, its health is asked
-/// for, whose errors prove nothing.
+/// Sends a small request, and looks at the engine's work meanwhile. Where no kind of request is known, its
+/// health is asked for, whose errors prove nothing.
 async fn ask(run: &EngineRun, upstream: &Upstream, kind: Option<ProbeKind>) -> ProbeAnswer {
     let model = run.entry.upstream_name.as_deref().unwrap_or(&run.entry.name);
     let (method, path, body) = match kind.map(|kind| kind.request(model)) {

@@ -1,4 +1,5 @@
-//! Read-ahead of a waiting model's files into the page cache, while the models that must stop for it still answer.
+//! Read-ahead of a waiting model's files into the page cache, while the models that must stop for it still
+//! answer.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -13,7 +14,8 @@ use plimsoll_scheduler::{ModelId, ModelState};
 use super::{Runtime, model_files};
 use plimsoll_task::spawn_blocking;
 
-/// Part of the host's available memory that the files may take: beyond it their end would evict their beginning.
+/// Part of the host's available memory that the files may take: beyond it their end would evict their
+/// beginning.
 const PART: (u64, u64) = (1, 2);
 
 /// The models whose files are read, each with a switch that ends it.

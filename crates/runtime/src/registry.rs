@@ -217,7 +217,8 @@ fn spec(entry: &ConfiguredModel, cards: &[Card]) -> Result<ModelSpec, UnknownCar
     })
 }
 
-/// Slots of a llama-server, by its flags; its own answer follows when it is ready. Other programs are not known to queue.
+/// Slots of a llama-server, by its flags; its own answer follows when it is ready. Other programs are not
+/// known to queue.
 fn slots(entry: &ConfiguredModel) -> Option<u32> {
     let flags = named::flags(entry, entry.launch.options()?).ok()?;
     match flags.params(ProgramKind::LlamaServer).ok()?.parallel {

@@ -266,7 +266,8 @@ impl Drop for RequestRecord {
 }
 
 impl Runtime {
-    /// The requests that wait or are being answered, the oldest first, with the times on the clock of the snapshot.
+    /// The requests that wait or are being answered, the oldest first, with the times on the clock of the
+    /// snapshot.
     pub(super) fn open_requests(&self) -> Value {
         let state = self.state.borrow();
         let start = self.up_since();

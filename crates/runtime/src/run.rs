@@ -1,7 +1,7 @@
 //! Run of an engine: one engine process, from the scheduler's start command until its end is reported.
 //!
-//! If another process takes the engine's port, the engine is started again on another port. The scheduler is not
-//! notified of that.
+//! If another process takes the engine's port, the engine is started again on another port. The scheduler is
+//! not notified of that.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::ops::ControlFlow;
@@ -56,7 +56,8 @@ pub struct EngineRun {
     upstream: RefCell<Option<Rc<Upstream>>>,
     /// The child's own entry of `/v1/models`.
     about: OnceCell<Value>,
-    /// Chosen for the engine, which may not listen yet: a second engine that got it too would be taken for it.
+    /// Chosen for the engine, which may not listen yet: a second engine that got it too would be taken for
+    /// it.
     pub(super) port: Cell<Option<u16>>,
     pid: Cell<Option<u32>>,
     placement: Placement,
@@ -203,8 +204,8 @@ impl EngineRun {
         }
     }
 
-    /// Waits for its end, at most this long, and returns the reason of the end if it has ended. Of a process that
-    /// is dead by then, the report is waited for.
+    /// Waits for its end, at most this long, and returns the reason of the end if it has ended. Of a process
+    /// that is dead by then, the report is waited for.
     pub(super) async fn fate(&self, patience: Duration) -> Option<&Reason> {
         for patience in [patience, REPORT_WITHIN] {
             let over = self.over.notified();

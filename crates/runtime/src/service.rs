@@ -172,7 +172,8 @@ impl ModelService for Runtime {
             self.yielding_cards(card, size)?.into_iter().map(|card| card.id.clone()).collect();
         let is_measured = self.state.borrow().scheduler.is_measured(&cards);
         if !cards.is_empty() && !size.is_zero() && !is_measured {
-            // Engines that can free memory need not be stopped for it. The others are not kept waiting for them.
+            // Engines that can free memory need not be stopped for it. The others are not kept waiting for
+            // them.
             let _ = tokio::time::timeout(FREE_FIRST, self.me().free_idle()).await;
         }
         self.yield_memory(card, size, time)

@@ -1,9 +1,11 @@
-//! Warm swaps: the slots of a llama-server are saved before its model is stopped, and restored after its next load.
+//! Warm swaps: the slots of a llama-server are saved before its model is stopped, and restored after its next
+//! load.
 //!
 //! DECISION: warm swaps are off unless `warm` sets a size limit, because the files hold users' prompts. Then
-//! measurements decide whether a save pays. The time to save and restore a token comes from earlier swaps. It must be
-//! less than the time to compute the token, which the engine reports. A save that takes longer than half of that is
-//! aborted together with the engine, which ends anyway. The engine's own cache of idle prompts (`-cram`) is not saved.
+//! measurements decide whether a save pays. The time to save and restore a token comes from earlier swaps. It
+//! must be less than the time to compute the token, which the engine reports. A save that takes longer than
+//! half of that is aborted together with the engine, which ends anyway. The engine's own cache of idle
+//! prompts (`-cram`) is not saved.
 
 mod engine;
 mod key;
@@ -42,8 +44,8 @@ const FILES_WITHIN: Duration = Duration::from_secs(5);
 
 /// Times to save and to restore a token, as measured last, and the least time to compute one.
 ///
-/// DECISION: an engine that has restored a slot computes only the ends of its prompts, and each of those few tokens takes much
-/// longer than one of a whole prompt.
+/// DECISION: an engine that has restored a slot computes only the ends of its prompts, and each of those few
+/// tokens takes much longer than one of a whole prompt.
 #[derive(Clone, Copy, Debug, Default)]
 struct SlotCosts {
     save: Duration,
@@ -187,7 +189,8 @@ impl WarmSlots {
         spawn_blocking(move || work(&store)).await.ok()
     }
 
-    /// Keeps the folder within its bound while an engine writes a file; returns when the file alone passes it.
+    /// Keeps the folder within its bound while an engine writes a file; returns when the file alone passes
+    /// it.
     async fn overflow(&self, file: &Path) {
         loop {
             sleep(LOOK).await;
@@ -274,8 +277,8 @@ impl Runtime {
         }
     }
 
-    /// Saves the slots that are worth it. Returns false if one takes longer: the engine is then to be killed, because it
-    /// cannot be told to leave off.
+    /// Saves the slots that are worth it. Returns false if one takes longer: the engine is then to be killed,
+    /// because it cannot be told to leave off.
     pub(super) async fn save_slots(
         self: &Rc<Self>,
         run: &EngineRun,

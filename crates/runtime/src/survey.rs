@@ -71,7 +71,8 @@ pub(super) async fn survey(runtime: Rc<Runtime>, model: ModelId) {
     runtime.submit(SchedulerEvent::Surveyed { model, result });
 }
 
-/// Reports the models whose engines have answered, with their needs; a model that waits for room is surveyed again.
+/// Reports the models whose engines have answered, with their needs; a model that waits for room is surveyed
+/// again.
 pub(super) async fn hear(runtime: Rc<Runtime>, mut news: mpsc::UnboundedReceiver<String>) {
     while let Some(name) = news.recv().await {
         let Some(model) = runtime.find(&name) else { continue };
@@ -187,7 +188,8 @@ fn declared(bytes: Bytes, several: bool) -> Arc<dyn MemoryModel> {
     if several { Arc::new(DividedSize(bytes)) } else { Arc::new(DeclaredSize(bytes)) }
 }
 
-/// Plans a model; one on a server whose header cannot be fetched is of unknown need until it has been measured.
+/// Plans a model; one on a server whose header cannot be fetched is of unknown need until it has been
+/// measured.
 fn planned(
     entry: &ConfiguredModel,
     flags: Options,
@@ -205,7 +207,8 @@ fn planned(
     let Some(model) = params.model.as_deref().map(read).transpose()?.or(found.main) else {
         return Ok(Arc::new(UnknownSize));
     };
-    // An engine that is asked would download a model that it lacks, and others than llama.cpp log other lines.
+    // An engine that is asked would download a model that it lacks, and others than llama.cpp log other
+    // lines.
     let is_here = params.remote_sources().iter().all(|source| source.is_none());
     let is_llama = identified.is_some_and(|engine| engine.kind == EngineKind::LlamaCpp);
     let questions = questions.filter(|_| is_here && is_llama);
@@ -235,8 +238,8 @@ fn planned(
     }))
 }
 
-/// Engine for the plan; `None` for one that does not identify itself, which is planned as the newest build that the
-/// formulas cover.
+/// Engine for the plan; `None` for one that does not identify itself, which is planned as the newest build
+/// that the formulas cover.
 fn engine_of(program: &str) -> Option<EngineBuild> {
     let program = EngineProgram { path: program.into(), origin: EngineOrigin::Configured };
     identify(&program).ok().map(|identity| identity.engine)

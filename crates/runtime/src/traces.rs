@@ -2,8 +2,8 @@
 //!
 //! A finished request hands its times to a thread, which builds and sends the spans. No request waits for it.
 
-// DECISION: the JSON form of OTLP, which each collector takes beside the binary one, is written here. The crates of
-// OpenTelemetry bring a second HTTP client and protobuf into the program for the same five spans.
+// DECISION: the JSON form of OTLP, which each collector takes beside the binary one, is written here. The
+// crates of OpenTelemetry bring a second HTTP client and protobuf into the program for the same five spans.
 
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};

@@ -1,5 +1,5 @@
-//! Yields: card memory that is kept free of models for other programs, on an operator's command or for programs with
-//! precedence.
+//! Yields: card memory that is kept free of models for other programs, on an operator's command or for
+//! programs with precedence.
 
 use std::time::Duration;
 
@@ -105,8 +105,8 @@ impl Runtime {
     }
 }
 
-/// True if the process has this name, or if its program or script lies in a folder of this name, as `ComfyUI/main.py`
-/// does, which is Python's.
+/// True if the process has this name, or if its program or script lies in a folder of this name, as
+/// `ComfyUI/main.py` does, which is Python's.
 fn is_called(pid: u32, known: Option<&str>, name: &str) -> bool {
     let short = |name: &str| name.chars().take(LONGEST_NAME).collect::<String>().to_lowercase();
     if known.is_some_and(|known| short(known) == short(name)) {

@@ -14,34 +14,36 @@ pub enum SchedulerEffect {
     /// Find out whether the model can load at all, and its need: engine, files, header, plan. Answer with
     /// [`super::SchedulerEvent::Surveyed`].
     Survey { model: ModelId },
-    /// Tell what the model takes of each of these sets of cards: by its plan, and by its engine where that has told. Answer
-    /// with [`super::SchedulerEvent::NeedAnswered`]; models that come after it wait for the answer for a moment.
+    /// Tell what the model takes of each of these sets of cards: by its plan, and by its engine where that
+    /// has told. Answer with [`super::SchedulerEvent::NeedAnswered`]; models that come after it wait for the
+    /// answer for a moment.
     AskNeed { model: ModelId, search: SearchId, sets: Vec<CardSet> },
     /// Tell how the memory of a run that was just started grows on these cards. Answer with
-    /// [`super::SchedulerEvent::GrowthPlanned`] before it is ready; else the depth of its requests is not tracked.
+    /// [`super::SchedulerEvent::GrowthPlanned`] before it is ready; else the depth of its requests is not
+    /// tracked.
     PlanGrowth { run: RunId, model: ModelId, cards: Vec<Card> },
     /// Read the cards: a load is about to be decided. Answer with Measured and CardsRead, in any case after a
     /// few seconds.
     ReadCards,
-    /// The model waits for memory that other runs will free, and no load reads from the disk: its files may be read
-    /// into the page cache meanwhile. No answer.
+    /// The model waits for memory that other runs will free, and no load reads from the disk: its files may
+    /// be read into the page cache meanwhile. No answer.
     ReadAhead { model: ModelId },
     /// Start an engine. Answer with Ready or Ended.
     Start { run: RunId, model: ModelId, placement: Placement },
     /// Send the request to the run. Answer with Finished, Abandoned or Bounced.
     Dispatch { request: RequestId, run: RunId },
-    /// An engine died under the request, which is likely the cause. `kills` is 1 for an engine that had others too, and 1 more
-    /// for each that had this one alone; with 3 the request is refused.
+    /// An engine died under the request, which is likely the cause. `kills` is 1 for an engine that had
+    /// others too, and 1 more for each that had this one alone; with 3 the request is refused.
     Suspected { request: RequestId, model: ModelId, kills: u32 },
     /// Answer the request with a refusal, which ends it.
     Refuse { request: RequestId, refusal: Box<RequestRefusal> },
-    /// A load that an operator or the configuration asked for is given up, because there is no room; no request waited for
-    /// it, whose refusal would say so.
+    /// A load that an operator or the configuration asked for is given up, because there is no room; no
+    /// request waited for it, whose refusal would say so.
     GiveUpLoad { model: ModelId, reason: Box<Reason> },
     /// Check on a fresh connection that the engine answers. Answer with HealthChecked within two seconds.
     CheckHealth { run: RunId },
-    /// Send the engine small requests of your own: those of clients fail. Answer with Probed, in any case after half a
-    /// minute.
+    /// Send the engine small requests of your own: those of clients fail. Answer with Probed, in any case
+    /// after half a minute.
     Probe { run: RunId },
     /// End an engine. Answer with Ended once its process is gone.
     Stop { run: RunId, how: Stopping },

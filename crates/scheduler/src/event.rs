@@ -9,8 +9,8 @@ use super::spec::ModelSpec;
 use super::time::{ClientId, ModelId, Moment, RequestId, SearchId};
 use crate::place::NeedAnswer;
 
-/// Input from the driver. Events about runs that have ended are ignored: a task may report after its process is gone.
-/// Requests end exactly once, by an event or by a refusal, so an event for one that has ended is an
+/// Input from the driver. Events about runs that have ended are ignored: a task may report after its process
+/// is gone. Requests end exactly once, by an event or by a refusal, so an event for one that has ended is an
 /// [`UnknownRequest`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum SchedulerEvent {
@@ -30,8 +30,8 @@ pub enum SchedulerEvent {
     /// The client left, and its engine had sent no byte to anybody since it got the request.
     GaveUp { request: RequestId },
     /// The answer is complete, or it broke off after the client had received part of it. `tokens` counts
-    /// prompt and answer together, if the engine reported them. `failed` is an error of the engine's own, or a broken
-    /// answer.
+    /// prompt and answer together, if the engine reported them. `failed` is an error of the engine's own, or
+    /// a broken answer.
     Finished { request: RequestId, tokens: Option<u64>, failed: bool },
     /// The answer to [`super::SchedulerEffect::MeasureDepth`]; `None` if the engine ended in the meantime.
     DepthMeasured { request: RequestId, run: RunId, depth: Option<RequestDepth> },
@@ -46,8 +46,8 @@ pub enum SchedulerEvent {
     Probed { run: RunId, outcome: ProbeOutcome },
     /// The answer to [`super::SchedulerEffect::Survey`]; or a new need of a model that waits for room.
     Surveyed { model: ModelId, result: Result<ModelNeed, Reason> },
-    /// The answer to [`super::SchedulerEffect::AskNeed`], or to a part of it. It may come late, or again with other
-    /// figures, once the model's engine has told its own.
+    /// The answer to [`super::SchedulerEffect::AskNeed`], or to a part of it. It may come late, or again with
+    /// other figures, once the model's engine has told its own.
     NeedAnswered { model: ModelId, search: SearchId, answers: Vec<NeedAnswer> },
     /// The answer to [`super::SchedulerEffect::PlanGrowth`]: the memory by depth, or why it is unknown.
     GrowthPlanned { run: RunId, curve: Result<Curve, String> },
@@ -61,14 +61,16 @@ pub enum SchedulerEvent {
     /// The engine has freed most of its memory, and takes it again with its next request. Send it a fresh
     /// [`SchedulerEvent::Measured`] afterwards.
     Slept { run: RunId },
-    /// The engine's process has ended. If it ran out of memory, send a fresh [`SchedulerEvent::CardsRead`] first.
+    /// The engine's process has ended. If it ran out of memory, send a fresh [`SchedulerEvent::CardsRead`]
+    /// first.
     Ended { run: RunId, end: End },
-    /// The answer to [`super::SchedulerEffect::AwaitMemory`]: the driver has the bytes back, or the wait timed out.
+    /// The answer to [`super::SchedulerEffect::AwaitMemory`]: the driver has the bytes back, or the wait
+    /// timed out.
     MemoryReturned { run: RunId },
     /// The answer to [`super::SchedulerEffect::AskNeighbours`], whatever they gave.
     NeighboursRequested { model: ModelId },
-    /// Memory that the driver reports for the run. Send it before the [`SchedulerEvent::CardsRead`] of the same
-    /// reading.
+    /// Memory that the driver reports for the run. Send it before the [`SchedulerEvent::CardsRead`] of the
+    /// same reading.
     Measured { run: RunId, used: Vec<(CardId, Bytes)> },
     /// An answer of this many tokens is complete, and the run used this much of its cards then.
     GrowthObserved { run: RunId, tokens: u64, used: Bytes },
@@ -81,16 +83,16 @@ pub enum SchedulerEvent {
     LoadWanted { model: ModelId },
     /// An operator requests that the model be unloaded. Requests in flight finish.
     UnloadWanted { model: ModelId },
-    /// An operator pins the model until this time; one that has passed ends the pin. A pin of the configuration
-    /// stays.
+    /// An operator pins the model until this time; one that has passed ends the pin. A pin of the
+    /// configuration stays.
     PinWanted { model: ModelId, until: Moment },
-    /// An operator keeps this much of a card free for other processes until then; zero bytes, or a time that has
-    /// passed, ends that. Idle runs leave at once, and busy ones after their answers.
+    /// An operator keeps this much of a card free for other processes until then; zero bytes, or a time that
+    /// has passed, ends that. Idle runs leave at once, and busy ones after their answers.
     YieldWanted { card: CardId, bytes: Bytes, until: Moment },
     /// The program `name` began to use the card, and the configuration gives it precedence: idle runs leave.
     PrecedenceTaken { card: CardId, name: String },
-    /// A client sets the time to live of the model's run, until that run ends; [`Duration::MAX`] turns it off, and
-    /// `None` is the configured one.
+    /// A client sets the time to live of the model's run, until that run ends; [`Duration::MAX`] turns it
+    /// off, and `None` is the configured one.
     KeepWanted { model: ModelId, time: Option<Duration> },
     /// From now on no run ends for being idle, or each does again at its time. A fleet with a silent store
     /// changes no loaded model.
@@ -131,7 +133,8 @@ pub enum ConfigChange {
 pub enum ProbeOutcome {
     /// A request was answered, an answer to a client went on meanwhile, or nothing was proven.
     Lives,
-    /// Each request failed, or one got no byte while the engine did no work; and no client was sent a byte meanwhile.
+    /// Each request failed, or one got no byte while the engine did no work; and no client was sent a byte
+    /// meanwhile.
     Fails,
 }
 

@@ -17,7 +17,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 const HEALTHY: Duration = Duration::from_secs(60);
 /// Requests wait through a back-off of this length at most.
 const WAITED_FOR: Duration = Duration::from_secs(8);
-/// A model that could not be loaded leaves others alone for so many times the cost of its try, and for this time at most.
+/// A model that could not be loaded leaves others alone for so many times the cost of its try, and for this
+/// time at most.
 const COST_TIMES: u32 = 10;
 const LONGEST_SPARED: Duration = Duration::from_secs(3600);
 /// Deaths from which on the learned part of a claim is limited.
@@ -117,9 +118,9 @@ impl FailureRecord {
         self.failed = false;
     }
 
-    // DECISION: a model that could not be loaded may never load, and each try costs the models that leave for it their
-    // answers. So it leaves others alone for ten times what its last try cost, and for twice as long after each further one.
-    // They keep nine tenths of their time. Free memory costs them nothing.
+    // DECISION: a model that could not be loaded may never load, and each try costs the models that leave for
+    // it their answers. So it leaves others alone for ten times what its last try cost, and for twice as long
+    // after each further one. They keep nine tenths of their time. Free memory costs them nothing.
     /// Takes what a failed load cost: its own time, and that of the loads of those that left for it.
     pub(crate) fn load_cost(&mut self, now: Moment, cost: Duration) {
         let times = COST_TIMES << self.costly.min(6);
@@ -153,8 +154,8 @@ impl FailureRecord {
         Some(self.kept_until.since(now)).filter(|wait| !wait.is_zero())
     }
 
-    /// The time for which loads are held back, if requests are refused meanwhile. For a short time they wait: a run that
-    /// had been ready can be expected to be ready again.
+    /// The time for which loads are held back, if requests are refused meanwhile. For a short time they wait:
+    /// a run that had been ready can be expected to be ready again.
     pub(crate) fn refuses(&self, now: Moment) -> Option<Duration> {
         self.deferred(now).filter(|_| !self.died_serving || self.wait > WAITED_FOR)
     }

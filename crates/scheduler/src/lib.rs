@@ -1,10 +1,10 @@
 //! Scheduler of models on GPUs: admission, placement, eviction and the order of requests.
 //!
-//! [`Scheduler::on_event`] takes an event and the time, and returns the actions that follow. Its one caller (`serve`)
-//! carries them out and reports results as events.
+//! [`Scheduler::on_event`] takes an event and the time, and returns the actions that follow. Its one caller
+//! (`serve`) carries them out and reports results as events.
 //!
-//! A claim is the memory that an engine may take on a card. A run is one engine process of a model. A request is
-//! admitted only if the run's claim covers the request's depth (its tokens in the KV cache).
+//! A claim is the memory that an engine may take on a card. A run is one engine process of a model. A request
+//! is admitted only if the run's claim covers the request's depth (its tokens in the KV cache).
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 

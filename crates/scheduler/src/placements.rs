@@ -89,8 +89,8 @@ impl Placements {
         self.answering.contains(card)
     }
 
-    /// A claim was released. The last reading took its memory for in use, so a load needs a new one: meanwhile another
-    /// process may have taken just as much.
+    /// A claim was released. The last reading took its memory for in use, so a load needs a new one:
+    /// meanwhile another process may have taken just as much.
     pub(crate) fn outdate(&mut self) {
         self.read = None;
     }

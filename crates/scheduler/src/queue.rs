@@ -18,8 +18,8 @@ use super::time::{ClientId, ModelId, Moment, RequestId};
 /// The largest number of open requests is that of the last one to two spans of this length.
 const LATELY: Duration = Duration::from_secs(10);
 
-/// The most requests that were open at once in the current span of [`LATELY`] and in the one before. A client has one
-/// open request or few, so that this bounds the clients.
+/// The most requests that were open at once in the current span of [`LATELY`] and in the one before. A client
+/// has one open request or few, so that this bounds the clients.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PeakConcurrency {
     span: Moment,
@@ -62,7 +62,8 @@ pub(crate) struct RequestState {
     pub(crate) kills: u32,
     /// The engine that had it last died of something else.
     pub(crate) excused: bool,
-    /// The time since which it waits to be tried alone, because an engine died under it and it is likely the cause.
+    /// The time since which it waits to be tried alone, because an engine died under it and it is likely the
+    /// cause.
     pub(crate) suspect: Option<Moment>,
     /// It takes none of the engine's slots.
     pub(crate) slotless: bool,
@@ -226,8 +227,8 @@ impl Queue {
             self.count += 1;
             request.order = self.count;
             request.first_order = if request.first_order == 0 { self.count } else { request.first_order };
-            // Sent while it was measured, because this run's memory does not grow. If the run drops it, its depth may
-            // matter at the next one.
+            // Sent while it was measured, because this run's memory does not grow. If the run drops it, its
+            // depth may matter at the next one.
             request.measuring = false;
             self.deadlines.remove(&(request.deadline, id));
         }

@@ -65,7 +65,8 @@ pub(crate) fn load_failed(name: &str, record: &FailureRecord, wait: Option<Durat
         false => (RequestRefusalKind::LoadFailed, "load_failed", not_loaded()),
     };
     let mut reason = Reason::new(code, text);
-    // A load that succeeded since makes the old failure irrelevant. It comes first: lines of the log show one cause.
+    // A load that succeeded since makes the old failure irrelevant. It comes first: lines of the log show one
+    // cause.
     reason = reason.because_all(record.standing_failure());
     if let Some(wait) = wait {
         let text = format!("the model can be loaded again in {:.1} s at the earliest", wait.as_secs_f64());

@@ -74,32 +74,36 @@ struct Closing {
 /// let limit = CardLimit { card, budget: None, reserve: Bytes::gib(1) };
 /// let mut scheduler = Scheduler::new(SchedulerSettings::new(vec![limit]));
 /// let (now, model, request) = (Moment::START, ModelId(0), RequestId(0));
-/// let mut tell = |event| {
+/// let mut on = |event| {
 ///     let mut effects = Vec::new();
 ///     scheduler.on_event(now, event, &mut effects).expect("each event is about a request that lives");
-///     effects.retain(|effect| !matches!(effect, SchedulerEffect::StateChanged { .. } | SchedulerEffect::WakeAt(_)));
+///     use SchedulerEffect::{StateChanged, WakeAt};
+///     effects.retain(|effect| !matches!(effect, StateChanged { .. } | WakeAt(_)));
 ///     effects
 /// };
 ///
-/// tell(SchedulerEvent::Configured(vec![(model, ConfigChange::Added(ModelSpec::new("alpha")))]));
+/// on(SchedulerEvent::Configured(vec![(model, ConfigChange::Added(ModelSpec::new("alpha")))]));
 /// let deadline = now + Duration::from_secs(60);
-/// assert_eq!(tell(SchedulerEvent::Arrived { request, model, client: ClientId(0), priority: Priority::Normal, deadline, traits: RequestTraits::default() }), [SchedulerEffect::Survey { model }]);
+/// let (client, priority, traits) = (ClientId(0), Priority::Normal, RequestTraits::default());
+/// let arrived = SchedulerEvent::Arrived { request, model, client, priority, deadline, traits };
+/// assert_eq!(on(arrived), [SchedulerEffect::Survey { model }]);
 ///
 /// let result = Ok(ModelNeed::new(NeedSize::Declared(Bytes::gib(24))));
-/// assert_eq!(tell(SchedulerEvent::Surveyed { model, result }), [SchedulerEffect::ReadCards]);
+/// assert_eq!(on(SchedulerEvent::Surveyed { model, result }), [SchedulerEffect::ReadCards]);
 /// let free = vec![(CardId::new("GPU-1"), Bytes::gib(140))];
-/// let effects = tell(SchedulerEvent::CardsRead { free, taken: now });
+/// let effects = on(SchedulerEvent::CardsRead { free, taken: now });
 /// let [SchedulerEffect::Start { run, placement, .. }] = &effects[..] else { panic!() };
 /// assert_eq!(placement.total(), Bytes::gib(24));
 ///
 /// let run = *run;
-/// assert_eq!(tell(SchedulerEvent::Ready { run }), [SchedulerEffect::Dispatch { request, run }]);
-/// assert_eq!(tell(SchedulerEvent::Finished { request, tokens: None, failed: false }), []);
+/// assert_eq!(on(SchedulerEvent::Ready { run }), [SchedulerEffect::Dispatch { request, run }]);
+/// assert_eq!(on(SchedulerEvent::Finished { request, tokens: None, failed: false }), []);
 ///
-/// assert_eq!(tell(SchedulerEvent::UnloadWanted { model }), [SchedulerEffect::Stop { run, how: Stopping::Graceful }]);
-/// let effects = tell(SchedulerEvent::Ended { run, end: End::Expected });
+/// let stop = SchedulerEffect::Stop { run, how: Stopping::Graceful };
+/// assert_eq!(on(SchedulerEvent::UnloadWanted { model }), [stop]);
+/// let effects = on(SchedulerEvent::Ended { run, end: End::Expected });
 /// assert!(matches!(&effects[..], [SchedulerEffect::AwaitMemory { .. }]));
-/// assert_eq!(tell(SchedulerEvent::MemoryReturned { run }), []);
+/// assert_eq!(on(SchedulerEvent::MemoryReturned { run }), []);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Scheduler {
@@ -229,8 +233,8 @@ impl Scheduler {
         Some(state.model_view(id, state.model(id)?))
     }
 
-    /// Dry run of a load of the model with this need; or the sets of cards that its plan has to tell of first. `None` for
-    /// an unknown model.
+    /// Dry run of a load of the model with this need; or the sets of cards that its plan has to tell of
+    /// first. `None` for an unknown model.
     pub fn what_if(
         &self,
         id: ModelId,

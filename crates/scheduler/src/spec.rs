@@ -23,7 +23,8 @@ pub struct ModelSpec {
     pub company: Company,
     /// Requests that the engine gets at once; the rest wait here.
     pub concurrency: Option<u32>,
-    /// Requests that the engine works on at once, as its flags say. As many are sent where `concurrency` says nothing.
+    /// Requests that the engine works on at once, as its flags say. As many are sent where `concurrency` says
+    /// nothing.
     pub slots: Option<u32>,
     /// Importance of a load beside those of other models.
     pub priority: Priority,
@@ -36,7 +37,8 @@ pub struct ModelSpec {
     /// Requests are admitted by the depth that they may reach, and the claim follows. Otherwise the claim
     /// stays as granted.
     pub by_depth: bool,
-    /// Its engine measures free memory while it starts, and fails or takes a wrong amount if that changes meanwhile.
+    /// Its engine measures free memory while it starts, and fails or takes a wrong amount if that changes
+    /// meanwhile.
     pub measures_free: bool,
     /// Load at start, if it fits without stopping another model.
     pub preload: bool,

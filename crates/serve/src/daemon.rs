@@ -1,7 +1,7 @@
 //! Assembly of the `serve` daemon from configuration, scheduler and HTTP server, and its handling of signals.
 //!
-//! SIGTERM and SIGINT let requests in flight finish and then stop every engine; a second signal stops all at once.
-//! SIGHUP reloads the configuration. Each step is reported to systemd.
+//! SIGTERM and SIGINT let requests in flight finish and then stop every engine; a second signal stops all at
+//! once. SIGHUP reloads the configuration. Each step is reported to systemd.
 
 mod cards;
 mod check;

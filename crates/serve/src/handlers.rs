@@ -1,5 +1,5 @@
-//! Extensions of the daemon: guard (the preloaded library), metrics, release of page cache, and requests to other
-//! processes to free memory.
+//! Extensions of the daemon: guard (the preloaded library), metrics, release of page cache, and requests to
+//! other processes to free memory.
 
 mod gauges;
 mod guard;
@@ -32,8 +32,8 @@ pub(crate) struct ExtensionSettings {
     pub(crate) unified: Option<ReclaimBeforeLoad>,
 }
 
-/// Creates all extensions for these cards. The flag says that engines and other processes are asked to free idle
-/// memory.
+/// Creates all extensions for these cards. The flag says that engines and other processes are asked to free
+/// idle memory.
 pub(crate) fn all<'a>(
     settings: ExtensionSettings,
     cards: impl Iterator<Item = &'a Card>,

@@ -1,7 +1,7 @@
 //! The `serve` daemon: it starts engines for models and proxies HTTP requests to them.
 //!
-//! [`Daemon`] combines the driver of the scheduler (`runtime`), its extensions (`handlers`), the host's membership in a fleet
-//! (`member`) and the HTTP server (`route`).
+//! [`Daemon`] combines the driver of the scheduler (`runtime`), its extensions (`handlers`), the host's
+//! membership in a fleet (`member`) and the HTTP server (`route`).
 #![forbid(unsafe_code)]
 
 mod daemon;

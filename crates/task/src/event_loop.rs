@@ -9,8 +9,9 @@ use tokio::runtime::{Builder, LocalOptions};
 
 /// Work on the thread of the event loop.
 ///
-/// DECISION: boxed, because the code of an `async fn` is otherwise compiled into the crate that awaits it, which is built
-/// for size. The linked program is optimised at that crate's level all the same: loops over bytes are not vectorised.
+/// DECISION: boxed, because the code of an `async fn` is otherwise compiled into the crate that awaits it,
+/// which is built for size. The linked program is optimised at that crate's level all the same: loops over
+/// bytes are not vectorised.
 pub type DaemonFuture<T> = Pin<Box<dyn Future<Output = T>>>;
 
 /// Time in which threads that read files end, when all else has.

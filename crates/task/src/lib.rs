@@ -1,7 +1,8 @@
 //! The event loop on one thread, its tasks, and work on threads that may block.
 //!
-//! DECISION: both are boxed. Tokio compiles its task anew for each type of future. For a type that `spawn_local` takes,
-//! it does so twice: for a `LocalSet` and for a local runtime. Eighty such types were 4 % of the program.
+//! DECISION: both are boxed. Tokio compiles its task anew for each type of future. For a type that
+//! `spawn_local` takes, it does so twice: for a `LocalSet` and for a local runtime. Eighty such types were 4
+//! % of the program.
 #![forbid(unsafe_code)]
 
 mod event_loop;

@@ -1,9 +1,9 @@
 //! Layout of one allocation that holds an engine's KV cache: which bytes belong to which position.
 //!
 //! A plan knows it before the engine starts, and passes it to guard as one word:
-//! `cache=GPU-<uuid>:STREAMS:POSITIONS:LAYERSxROW/SIZE[,ROW/SIZE][;LAYERSxROW/SIZE…]`. A layer has one or two tensors,
-//! K and V. `SIZE` is the tensor's share of the allocation, `ROW` the bytes of one position in one stream. A tensor
-//! whose positions are not stored one after the other has rows of 0 bytes.
+//! `cache=GPU-<uuid>:STREAMS:POSITIONS:LAYERSxROW/SIZE[,ROW/SIZE][;LAYERSxROW/SIZE…]`. A layer has one or two
+//! tensors, K and V. `SIZE` is the tensor's share of the allocation, `ROW` the bytes of one position in one
+//! stream. A tensor whose positions are not stored one after the other has rows of 0 bytes.
 
 use core::fmt;
 
@@ -63,7 +63,8 @@ impl CacheLayout {
         Some(Self { streams, positions, groups: [none; GROUPS], size: 0 })
     }
 
-    /// Appends `layers` equal layers; `None` if their rows do not fit their sizes, or if there are too many kinds.
+    /// Appends `layers` equal layers; `None` if their rows do not fit their sizes, or if there are too many
+    /// kinds.
     pub fn add(&mut self, layers: u32, tensors: [CacheTensor; 2]) -> Option<()> {
         let rows = u64::from(self.streams) * u64::from(self.positions);
         let fits = |tensor: &CacheTensor| tensor.row.checked_mul(rows).is_some_and(|all| all <= tensor.size);

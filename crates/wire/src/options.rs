@@ -3,8 +3,8 @@
 //!
 //! - `card=GPU-<uuid>[:[BUDGET][:NEED]]`: a card with its budget and its need (planned total) in bytes.
 //! - `cache=GPU-<uuid>:LAYOUT`: an allocation of the program's KV cache on a card (see [`crate::cache`]).
-//! - `weights=GPU-<uuid>:BYTES`: the allocation of the program's weights on a card, which gives way to used positions
-//!   of a cache.
+//! - `weights=GPU-<uuid>:BYTES`: the allocation of the program's weights on a card, which gives way to used
+//!   positions of a cache.
 //! - `budget=BYTES`, `need=BYTES`: budget and need for every card without figures of its own.
 //! - `contexts=report|refuse`: treatment of CUDA contexts on a card that no `card=` names.
 //! - `reuse`, `chunk=BYTES`, `reclaim`, `wait=SECONDS`, `spill=BYTES`, `keep=BYTES`, `on-oom=managed`:

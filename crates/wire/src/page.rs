@@ -93,8 +93,8 @@ pub struct Page {
     pub depth_reports: AtomicU32,
     /// Positions that each stream of the cache is about to use, written by whoever asks the engine.
     pub depths: [AtomicU32; DEPTHS],
-    /// Bytes that an exchange has moved to the card so far, and the longest time in nanoseconds that it took at one
-    /// safe point.
+    /// Bytes that an exchange has moved to the card so far, and the longest time in nanoseconds that it took
+    /// at one safe point.
     pub exchanged: AtomicU64,
     pub longest_exchange: AtomicU64,
     /// Nanoseconds that exchanges have taken so far, with the choice of what to exchange.

@@ -2,9 +2,9 @@
 //!
 //! The real driver guarantees no order among them; here they run one after the other.
 //!
-//! Arguments that the documentation calls errors are refused. They are attributes that do not begin with the first
-//! copy, do not rise, or name no order of access. The default stream is refused too. `failIdx` reports the first copy
-//! that the driver refuses.
+//! Arguments that the documentation calls errors are refused. They are attributes that do not begin with the
+//! first copy, do not rise, or name no order of access. The default stream is refused too. `failIdx` reports
+//! the first copy that the driver refuses.
 
 use crate::abi::{DevicePtr, In, Out, Stream};
 use crate::call::driver;

@@ -1,8 +1,8 @@
 //! State of the fake driver in this process, behind one lock.
 //!
-//! Each part of the API keeps its state in its own file and stores it here. A forked child has no driver. The real one
-//! returns CUDA_ERROR_NOT_INITIALIZED there. In the fake one, the lock may be held by a thread that the child does not
-//! have.
+//! Each part of the API keeps its state in its own file and stores it here. A forked child has no driver. The
+//! real one returns CUDA_ERROR_NOT_INITIALIZED there. In the fake one, the lock may be held by a thread that
+//! the child does not have.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, Ordering};

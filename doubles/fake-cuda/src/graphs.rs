@@ -2,7 +2,8 @@
 //!
 //! Each node records the memory blocks that its addresses referred to when it was captured. If a launch finds
 //! other memory there, or none, this is logged as a violation; if there is none, the launch fails with
-//! CUDA_ERROR_ILLEGAL_ADDRESS. Memory that was exchanged for other memory with the same bytes is not other memory.
+//! CUDA_ERROR_ILLEGAL_ADDRESS. Memory that was exchanged for other memory with the same bytes is not other
+//! memory.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,7 +1,8 @@
 //! Modules and kernels: any image loads, any name is a kernel, and any kernel can be launched.
 //!
-//! Kernels whose name contains `touch` take a device pointer and a number of bytes. They add one to each of those
-//! bytes, and count as work on them. Other kernels do nothing, because the memory that they would access is unknown.
+//! Kernels whose name contains `touch` take a device pointer and a number of bytes. They add one to each of
+//! those bytes, and count as work on them. Other kernels do nothing, because the memory that they would
+//! access is unknown.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_char;

@@ -1,9 +1,9 @@
 //! Stream-ordered allocation: pools that keep freed memory up to their release threshold.
 //!
-//! A pool holds whole granules; freed blocks are kept whole and reused for requests of the same number of granules. If
-//! a stream gets a block that another stream freed, it waits for that stream. As in the real driver, memory above the
-//! threshold is released at the next synchronisation. Until then a card's used memory is higher than the program's
-//! need.
+//! A pool holds whole granules; freed blocks are kept whole and reused for requests of the same number of
+//! granules. If a stream gets a block that another stream freed, it waits for that stream. As in the real
+//! driver, memory above the threshold is released at the next synchronisation. Until then a card's used
+//! memory is higher than the program's need.
 
 use std::collections::BTreeMap;
 

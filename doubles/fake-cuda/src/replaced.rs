@@ -1,7 +1,8 @@
 //! Memory that a program replaced by other memory with the same bytes, behind the same addresses.
 //!
-//! A graph whose granules were exchanged in this way replays what it would have replayed before, so the checker of graphs
-//! takes the new memory for the old one. Memory with other bytes is not the same, nor is one whose former memory is gone.
+//! A graph whose granules were exchanged in this way replays what it would have replayed before, so the
+//! checker of graphs takes the new memory for the old one. Memory with other bytes is not the same, nor is
+//! one whose former memory is gone.
 
 use std::collections::BTreeMap;
 

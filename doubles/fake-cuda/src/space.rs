@@ -1,9 +1,10 @@
 //! Unified address space: which addresses are in use, by what, and the memory behind them.
 //!
-//! It has three layers, as in the real driver. A *span* is address space, reserved by a PROT_NONE mapping. So no other
-//! mapping is placed there, and host code that follows a device pointer crashes at once. A *region* is the result of
-//! one allocation call. A *segment* maps addresses to a block, with the granted access. Spans start at a fixed address
-//! and reuse the lowest hole, so that two runs of a program get the same addresses.
+//! It has three layers, as in the real driver. A *span* is address space, reserved by a PROT_NONE mapping. So
+//! no other mapping is placed there, and host code that follows a device pointer crashes at once. A *region*
+//! is the result of one allocation call. A *segment* maps addresses to a block, with the granted access.
+//! Spans start at a fixed address and reuse the lowest hole, so that two runs of a program get the same
+//! addresses.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;

@@ -1,10 +1,10 @@
 //! Memory use of each process on each card, in a file that all processes of a test share.
 //!
-//! The file is an array of records, one per process, in little-endian u64. A record has the PID, the start time (from
-//! `/proc/PID/stat`) and the bytes held on each of eight cards. The file is changed only under a POSIX lock on the
-//! whole file. The kernel releases that lock when its owner dies, and does not pass it to a forked child. A record is
-//! written by one `pwrite`. So the sums are right after a SIGKILL at any point. Records of dead processes do not count
-//! and are reused by new processes.
+//! The file is an array of records, one per process, in little-endian u64. A record has the PID, the start
+//! time (from `/proc/PID/stat`) and the bytes held on each of eight cards. The file is changed only under a
+//! POSIX lock on the whole file. The kernel releases that lock when its owner dies, and does not pass it to a
+//! forked child. A record is written by one `pwrite`. So the sums are right after a SIGKILL at any point.
+//! Records of dead processes do not count and are reused by new processes.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;

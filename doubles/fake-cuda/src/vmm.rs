@@ -1,8 +1,8 @@
 //! Virtual memory management: address ranges, physical blocks and mappings as separate objects.
 //!
-//! The documented requirements are enforced. Ranges are in granules, mappings start at offset 0 of a block, and access
-//! is set for whole mappings. Host access is only for host memory. `cuMemUnmap` does not wait for the GPU. If it should
-//! have waited, it returns no error, but the log has a violation.
+//! The documented requirements are enforced. Ranges are in granules, mappings start at offset 0 of a block,
+//! and access is set for whole mappings. Host access is only for host memory. `cuMemUnmap` does not wait for
+//! the GPU. If it should have waited, it returns no error, but the log has a violation.
 
 use crate::abi::structs::{
     AccessDesc, AllocationProp, LOCATION_DEVICE, LOCATION_HOST, LOCATION_HOST_NUMA, Location,

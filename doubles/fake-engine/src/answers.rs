@@ -11,7 +11,8 @@ use crate::args::Args;
 
 pub(crate) const LOADING: &str =
     r#"{"error":{"message":"Loading model","type":"unavailable_error","code":503}}"#;
-/// llama-server, once its backend answers every graph with an error (`server-context.cpp: update_slots @ b11063`).
+/// llama-server, once its backend answers every graph with an error (`server-context.cpp: update_slots @
+/// b11063`).
 pub(crate) const COMPUTE_ERROR: &str =
     r#"{"error":{"message":"Compute error.","type":"server_error","code":500}}"#;
 pub(crate) const INVALID_KEY: &str =
@@ -37,7 +38,8 @@ pub(crate) struct Generation<'a> {
     pub(crate) dialect: Dialect,
     /// The model's name as a JSON string, quotes included.
     pub(crate) model: &'a str,
-    /// Distinguishes this answer from all others: the process, as a number that comes once, and the answer's own.
+    /// Distinguishes this answer from all others: the process, as a number that comes once, and the answer's
+    /// own.
     pub(crate) id: (&'a str, u64),
     pub(crate) prompt_tokens: u64,
     pub(crate) answer_tokens: u64,
@@ -211,7 +213,8 @@ pub(crate) fn apply_template(body: &[u8]) -> String {
     json!({ "prompt": String::from_utf8_lossy(body) }).to_string()
 }
 
-/// The number of this process with the moment of its start: the kernel gives numbers of ended processes again.
+/// The number of this process with the moment of its start: the kernel gives numbers of ended processes
+/// again.
 pub(crate) fn process() -> String {
     let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     format!("{}-{:x}", std::process::id(), start.as_nanos())

@@ -1,8 +1,9 @@
 //! Simulated card that several fake engines share: a file in which each one books its bytes under a lock.
 //!
-//! There is one line for each process: `PID BYTES RETURN_MS SEEN_MS`. A line counts while its process lives, and for
-//! `RETURN_MS` after that. A real driver also frees memory some time after the process has ended, and a router must
-//! wait for it. A heartbeat updates `SEEN_MS` (last seen alive), so this also works after a SIGKILL.
+//! There is one line for each process: `PID BYTES RETURN_MS SEEN_MS`. A line counts while its process lives,
+//! and for `RETURN_MS` after that. A real driver also frees memory some time after the process has ended, and
+//! a router must wait for it. A heartbeat updates `SEEN_MS` (last seen alive), so this also works after a
+//! SIGKILL.
 
 use std::cell::Cell;
 use std::fs::{self, File};
@@ -23,7 +24,8 @@ pub(crate) struct Budget {
     pub(crate) base_bytes: u64,
     /// Growth with the deepest request so far, as of ggml's run-time pool.
     pub(crate) bytes_per_token: u64,
-    /// The pool grows with the depth of all requests together, as with one cache for all slots; else with the deepest.
+    /// The pool grows with the depth of all requests together, as with one cache for all slots; else with the
+    /// deepest.
     pub(crate) shared: bool,
     pub(crate) comes_back: Duration,
     /// Take the bytes from a CUDA card instead of a file.

@@ -87,6 +87,7 @@ unsafe fn function<F>(library: *mut c_void, name: &CStr, missing: &'static str) 
     if address.is_null() {
         return Err(CardError::Missing(missing));
     }
-    // SAFETY: a function pointer has the size and the bits of its address, and the caller vouches for the type.
+    // SAFETY: a function pointer has the size and the bits of its address, and the caller vouches for the
+    // type.
     Ok(unsafe { transmute_copy(&address) })
 }

@@ -155,7 +155,8 @@ async fn requested_to_stop(engine: &Engine) {
         reported.await.ok();
     };
     if script.early_channel && engine.args.has_router {
-        // Its main thread joins the one that reads stdin (`server.cpp: main @ b8799`): a signal alone ends nothing.
+        // Its main thread joins the one that reads stdin (`server.cpp: main @ b8799`): a signal alone ends
+        // nothing.
         ignore_signals();
         return exit_line.await;
     }

@@ -34,12 +34,13 @@ pub(crate) struct Script {
     pub(crate) drain: Duration,
     /// Nothing but SIGKILL ends the process.
     pub(crate) ignore_term: bool,
-    /// The router channel of b8799: one word for ready, none for loading, and no end before stdin has been read.
+    /// The router channel of b8799: one word for ready, none for loading, and no end before stdin has been
+    /// read.
     pub(crate) early_channel: bool,
     /// SIGKILL to itself, this long after ready.
     pub(crate) die_after: Option<Duration>,
-    /// Requests that one connection may carry, and the silence after which it is closed: by default the 100 and
-    /// the 5 s of cpp-httplib in llama-server. Zero is no limit.
+    /// Requests that one connection may carry, and the silence after which it is closed: by default the 100
+    /// and the 5 s of cpp-httplib in llama-server. Zero is no limit.
     pub(crate) keep_alive_max: u64,
     pub(crate) idle_close: Duration,
     /// Requests that it works on at once; zero is no limit.
@@ -67,7 +68,8 @@ pub(crate) enum Fault {
         torn: bool,
     },
     HangMidRequest,
-    /// After so many answers, each request is answered with an error, or its connection is closed; `/health` is well.
+    /// After so many answers, each request is answered with an error, or its connection is closed; `/health`
+    /// is well.
     Poisoned {
         after: u64,
         drops: bool,
@@ -78,7 +80,8 @@ pub(crate) enum Fault {
     },
     /// A request deeper than this many tokens ends in a signal.
     CrashAtDepth(u64),
-    /// Answers each request deeper than this many tokens with an error, before it has a slot, and serves all others.
+    /// Answers each request deeper than this many tokens with an error, before it has a slot, and serves all
+    /// others.
     ErrorAtDepth(u64),
     /// Closes the connection of each request deeper than this many tokens, and serves all others.
     DropAtDepth(u64),

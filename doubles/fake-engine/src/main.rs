@@ -1,8 +1,8 @@
 //! Fake llama-server with timing and faults on request, for tests and benchmarks of `plimsoll serve`.
 //!
-//! It follows llama-server's order of events (`tools/server/server.cpp:main @ b10605`). It binds, answers 503 while
-//! loading, reports on the router channel, and becomes ready. Only then does it react to SIGTERM and stdin. A simpler
-//! imitation could hide faults of a router that real engines would expose.
+//! It follows llama-server's order of events (`tools/server/server.cpp:main @ b10605`). It binds, answers 503
+//! while loading, reports on the router channel, and becomes ready. Only then does it react to SIGTERM and
+//! stdin. A simpler imitation could hide faults of a router that real engines would expose.
 //!
 //! One thread serves everything, so that on a two-core machine the fake engine uses at most one core.
 

@@ -49,7 +49,8 @@ async fn die_if_scripted(
     }
 }
 
-/// Starts with the number of the event, so that a reader sees loss and disorder; then letters up to the length.
+/// Starts with the number of the event, so that a reader sees loss and disorder; then letters up to the
+/// length.
 pub(crate) fn content(number: u64, bytes: usize) -> String {
     let mut text = format!("{number} ");
     let fill = bytes.saturating_sub(text.len());
@@ -57,7 +58,8 @@ pub(crate) fn content(number: u64, bytes: usize) -> String {
     text
 }
 
-/// True when the body asks for a stream. The pattern cannot occur inside a JSON string, whose quotes are escaped.
+/// True when the body asks for a stream. The pattern cannot occur inside a JSON string, whose quotes are
+/// escaped.
 pub(crate) fn is_wanted(body: &[u8]) -> bool {
     memmem::find_iter(body, b"\"stream\"").any(|at| {
         let rest = &body[at + b"\"stream\"".len()..];

@@ -1,7 +1,8 @@
-//! Fake Hugging Face hub: file lists, redirects to a second host, byte ranges, access tokens, and faults on request.
+//! Fake Hugging Face hub: file lists, redirects to a second host, byte ranges, access tokens, and faults on
+//! request.
 //!
-//! A file is a header followed by zeros of any length, so a model of a terabyte takes no disk space. The server records
-//! every request, so that tests can count bytes and check where access tokens go.
+//! A file is a header followed by zeros of any length, so a model of a terabyte takes no disk space. The
+//! server records every request, so that tests can count bytes and check where access tokens go.
 #![forbid(unsafe_code)]
 
 mod answer;

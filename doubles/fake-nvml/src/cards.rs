@@ -9,9 +9,9 @@ use crate::abi::{ERROR_NOT_SUPPORTED, Return};
 
 /// `{"uuid", "name", "total", "free", "cc": [9, 0], "pci", "mig", "processes": [{"pid", "used"}], "graphics":
 /// […]}`; without `total`, memory is not supported; `"usage"` names the file in which processes of fake-cuda
-/// say what they hold of their first card, and these are its processes besides; `null` processes are not supported, or fail with
-/// `processes_code`; all but `uuid` may be absent. `!CODE` instead of cards makes `nvmlInit_v2` fail with
-/// that code.
+/// say what they hold of their first card, and these are its processes besides; `null` processes are not
+/// supported, or fail with `processes_code`; all but `uuid` may be absent. `!CODE` instead of cards makes
+/// `nvmlInit_v2` fail with that code.
 #[derive(Debug, Deserialize)]
 struct Described {
     uuid: String,

@@ -1,10 +1,11 @@
-//! Model headers built from an engine's own error messages: each message adds the key or tensor that it names as
-//! missing.
+//! Model headers built from an engine's own error messages: each message adds the key or tensor that it names
+//! as missing.
 //!
-//! An engine that refuses a file names what it lacks (`llama-model-loader.cpp: get_key, create_tensor @ 0.5.0`). So a
-//! header can be built for any architecture that the engine knows, including new ones.
+//! An engine that refuses a file names what it lacks (`llama-model-loader.cpp: get_key, create_tensor @
+//! 0.5.0`). So a header can be built for any architecture that the engine knows, including new ones.
 //!
-//! DECISION: no architecture is described here. A table has values for keys by their last words; a key without a row is
+//! DECISION: no architecture is described here. A table has values for keys by their last words; a key
+//! without a row is
 //! 1. A model lacks everything that the engine does not require (biases, windows, experts).
 
 use plimsoll_model::gguf::{Datum, DraftHeader, DraftTensor, ValueType};

@@ -1,9 +1,10 @@
 //! Synthetic models with the shapes of real ones, and random weights or none.
 //!
-//! A [`Recipe`] describes a model; it gives the headers of its files and, on demand, the bytes of each tensor. A file
-//! may be a header followed by a hole. Engines check only that a file is long enough, planners read no weights, and
-//! zeros are valid in every quantisation. The small recipes have weights that answer in words, so a real engine serves
-//! them on any machine in milliseconds. This library writes no files; the caller writes the bytes.
+//! A [`Recipe`] describes a model; it gives the headers of its files and, on demand, the bytes of each
+//! tensor. A file may be a header followed by a hole. Engines check only that a file is long enough, planners
+//! read no weights, and zeros are valid in every quantisation. The small recipes have weights that answer in
+//! words, so a real engine serves them on any machine in milliseconds. This library writes no files; the
+//! caller writes the bytes.
 #![forbid(unsafe_code)]
 
 mod file;

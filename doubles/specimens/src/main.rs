@@ -1,8 +1,8 @@
 //! `specimen`: program that writes synthetic models for tests and benchmarks.
 //!
-//! The large shapes are a header followed by a hole. A model of a terabyte then takes a few megabytes of disk, and
-//! still every engine loads it and every planner plans it. The tiny shapes have weights that any llama.cpp serves in
-//! milliseconds. `--dense` writes data instead of holes, for engines that read it.
+//! The large shapes are a header followed by a hole. A model of a terabyte then takes a few megabytes of
+//! disk, and still every engine loads it and every planner plans it. The tiny shapes have weights that any
+//! llama.cpp serves in milliseconds. `--dense` writes data instead of holes, for engines that read it.
 #![forbid(unsafe_code)]
 
 use std::io::Write;

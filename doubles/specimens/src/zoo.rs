@@ -15,8 +15,8 @@ use plimsoll_model::gguf::{Datum, DraftHeader, DraftTensor, ValueType};
 use plimsoll_model::tiny::Vocabulary;
 use plimsoll_model::types::{F32, Q4_K, Q6_K, Q8_0};
 
-/// Name, description and header of a specimen, with the millions of parameters of the real model; `None` for a
-/// projector, whose tensors alone are no model.
+/// Name, description and header of a specimen, with the millions of parameters of the real model; `None` for
+/// a projector, whose tensors alone are no model.
 struct Specimen(
     &'static str,
     &'static str,

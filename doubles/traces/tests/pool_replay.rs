@@ -163,7 +163,8 @@ fn a_real_card_grew_by_what_the_replay_says_of_each_pool() {
     let measured: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     let reserved = |index: usize| replay["policies"][index]["peak_reserved"].as_u64().unwrap() >> 20;
 
-    // The driver rounds each of the legacy pool's blocks up to 2 MiB, and the process grows by some of its own.
+    // The driver rounds each of the legacy pool's blocks up to 2 MiB, and the process grows by some of its
+    // own.
     let legacy = grew(&measured, "legacy, VMM hidden");
     assert!((reserved(1)..reserved(1) + 2 * 87).contains(&legacy), "{legacy}");
     for (index, variant) in [(0, "served, VMM hidden"), (0, "served, NO_VMM build"), (2, "VMM pool")] {

@@ -79,8 +79,9 @@ fn a_legacy_pool_holds_twenty_times_what_decoding_to_128k_needs() {
 }
 
 /// One prompt of 131072 tokens, layers only, on a card with 82 multiprocessors whose attention kernel always
-/// streams: blocks, peak live (MiB), and peak reserved (MiB) of legacy, legacy with doubling and VMM. Published figures are rounded to one MiB, halves to the even one. Those of Gemma 4 were published
-/// with two blocks a multiprocessor of the kernel for heads of 512, which holds one
+/// streams: blocks, peak live (MiB), and peak reserved (MiB) of legacy, legacy with doubling and VMM.
+/// Published figures are rounded to one MiB, halves to the even one. Those of Gemma 4 were published with two
+/// blocks a multiprocessor of the kernel for heads of 512, which holds one
 /// (`fattn-mma-f16.cuh:ggml_cuda_fattn_mma_get_config_ampere @ b8799`): 10 MiB of partial results less.
 #[test]
 fn a_prompt_of_128k_takes_what_it_was_computed_to_take() {

@@ -1,4 +1,5 @@
-//! Configurations of all three formats, flags, sizes, card specifications, measured contexts, guard's options.
+//! Configurations of all three formats, flags, sizes, card specifications, measured contexts, guard's
+//! options.
 
 use std::str::FromStr;
 

@@ -1,8 +1,8 @@
 //! Search for architecture names in an engine's library.
 //!
-//! llama.cpp stores its names together, so the search takes the strings around names that are already known. The linker
-//! merges a name that is the end of another string; known names of that kind are added. A name proves nothing, so each
-//! one is tested on the engine.
+//! llama.cpp stores its names together, so the search takes the strings around names that are already known.
+//! The linker merges a name that is the end of another string; known names of that kind are added. A name
+//! proves nothing, so each one is tested on the engine.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,8 +1,8 @@
 //! Prebuilt engines from package registries, and engines installed on this machine.
 //!
-//! npm has llama.cpp's backends for CUDA and Vulkan without a server. PyPI's xllamacpp is a server with the same
-//! backend interface. Debian has both, but for a newer glibc than most machines have. So its server is started by the
-//! package's own loader.
+//! npm has llama.cpp's backends for CUDA and Vulkan without a server. PyPI's xllamacpp is a server with the
+//! same backend interface. Debian has both, but for a newer glibc than most machines have. So its server is
+//! started by the package's own loader.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};

@@ -1,4 +1,5 @@
-//! Test models for the drift check: specimens with a real model's sizes, or headers built from the engine's messages.
+//! Test models for the drift check: specimens with a real model's sizes, or headers built from the engine's
+//! messages.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -14,7 +14,8 @@ pub(super) enum Chosen {
 
 #[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
 pub(crate) struct Options {
-    /// npm-cuda, npm-vulkan, debian-vulkan or debian-hip, all four by default; @VERSION is that of the registry's package
+    /// npm-cuda, npm-vulkan, debian-vulkan or debian-hip, all four by default; @VERSION is that of the
+    /// registry's package
     #[arg(value_name = "ENGINE[@VERSION]", value_parser = offered)]
     offered: Vec<Chosen>,
     /// A llama-server of this machine, or its folder; repeatable

@@ -18,7 +18,8 @@ pub(crate) enum SourceError {
     Tar(PathBuf),
 }
 
-/// Left out of the archive: other backends, the web page, models, documents, tests. Each is a folder below `llama.cpp`.
+/// Left out of the archive: other backends, the web page, models, documents, tests. Each is a folder below
+/// `llama.cpp`.
 const LEFT_OUT: &[&str] = &[
     ".devops",
     ".github",

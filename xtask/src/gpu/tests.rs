@@ -1,7 +1,7 @@
 //! Tests of bundles made of small placeholder files.
 //!
-//! A bundle arrives unchanged, in parts within the size limit. A bundle above the limit is refused with the names of
-//! its largest files.
+//! A bundle arrives unchanged, in parts within the size limit. A bundle above the limit is refused with the
+//! names of its largest files.
 
 use super::*;
 

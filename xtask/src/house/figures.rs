@@ -36,10 +36,12 @@ pub(super) fn of(texts: &[Source], tests: &BTreeSet<PathBuf>) -> Vec<Figure> {
         .collect();
     let rust: Vec<&Source> = texts.iter().filter(|source| source.is("rs")).collect();
     let mut found = size(&lines);
-    found.push(per_thousand("odd identifiers per 1000 lines", 1.0, odd_identifiers(&lines), lines.len()));
-    found.push(count("tests named by question words", 0.0, questions(&rust)));
+    found.push(
+        per_thousand("odd identifiers per 1000 lines", 1.0, odd_identifiers(&lines), lines.len()).due(),
+    );
+    found.push(count("tests named by question words", 0.0, questions(&rust)).due());
     found.push(per_thousand("arms on true or false per 1000 lines", 0.3, truth_arms(&lines), lines.len()));
-    found.push(count("comment lines over 110 columns", 0.0, wide_comments(&rust)));
+    found.push(count("comment lines over 110 columns", 0.0, wide_comments(&rust)).due());
     found.push(count("files over 500 lines", 0.0, long_files(&rust)).due());
     found.extend(runtime(&lines));
     found

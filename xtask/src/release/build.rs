@@ -1,7 +1,7 @@
 //! Reproducible build of the program and its libraries for one processor architecture.
 //!
-//! DECISION: `--remap-path-prefix` replaces every path of the build machine. The builds have a target folder of their
-//! own, because other flags in the usual folder would recompile everything at each change.
+//! DECISION: `--remap-path-prefix` replaces every path of the build machine. The builds have a target folder
+//! of their own, because other flags in the usual folder would recompile everything at each change.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! Shared libraries of the build machine that the container image needs, because it contains no other system files.
+//! Shared libraries of the build machine that the container image needs, because it contains no other system
+//! files.
 
 use std::fs;
 use std::io;

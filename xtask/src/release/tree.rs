@@ -1,4 +1,5 @@
-//! File tree of a package in memory, and its tar archive with sorted entries, a single owner and a single date.
+//! File tree of a package in memory, and its tar archive with sorted entries, a single owner and a single
+//! date.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};

@@ -17,7 +17,8 @@ pub(super) fn here(root: &Path) -> ExitCode {
     status(linted::cargo().args(["build", "--workspace", "--all-targets"]).current_dir(root))
 }
 
-/// Packages with an ABI of their own, whose types and assembly differ by architecture. They take no C compiler to check.
+/// Packages with an ABI of their own, whose types and assembly differ by architecture. They take no C
+/// compiler to check.
 const FOREIGN: [&str; 3] = ["fake-cuda", "plimsoll-guard", "plimsoll-phantom"];
 
 /// A check of these packages for aarch64. The whole program is built and run with `--long`.

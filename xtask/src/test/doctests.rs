@@ -38,7 +38,8 @@ pub(super) fn run(root: &Path) -> Outcome {
     outcome
 }
 
-/// Packages with an example in a doc comment. For each other one, rustdoc would read all its sources to find none.
+/// Packages with an example in a doc comment. For each other one, rustdoc would read all its sources to find
+/// none.
 fn packages(root: &Path) -> Vec<String> {
     let folders =
         ["crates", "doubles"].map(|name| fs::read_dir(root.join(name)).into_iter().flatten().flatten());

@@ -1,8 +1,8 @@
 //! Builds of CI: linted as they are compiled, and without debug information.
 //!
-//! DECISION: Clippy compiles the workspace in the place of rustc. A check of its own would read every crate twice more, and
-//! take the metadata of every dependency beside its code. Debug information takes a sixth of the time to compile, and a panic
-//! names its line without it.
+//! DECISION: Clippy compiles the workspace in the place of rustc. A check of its own would read every crate
+//! twice more, and take the metadata of every dependency beside its code. Debug information takes a sixth of
+//! the time to compile, and a panic names its line without it.
 
 use std::process::Command;
 

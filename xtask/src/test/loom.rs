@@ -1,7 +1,8 @@
 //! The interleavings of the lock-free parts of `wire`, unless a stamp says that these sources have passed.
 //!
-//! DECISION: the stamp is committed, not kept in the target folder. The models explore every order of the same sources with
-//! the same result, so that a fresh clone learns nothing from running them again. `--long` does so all the same.
+//! DECISION: the stamp is committed, not kept in the target folder. The models explore every order of the
+//! same sources with the same result, so that a fresh clone learns nothing from running them again. `--long`
+//! does so all the same.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +13,8 @@ use crate::stamp::Stamp;
 const STAMP: &str = "crates/wire/loom.sha256";
 const WATCHED: [&str; 3] = ["crates/wire/Cargo.toml", "crates/wire/src", "crates/wire/tests/loom.rs"];
 
-/// Runs the models if the sources have changed since they last passed, and writes the stamp of those that pass.
+/// Runs the models if the sources have changed since they last passed, and writes the stamp of those that
+/// pass.
 pub(super) fn run_if_changed(root: &Path) -> Outcome {
     let places: Vec<PathBuf> = WATCHED.iter().map(|place| root.join(place)).collect();
     let (stamp, kept) = (Stamp::of(root, &places).ok(), root.join(STAMP));

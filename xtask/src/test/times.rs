@@ -8,7 +8,8 @@ use std::time::Duration;
 /// Tests that are named.
 const SLOWEST: usize = 10;
 
-/// Clock ticks in a second of `/proc/self/stat`: USER_HZ, which is 100 on every architecture that Plimsoll runs on.
+/// Clock ticks in a second of `/proc/self/stat`: USER_HZ, which is 100 on every architecture that Plimsoll
+/// runs on.
 const TICKS: u32 = 100;
 
 #[derive(Debug, Default)]
@@ -47,8 +48,8 @@ fn row(text: &mut String, elapsed: Duration, rest: &str) {
     let _ = writeln!(text, "{:>10.1}  {rest}", elapsed.as_secs_f64());
 }
 
-/// Processor time of this process and of all children that have ended, theirs included. On a machine that does other work too it says more than the
-/// clock does.
+/// Processor time of this process and of all children that have ended, theirs included. On a machine that
+/// does other work too it says more than the clock does.
 pub(super) fn processor() -> Duration {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     processor_time(&stat).unwrap_or_default()
@@ -56,7 +57,8 @@ pub(super) fn processor() -> Duration {
 
 /// `utime`, `stime`, `cutime` and `cstime`, the 14th to 17th field of proc_pid_stat(5).
 fn processor_time(stat: &str) -> Option<Duration> {
-    // The second field is the program's name in parentheses and may hold spaces; the third follows the last `)`.
+    // The second field is the program's name in parentheses and may hold spaces; the third follows the last
+    // `)`.
     let (_, rest) = stat.rsplit_once(')')?;
     let fields: Vec<u64> =
         rest.split_whitespace().skip(11).take(4).map_while(|field| field.parse().ok()).collect();

@@ -48,7 +48,8 @@ impl<'a> Tree<'a> {
         self.by_path.contains(file) || is_binary(file, package, manifest) || self.declares(file)
     }
 
-    /// A file that the module above it declares: that of its folder, or one beside it that is the root of its folder.
+    /// A file that the module above it declares: that of its folder, or one beside it that is the root of its
+    /// folder.
     fn declares(&self, file: &Path) -> bool {
         let (Some(folder), Some(module)) = (file.parent(), file.file_stem()) else {
             return false;

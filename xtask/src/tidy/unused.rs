@@ -1,7 +1,7 @@
 //! Dependencies that a package declares and no source of it names.
 //!
-//! DECISION: a search of ours instead of cargo-shear, which does not follow `#[path]` to the tests that are compiled with
-//! a library (`../tests/runner.rs`), and would remove what they use.
+//! DECISION: a search of ours instead of cargo-shear, which does not follow `#[path]` to the tests that are
+//! compiled with a library (`../tests/runner.rs`), and would remove what they use.
 
 use std::path::Path;
 

@@ -37,7 +37,8 @@ such file or process); 1 if plimsoll fails. With -- COMMAND, the exit status of 
 #[derive(Debug, Args)]
 #[command(after_help = MORE)]
 pub(crate) struct Arguments {
-    /// Logs of one failure, the oldest first; - is stdin. Logs that show different causes are diagnosed one by one
+    /// Logs of one failure, the oldest first; - is stdin. Logs that show different causes are diagnosed one
+    /// by one
     #[arg(value_name = "FILE", conflicts_with_all = ["pid", "command"])]
     logs: Vec<PathBuf>,
     /// Examine a running process
@@ -101,8 +102,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     Ok(findings.status.unwrap_or(status))
 }
 
-/// The verdict is the end of a process, which one that is alive has not met: a line about a child of it. Nor has a
-/// healthy process failed for a reason other than memory.
+/// The verdict is the end of a process, which one that is alive has not met: a line about a child of it. Nor
+/// has a healthy process failed for a reason other than memory.
 fn is_of_an_end(diagnosis: &Diagnosis) -> bool {
     diagnosis.cause == Cause::NotOom
         || matches!(

@@ -1,5 +1,5 @@
-//! `plimsoll exec-child`: trampoline that sets its parent-death signal and then becomes the engine by exec (hidden
-//! command).
+//! `plimsoll exec-child`: trampoline that sets its parent-death signal and then becomes the engine by exec
+//! (hidden command).
 //!
 //! A process can set this signal only for itself, and safe Rust cannot run code between fork and exec.
 
@@ -27,7 +27,8 @@ const MISUSED: u8 = 2;
 /// Not one of the subcommands that the help lists.
 pub(crate) const VERB: &str = "exec-child";
 
-// DECISION: read by hand. Every load of a model waits for it, and clap takes a twentieth of the trampoline's time.
+// DECISION: read by hand. Every load of a model waits for it, and clap takes a twentieth of the trampoline's
+// time.
 /// Request of the launcher.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Arguments {

@@ -1,6 +1,8 @@
-//! `plimsoll fleet`: hosts and models of a fleet as its store (etcd) records them, and a trial fleet on one machine.
+//! `plimsoll fleet`: hosts and models of a fleet as its store (etcd) records them, and a trial fleet on one
+//! machine.
 //!
-//! The commands read and write the store directly. To move a model, they run the same store transaction as a daemon.
+//! The commands read and write the store directly. To move a model, they run the same store transaction as a
+//! daemon.
 
 mod membership;
 mod trial;

@@ -18,8 +18,8 @@ const DESCRIPTORS: usize = 32;
 pub(super) fn prepare() -> Result<(), ErrorReport> {
     check_descriptors().map_err(no_descriptors)?;
     if is_ignored(Signal::CHILD) {
-        // Where it is ignored, the kernel reaps each child itself, and nobody learns how it ended (wait(2)). A program
-        // that is started gets the default back.
+        // Where it is ignored, the kernel reaps each child itself, and nobody learns how it ended (wait(2)).
+        // A program that is started gets the default back.
         flag::register(Signal::CHILD.as_raw(), Arc::new(AtomicBool::new(false)))
             .map_err(ErrorReport::of("cannot wait for programs"))?;
     }

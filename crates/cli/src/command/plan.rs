@@ -85,8 +85,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SIZE", requires = "check")]
     margin: Option<Bytes>,
     /// Card to plan for: a product name such as 3090, 2x3060 or "RX 7900 XTX", or a description such as
-    /// name=H200,total=143771MiB,free=140000MiB,cc=9.0, or kind=host,total=16GiB for host memory; repeatable. By default
-    /// the cards of this machine
+    /// name=H200,total=143771MiB,free=140000MiB,cc=9.0, or kind=host,total=16GiB for host memory; repeatable.
+    /// By default the cards of this machine
     #[arg(long = "card", alias = "gpu", value_name = "SPEC")]
     cards: Vec<CardSpec>,
     /// Host memory of the machine in the plan, e.g. 32GiB. By default this machine's, if the plan is for this
@@ -97,8 +97,8 @@ pub(crate) struct Arguments {
     /// guard counts
     #[arg(long, value_name = "SIZE", value_parser = reserve_size, conflicts_with = "check")]
     budget: Option<Bytes>,
-    /// Engine, with its build if known: llama.cpp, llama.cpp@10605, ik_llama.cpp. By default llama.cpp, or the engine that
-    /// --exact asks
+    /// Engine, with its build if known: llama.cpp, llama.cpp@10605, ik_llama.cpp. By default llama.cpp, or
+    /// the engine that --exact asks
     #[arg(long = "build", alias = "engine", value_name = "ENGINE[@BUILD]", value_parser = engine)]
     engine: Option<EngineBuild>,
     /// Program of the engine that will run: llama-server, llama-fit-params, llama-cli, library. By default
@@ -203,7 +203,8 @@ impl Arguments {
         self.program.unwrap_or_default()
     }
 
-    /// Whether the installed engine may be asked: none but llama-server is, and not for a build that is named.
+    /// Whether the installed engine may be asked: none but llama-server is, and not for a build that is
+    /// named.
     fn may_ask(&self) -> bool {
         !self.formulas && self.engine.is_none() && self.program() == ProgramKind::LlamaServer
     }

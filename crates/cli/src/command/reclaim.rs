@@ -34,7 +34,8 @@ pub(crate) struct Arguments {
     /// Require blocks of at least 2^ORDER pages; 9 is a huge page of 2 MiB with 4 KiB pages
     #[arg(long, value_name = "ORDER")]
     contiguous: Option<usize>,
-    /// Reclaim memory on this card (number, UUID or name) instead of the host; only guarded processes can release any
+    /// Reclaim memory on this card (number, UUID or name) instead of the host; only guarded processes can
+    /// release any
     #[arg(long, value_name = "CARD", conflicts_with_all = ["contiguous", "files", "config", "gate", "with", "sysroot", "force"])]
     card: Option<String>,
     /// Model file whose page cache may be dropped first; one file of a split model is enough; repeatable

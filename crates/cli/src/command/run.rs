@@ -177,7 +177,8 @@ async fn guarded(arguments: &Arguments) -> Result<(RunSummary<'_>, ChildEnd), Er
     Ok((summary, end))
 }
 
-/// The reporter of the depths of a planned server whose weights can be exchanged, and the client that asks the server.
+/// The reporter of the depths of a planned server whose weights can be exchanged, and the client that asks
+/// the server.
 fn reporter(needs: &[Need], rest: &[OsString]) -> Option<(DepthReporter, SlotsClient)> {
     let layout = needs.iter().find_map(|(_, need)| need.exchanged_cache())?;
     Some((DepthReporter::new(layout)?, SlotsClient::new(&need::flags(rest).ok()?)?))

@@ -51,15 +51,15 @@ pub(crate) struct Arguments {
     /// With --check: print the answer as JSON (plimsoll.serve-check/1), or write it to FILE
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", requires = "check")]
     json: Option<PathBuf>,
-    /// Address to listen on: 127.0.0.1:8080, localhost:8080, 8080, or :8080 for all network interfaces; several
-    /// between commas [default: 127.0.0.1:8080]
+    /// Address to listen on: 127.0.0.1:8080, localhost:8080, 8080, or :8080 for all network interfaces;
+    /// several between commas [default: 127.0.0.1:8080]
     #[arg(long, alias = "port", value_name = "ADDRESS", value_delimiter = ',', value_parser = plimsoll_config::listen_address)]
     listen: Vec<SocketAddr>,
     /// Listen without API keys on an address that other machines can reach
     #[arg(long)]
     open: bool,
-    /// Card to serve from, or a budget on one, e.g. 2x3060 or name=H200,total=80GiB, or kind=host,total=16GiB for a part of
-    /// host memory; repeatable
+    /// Card to serve from, or a budget on one, e.g. 2x3060 or name=H200,total=80GiB, or kind=host,total=16GiB
+    /// for a part of host memory; repeatable
     #[arg(long = "card", value_name = "SPEC")]
     cards: Vec<CardSpec>,
     /// Memory to leave free on each card, e.g. 512MiB
@@ -68,8 +68,8 @@ pub(crate) struct Arguments {
     /// Most models that are loaded at a time, whatever memory is free [default: 0, memory alone limits them]
     #[arg(long, value_name = "COUNT")]
     models_max: Option<usize>,
-    /// Disk space for saved prompts, e.g. 8GiB: slots of a llama-server are saved before its model leaves and restored
-    /// after the next load [default: 0, nothing is saved]
+    /// Disk space for saved prompts, e.g. 8GiB: slots of a llama-server are saved before its model leaves and
+    /// restored after the next load [default: 0, nothing is saved]
     #[arg(long, value_name = "SIZE", value_parser = reserve_size)]
     warm: Option<Bytes>,
     /// llama-server for models that are configured with flags only
@@ -99,8 +99,8 @@ pub(crate) struct Arguments {
     /// sudo and systemd take the others too, like plimsoll reclaim --with [default: off]
     #[arg(long, value_name = "HELPER", value_parser = words::<ReclaimBeforeLoad>(&["off", "user", "sudo", "systemd"]))]
     reclaim_before_load: Option<ReclaimBeforeLoad>,
-    /// Origin of web pages that may use this server besides its own page; localhost for those of every port of this
-    /// machine, * for all. The origin's host also becomes an accepted Host name
+    /// Origin of web pages that may use this server besides its own page; localhost for those of every port
+    /// of this machine, * for all. The origin's host also becomes an accepted Host name
     #[arg(long = "allow-origin", value_name = "ORIGIN", value_parser = web_origin)]
     origins: Vec<String>,
     /// Serve as a host of a fleet whose store is this etcd, e.g. etcd://10.0.0.1,10.0.0.2,10.0.0.3
@@ -208,10 +208,10 @@ pub(super) fn of_daemon(error: DaemonError) -> ErrorReport {
 
 /// Fixes the thresholds of glibc's allocator, unless the user has set some.
 ///
-/// DECISION: by default the thresholds follow the largest block freed so far, up to 32 MiB, and memory of prompts is
-/// kept (seen: 1 GiB after 1 GiB of prompts). A threshold below the blocks of request bodies (128 KiB) makes each of
-/// them a mapping, whose page faults doubled the CPU time of a prompt of 2 MB. So blocks come from the heap, and the
-/// listener gives the heap's free pages back.
+/// DECISION: by default the thresholds follow the largest block freed so far, up to 32 MiB, and memory of
+/// prompts is kept (seen: 1 GiB after 1 GiB of prompts). A threshold below the blocks of request bodies (128
+/// KiB) makes each of them a mapping, whose page faults doubled the CPU time of a prompt of 2 MB. So blocks
+/// come from the heap, and the listener gives the heap's free pages back.
 fn fix_allocator_thresholds() {
     let is_set = |name| std::env::var_os(name).is_some();
     if !is_set("MALLOC_MMAP_THRESHOLD_") && !is_set("MALLOC_TRIM_THRESHOLD_") {

@@ -53,10 +53,12 @@ pub(crate) struct Arguments {
     /// Largest answer, in tokens
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..))]
     answer: u64,
-    /// Requests per round; memory is read between rounds, when no request is in flight [default: 20, or fewer in a short soak]
+    /// Requests per round; memory is read between rounds, when no request is in flight [default: 20, or fewer
+    /// in a short soak]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     round: Option<u64>,
-    /// Begin each prompt with a number that is unique in this run, so that no prompt is answered from a cache; llama-server's prompt cache then grows to its --cache-ram
+    /// Begin each prompt with a number that is unique in this run, so that no prompt is answered from a
+    /// cache; llama-server's prompt cache then grows to its --cache-ram
     #[arg(long)]
     fresh: bool,
     /// Time limit for one answer

@@ -1,6 +1,7 @@
 //! `plimsoll sweep`: memory and speed of a server at several prompt depths, compared with the plan.
 //!
-//! Exits 0 if every depth was answered, 1 if one was not, 2 for bad input, 3 if the model was stopped meanwhile.
+//! Exits 0 if every depth was answered, 1 if one was not, 2 for bad input, 3 if the model was stopped
+//! meanwhile.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -113,7 +114,8 @@ async fn swept(arguments: &Arguments) -> Result<(LoadTarget, Sweep, Result<Sweep
     Ok((server, sweep, plan))
 }
 
-/// Depths of a sweep for which none are given: those that leave room for the answer within the context, or a half of it.
+/// Depths of a sweep for which none are given: those that leave room for the answer within the context, or a
+/// half of it.
 fn usual_depths(context: Option<u64>, answer: u64) -> Vec<u64> {
     // Words of a prompt are not exactly of the length that was measured.
     let fits = |depth: &u64| context.is_none_or(|context| depth + depth / 8 + answer < context);

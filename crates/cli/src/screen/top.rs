@@ -1,7 +1,7 @@
 //! Full-screen view of a running server, or of this machine's cards (`plimsoll top`).
 //!
-//! The screen has no access to the terminal or the server. It takes snapshots and keys, draws on a buffer, and returns
-//! the commands that the keys ask for.
+//! The screen has no access to the terminal or the server. It takes snapshots and keys, draws on a buffer,
+//! and returns the commands that the keys ask for.
 
 mod draw;
 mod happened;

@@ -6,8 +6,8 @@ use plimsoll_base::Bytes;
 
 use super::value;
 
-/// Bytes that it keeps for its own tables (`server_args.py: _handle_gpu_memory_settings` of SGLang, early 2026, as
-/// all figures here).
+/// Bytes that it keeps for its own tables (`server_args.py: _handle_gpu_memory_settings` of SGLang, early
+/// 2026, as all figures here).
 const TABLES: Bytes = Bytes::mib(512);
 /// The least tokens of a prefill that it keeps memory for.
 const LEAST_CHUNK: u64 = 2048;
@@ -19,8 +19,8 @@ const LEAST_OF_LARGE: Bytes = Bytes::gib(10);
 /// The largest number of a flag that is believed: beyond, every card is full.
 const MOST: u64 = 1 << 24;
 
-/// Its defaults by the memory of a card: below this size, the tokens of a prefill and the largest captured batch on
-/// few cards and on many.
+/// Its defaults by the memory of a card: below this size, the tokens of a prefill and the largest captured
+/// batch on few cards and on many.
 const DEFAULTS: [(Bytes, u64, u64, u64); 4] = [
     (Bytes::gib(20), 2048, 8, 8),
     (Bytes::gib(35), 2048, 24, 80),
@@ -33,8 +33,9 @@ const OF_LARGEST: (u64, u64, u64) = (16384, 512, 512);
 const OWN_DRAFT: Bytes = Bytes::gib(6);
 const DRAFT_HEAD: Bytes = Bytes::gib(2);
 
-// DECISION: where the flags give the part, SGLang does not look whether the rest suffices, and takes what it needs. Its own
-// estimate of that need, for which it would have left room, is the best figure before the first load measures it.
+// DECISION: where the flags give the part, SGLang does not look whether the rest suffices, and takes what it
+// needs. Its own estimate of that need, for which it would have left room, is the best figure before the
+// first load measures it.
 /// The flags of a command that its estimate depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SglangReserve {

@@ -1,4 +1,5 @@
-//! Groups, sets and virtual names of llama-swap's YAML: which models run together, and which model answers a name.
+//! Groups, sets and virtual names of llama-swap's YAML: which models run together, and which model answers a
+//! name.
 
 use std::sync::Arc;
 
@@ -67,7 +68,8 @@ impl LlamaSwapReader<'_> {
                 self.warn(line, text, "name it in one group");
                 continue;
             }
-            // Nothing unloads such a model but time; among models that swap, the one that is asked for next does.
+            // Nothing unloads such a model but time; among models that swap, the one that is asked for next
+            // does.
             entry.pinned |= company.persistent && !company.swap;
             entry.company.group = Some(company.clone());
         }

@@ -107,7 +107,8 @@ impl Macros {
     }
 }
 
-/// Puts variables of the environment into every scalar: `${env.NAME}`. A text for which that fails is left as it is.
+/// Puts variables of the environment into every scalar: `${env.NAME}`. A text for which that fails is left as
+/// it is.
 pub(super) fn expand_environment(
     file: &Arc<str>,
     node: &mut Node,

@@ -1,5 +1,5 @@
-//! Sets of models that may run together, from the expressions of llama-swap's `matrix` (`internal/matrix @ v250`):
-//! `a & b`, `a | b`, `(a | b) & c`, `+other`.
+//! Sets of models that may run together, from the expressions of llama-swap's `matrix` (`internal/matrix @
+//! v250`): `a & b`, `a | b`, `(a | b) & c`, `+other`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -50,8 +50,8 @@ pub(super) struct ConfigDocument {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(super) struct Serve {
-    /// Address and port, e.g. `127.0.0.1:8080`, `localhost:8080`, `8080`, or `:8080` for every interface; or a list
-    /// of them.
+    /// Address and port, e.g. `127.0.0.1:8080`, `localhost:8080`, `8080`, or `:8080` for every interface; or
+    /// a list of them.
     #[serde(deserialize_with = "crate::listen::from_file")]
     #[schemars(with = "Option<WordList>")]
     pub(super) listen: Vec<SocketAddr>,
@@ -69,37 +69,38 @@ pub(super) struct Serve {
     pub(super) api_keys: Vec<Spanned<String>>,
     /// Files with one API key per line.
     pub(super) api_key_files: Vec<String>,
-    /// The most models that are loaded at a time, whatever memory is free, as with `--models-max`. Default: `0`, memory
-    /// alone limits them.
+    /// The most models that are loaded at a time, whatever memory is free, as with `--models-max`. Default:
+    /// `0`, memory alone limits them.
     pub(super) models_max: Option<usize>,
-    /// Sets of models that may run together, e.g. `[["a", "b"], ["b", "c"]]`: two models run at a time only if one set has
-    /// both. Default: none, memory alone decides.
+    /// Sets of models that may run together, e.g. `[["a", "b"], ["b", "c"]]`: two models run at a time only
+    /// if one set has both. Default: none, memory alone decides.
     pub(super) together: Vec<Vec<String>>,
-    /// Shortest turn of a model in use while another waits. The time of a swap is added: both loads, once, or one and a half
-    /// times where it has more clients. Default: `5s`.
+    /// Shortest turn of a model in use while another waits. The time of a swap is added: both loads, once, or
+    /// one and a half times where it has more clients. Default: `5s`.
     pub(super) patience: Option<Length>,
     /// Longest wait of a request in the queue. Default: `10m`.
     pub(super) wait: Option<Length>,
     /// Time after which a streaming request that waits for its model gets status 200 and a comment, and time
     /// between two comments; with `0`, it gets the status of its answer. Default: `5s`.
     pub(super) heartbeat: Option<Length>,
-    /// Cards to serve from, or budgets on them, e.g. `name=H200,total=80GiB`, as with `--card`; without any, all
-    /// cards of the machine.
+    /// Cards to serve from, or budgets on them, e.g. `name=H200,total=80GiB`, as with `--card`; without any,
+    /// all cards of the machine.
     #[schemars(with = "Vec<String>")]
     pub(super) cards: Vec<Spanned<String>>,
     /// Memory to leave free on each card, e.g. `512MiB`.
     pub(super) reserve: Option<ReserveText>,
-    /// Memory that other processes always find free on each card, e.g. `1GiB`: when they use it, idle models are unloaded. Without it, no model leaves for another process.
+    /// Memory that other processes always find free on each card, e.g. `1GiB`: when they use it, idle models
+    /// are unloaded. Without it, no model leaves for another process.
     pub(super) yield_below: Option<ReserveText>,
-    /// Programs with precedence, e.g. `["blender", "ComfyUI"]`: when one begins to use a card, the idle models on
-    /// that card leave.
+    /// Programs with precedence, e.g. `["blender", "ComfyUI"]`: when one begins to use a card, the idle
+    /// models on that card leave.
     pub(super) yield_to: Vec<String>,
-    /// Disk space for saved prompts, e.g. `8GiB`: a llama-server saves what it has computed of its prompts before its
-    /// model leaves, and restores it after the next load. The files hold users' prompts. Default: `0`, nothing is
-    /// saved.
+    /// Disk space for saved prompts, e.g. `8GiB`: a llama-server saves what it has computed of its prompts
+    /// before its model leaves, and restores it after the next load. The files hold users' prompts. Default:
+    /// `0`, nothing is saved.
     pub(super) warm: Option<ReserveText>,
-    /// Folder for models that `plimsoll download` and `POST /models` fetch, in the layout of Hugging Face's cache. Its
-    /// models are served beside those of this file. Without it, models are not downloaded.
+    /// Folder for models that `plimsoll download` and `POST /models` fetch, in the layout of Hugging Face's
+    /// cache. Its models are served beside those of this file. Without it, models are not downloaded.
     pub(super) downloads: Option<FileText>,
     /// File to which the lines of the log and the output of the engines are appended.
     pub(super) log_file: Option<FileText>,
@@ -108,8 +109,8 @@ pub(super) struct Serve {
     /// Time to wait for guarded processes to release cached memory before a model is evicted or refused, e.g.
     /// `500ms`. `0` disables it, and the same questions to idle engines (ComfyUI, vLLM). Default: `500ms`.
     pub(super) ask: Option<AskText>,
-    /// Origins of web pages that may use this server besides its own page; `localhost` for those of every port of this
-    /// machine, `*` for all.
+    /// Origins of web pages that may use this server besides its own page; `localhost` for those of every
+    /// port of this machine, `*` for all.
     #[schemars(with = "Vec<String>")]
     pub(super) allow_origins: Vec<Spanned<String>>,
     /// On a machine whose GPU shares the host's memory: free the memory that a model needs before loading it.
@@ -146,39 +147,46 @@ pub(super) struct EngineTable {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(super) struct FleetTable {
-    /// The fleet's store: `etcd://HOST,HOST,HOST`, with ports and `/FLEET` if they are not 2379 and `default`; over TLS
-    /// `etcds://…`.
+    /// The fleet's store: `etcd://HOST,HOST,HOST`, with ports and `/FLEET` if they are not 2379 and
+    /// `default`; over TLS `etcds://…`.
     pub(super) store: Option<String>,
-    /// File with the certificates (PEM) of the authorities of a store over TLS. Default: those that the machine trusts.
+    /// File with the certificates (PEM) of the authorities of a store over TLS. Default: those that the
+    /// machine trusts.
     pub(super) store_ca: Option<std::path::PathBuf>,
-    /// File with the certificate (PEM) that this host shows to a store over TLS. It is read again every ten minutes.
+    /// File with the certificate (PEM) that this host shows to a store over TLS. It is read again every ten
+    /// minutes.
     pub(super) store_certificate: Option<std::path::PathBuf>,
     /// File with the private key (PEM) of `store-certificate`.
     pub(super) store_certificate_key: Option<std::path::PathBuf>,
-    /// User of a store with authentication; its role may read and write the keys that begin with `/plimsoll/FLEET/`.
+    /// User of a store with authentication; its role may read and write the keys that begin with
+    /// `/plimsoll/FLEET/`.
     pub(super) store_user: Option<String>,
     /// File with the password of `store-user`.
     pub(super) store_password_file: Option<std::path::PathBuf>,
     /// This host's name in the fleet. Default: the machine's host name.
     pub(super) host: Option<String>,
-    /// `ADDRESS:PORT` at which other hosts reach this one. Default: that of `identity`, else of `listen` here, else the
-    /// first address for clients.
+    /// `ADDRESS:PORT` at which other hosts reach this one. Default: that of `identity`, else of `listen`
+    /// here, else the first address for clients.
     pub(super) address: Option<String>,
-    /// Address and port for other hosts alone. Default: with `identity` that of `address`; with `key-file` they come to
-    /// the address for clients.
+    /// Address and port for other hosts alone. Default: with `identity` that of `address`; with `key-file`
+    /// they come to the address for clients.
     #[schemars(with = "Option<String>")]
     pub(super) listen: Option<std::net::SocketAddr>,
-    /// Folder that `plimsoll fleet init` or `plimsoll fleet join` has made: the certificate that this host shows to others.
+    /// Folder that `plimsoll fleet init` or `plimsoll fleet join` has made: the certificate that this host
+    /// shows to others.
     pub(super) identity: Option<std::path::PathBuf>,
-    /// File with the key that all hosts of the fleet share, for a network of their own; instead of `identity`.
+    /// File with the key that all hosts of the fleet share, for a network of their own; instead of
+    /// `identity`.
     pub(super) key_file: Option<std::path::PathBuf>,
-    /// Hosts up to which all watch the store. In a larger fleet at most 32 do, and tell the others. Default: 300.
+    /// Hosts up to which all watch the store. In a larger fleet at most 32 do, and tell the others. Default:
+    /// 300.
     #[schemars(range(min = 1, max = 10_000))]
     pub(super) watchers: Option<usize>,
-    /// A model's files that this host lacks are copied from another host with this setting, when no host that has them has
-    /// room for the model; and this host gives its files to such hosts. Default: false.
+    /// A model's files that this host lacks are copied from another host with this setting, when no host that
+    /// has them has room for the model; and this host gives its files to such hosts. Default: false.
     pub(super) share_files: bool,
-    /// Most bytes of files a second that this host copies, and most that it gives, e.g. `50MiB`. Default: `100MiB`.
+    /// Most bytes of files a second that this host copies, and most that it gives, e.g. `50MiB`. Default:
+    /// `100MiB`.
     pub(super) share_bandwidth: Option<Size>,
 }
 
@@ -199,8 +207,8 @@ pub(super) struct ModelTable {
     /// A whole command; `${PORT}` stands for the port on which the program must listen.
     #[schemars(with = "Option<WordList>")]
     pub(super) cmd: Option<Spanned<WordList>>,
-    /// The kind of program that `cmd` starts, which says when it is ready and what it takes. Default: by the names in the
-    /// command.
+    /// The kind of program that `cmd` starts, which says when it is ready and what it takes. Default: by the
+    /// names in the command.
     pub(super) kind: Option<CommandKind>,
     /// Command that stops the program instead of a signal; may contain `${PID}` and `${PORT}`.
     #[schemars(with = "Option<WordList>")]
@@ -222,44 +230,46 @@ pub(super) struct ModelTable {
     pub(super) filters: FilterTable,
     /// Variables set for this model only.
     pub(super) env: BTreeMap<String, String>,
-    /// The model's memory, e.g. `6GiB`; overrides the plan. It is that of one card, unless flags name several or none is
-    /// large enough.
+    /// The model's memory, e.g. `6GiB`; overrides the plan. It is that of one card, unless flags name several
+    /// or none is large enough.
     pub(super) memory: Option<Size>,
-    /// Host memory for the last positions of the model's cache where a card has no room for them, e.g. `8GiB`. The model is
-    /// then loaded on a card that lacks up to this much; up to a depth that the log names, an answer is as fast as without.
-    /// For a llama-server of this host on CUDA cards. Default: none.
+    /// Host memory for the last positions of the model's cache where a card has no room for them, e.g.
+    /// `8GiB`. The model is then loaded on a card that lacks up to this much; up to a depth that the log
+    /// names, an answer is as fast as without. For a llama-server of this host on CUDA cards. Default: none.
     #[schemars(with = "Option<Size>")]
     pub(super) spill: Option<Spanned<Size>>,
     /// Cards that the model may use, by UUID or name; without any, it may use all cards.
     pub(super) cards: Vec<String>,
     /// Idle time after which the model is unloaded, e.g. `5m`; `0` means never.
     pub(super) ttl: Option<Length>,
-    /// Longest pause between two requests for which the model keeps its memory, while its clients go on and another model
-    /// waits; `0` means none. Its turn (`patience`) bounds all of them. Default: `10s`.
+    /// Longest pause between two requests for which the model keeps its memory, while its clients go on and
+    /// another model waits; `0` means none. Its turn (`patience`) bounds all of them. Default: `10s`.
     pub(super) hold: Option<Length>,
     /// The model is never evicted.
     pub(super) pin: bool,
-    /// The model is loaded when the server starts, and again where memory is free after it left for another model. A
-    /// preload stops no other model, and gives way to a request.
+    /// The model is loaded when the server starts, and again where memory is free after it left for another
+    /// model. A preload stops no other model, and gives way to a request.
     pub(super) preload: bool,
     /// The model is served, but not shown in the list of models.
     pub(super) unlisted: bool,
-    /// Requests that the engine gets at a time; more wait in the server. Default: the slots of a llama-server, else no
-    /// limit.
+    /// Requests that the engine gets at a time; more wait in the server. Default: the slots of a
+    /// llama-server, else no limit.
     #[schemars(with = "Option<u32>", range(min = 1))]
     pub(super) concurrency: Option<NonZeroU32>,
-    /// Hosts of a fleet that may serve the model at a time. A further one loads it when a request comes while each has four
-    /// in progress. Default: 1.
+    /// Hosts of a fleet that may serve the model at a time. A further one loads it when a request comes while
+    /// each has four in progress. Default: 1.
     #[schemars(with = "Option<u32>", range(min = 1))]
     pub(super) replicas: Option<NonZeroU32>,
-    /// Importance of a load: with `high` or `low`, it counts as waiting for a minute more or less, and the lost time of its
-    /// clients counts twice or half. Default: `normal`.
+    /// Importance of a load: with `high` or `low`, it counts as waiting for a minute more or less, and the
+    /// lost time of its clients counts twice or half. Default: `normal`.
     #[schemars(with = "PriorityWord")]
     pub(super) priority: Priority,
-    /// Requests after which the engine ends and is started anew, against memory that an engine loses over time.
+    /// Requests after which the engine ends and is started anew, against memory that an engine loses over
+    /// time.
     #[schemars(with = "Option<u32>", range(min = 1))]
     pub(super) max_requests: Option<NonZeroU32>,
-    /// Time that a load may go on without progress; an engine that only prints lines has ten times as long. Default: `120s`.
+    /// Time that a load may go on without progress; an engine that only prints lines has ten times as long.
+    /// Default: `120s`.
     pub(super) load_timeout: Option<Length>,
     /// With `warm` under `[serve]`: the model's prompts are saved too. Default: true.
     #[serde(default = "yes")]
@@ -279,8 +289,8 @@ pub(super) struct ModelTable {
     pub(super) depth_admission: bool,
 }
 
-/// Changes of the parameters in requests: first some are removed, then set, then set for the name that a request uses. A dot
-/// leads into an object: `chat_template_kwargs.enable_thinking`.
+/// Changes of the parameters in requests: first some are removed, then set, then set for the name that a
+/// request uses. A dot leads into an object: `chat_template_kwargs.enable_thinking`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(super) struct FilterTable {
@@ -331,7 +341,8 @@ pub(super) struct KeyTable {
     /// Requests to models in a minute; more are refused with 429.
     #[schemars(with = "Option<u32>", range(min = 1))]
     pub(super) requests_per_minute: Option<NonZeroU32>,
-    /// Tokens of prompts and answers in a minute. A request is refused with 429 while earlier ones have used them up.
+    /// Tokens of prompts and answers in a minute. A request is refused with 429 while earlier ones have used
+    /// them up.
     #[schemars(with = "Option<u32>", range(min = 1))]
     pub(super) tokens_per_minute: Option<NonZeroU32>,
     /// Requests at a time, waiting ones included; more are refused with 429.
@@ -341,7 +352,8 @@ pub(super) struct KeyTable {
     /// Default: `normal`.
     #[schemars(with = "PriorityWord")]
     pub(super) priority: Priority,
-    /// Time from which the key is refused, e.g. `"2027-01-31"` (its first second, UTC) or `"2027-01-31T18:00:00Z"`.
+    /// Time from which the key is refused, e.g. `"2027-01-31"` (its first second, UTC) or
+    /// `"2027-01-31T18:00:00Z"`.
     pub(super) expires: Option<ExpiryText>,
 }
 

@@ -1,4 +1,5 @@
-//! Reader of a TOML file that reports all mistakes at once: after a mistake it skips that setting and continues.
+//! Reader of a TOML file that reports all mistakes at once: after a mistake it skips that setting and
+//! continues.
 
 use std::ops::Range;
 

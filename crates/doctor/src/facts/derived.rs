@@ -131,7 +131,8 @@ impl Facts {
         (left < Bytes::mib(128) && self.refusals.is_empty()).then_some(left)
     }
 
-    /// Memory that the failed load had placed on the cards, without the refused buffer, whose size some programs print first.
+    /// Memory that the failed load had placed on the cards, without the refused buffer, whose size some
+    /// programs print first.
     pub(crate) fn placed_by_load(&self) -> Bytes {
         let Some(refusal) = self.refusal() else { return Bytes::ZERO };
         let is_refused = |buffer: &PlacedBuffer| {

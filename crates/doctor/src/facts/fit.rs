@@ -1,4 +1,5 @@
-//! Comparison of a refused request with the free memory that its own log shows, and the causes that this excludes.
+//! Comparison of a refused request with the free memory that its own log shows, and the causes that this
+//! excludes.
 
 use plimsoll_base::Bytes;
 
@@ -17,8 +18,8 @@ pub(crate) struct RequestFit {
 }
 
 impl TorchRefusal {
-    /// True if less was requested than was free. The free size was read after the refusal, and the driver keeps some
-    /// memory, so less than a twentieth of the card counts as none.
+    /// True if less was requested than was free. The free size was read after the refusal, and the driver
+    /// keeps some memory, so less than a twentieth of the card counts as none.
     pub(crate) fn has_room(&self) -> bool {
         let some = |free: Bytes| match self.total {
             Some(total) => free.scaled(20, 1) >= total,
@@ -38,7 +39,8 @@ impl Facts {
         self.cards_free.get(&card).copied().or_else(of_any)
     }
 
-    /// The refused request, where it and all that its load had placed would have fitted into what was free before.
+    /// The refused request, where it and all that its load had placed would have fitted into what was free
+    /// before.
     pub(crate) fn request_fit(&self) -> Option<RequestFit> {
         /// More than a context and the rounding of a log's figures.
         const ALONGSIDE: Bytes = Bytes::gib(1);

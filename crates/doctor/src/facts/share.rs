@@ -1,4 +1,5 @@
-//! Memory share of a card (`--gpu-memory-utilization`) that is too small for a model which would fit on the whole card.
+//! Memory share of a card (`--gpu-memory-utilization`) that is too small for a model which would fit on the
+//! whole card.
 
 use std::fmt;
 
@@ -40,7 +41,8 @@ impl Facts {
         let is_printed = printed.is_some();
         let demand = printed.unwrap_or_else(|| weights.scaled(20, 17));
         let Some(card) = card else {
-            // The card has at least what weights less shortage are of the share; then so much more of it suffices.
+            // The card has at least what weights less shortage are of the share; then so much more of it
+            // suffices.
             let lacking = self.model.lacking.filter(|lacking| *lacking < weights);
             let more = lacking.map(|lacking| {
                 let least = weights.saturating_sub(lacking).scaled(100, given.max(1));
@@ -61,7 +63,8 @@ impl Facts {
     }
 }
 
-/// SGLang's share for weights and KV cache (`--mem-fraction-static`), where it does not hold the weights alone.
+/// SGLang's share for weights and KV cache (`--mem-fraction-static`), where it does not hold the weights
+/// alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StaticShare {
     pub(crate) weights: Bytes,
@@ -71,7 +74,8 @@ pub(crate) struct StaticShare {
 }
 
 impl Facts {
-    /// The share's part of the free memory is less than the weights: `model_runner.py:profile_max_num_token @ SGLang`.
+    /// The share's part of the free memory is less than the weights: `model_runner.py:profile_max_num_token @
+    /// SGLang`.
     pub(crate) fn static_share(&self) -> Option<StaticShare> {
         self.quote(Pattern::VllmNoBlocks).filter(|line| line.text.contains("mem-fraction-static"))?;
         let (weights, free) = (self.model.weights?, self.card_free?);

@@ -198,7 +198,8 @@ fn statement(facts: &mut Facts, purpose: Purpose, quote: &Quote) {
     }
 }
 
-/// `allocated buffer, size =  4096.00 MiB, ( 7630.41 /  5461.34)`: `ggml-metal-device.m:ggml_metal_log_allocated_size`.
+/// `allocated buffer, size =  4096.00 MiB, ( 7630.41 /  5461.34)`:
+/// `ggml-metal-device.m:ggml_metal_log_allocated_size`.
 fn working_set(facts: &mut Facts, text: &str) {
     let pair = || {
         let (allocated, limit) = text.rsplit_once('(')?.1.split_once('/')?;

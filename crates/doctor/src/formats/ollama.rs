@@ -14,7 +14,8 @@ pub(super) fn read(facts: &mut Facts, pattern: Pattern, text: &str, quote: &Quot
             }
         }
         Pattern::OllamaCard => card(facts, text),
-        // `msg="system memory" total="31.9 GiB" free="20.1 GiB" free_swap="4.0 GiB"`: `llm/server.go:NewLlamaServer`.
+        // `msg="system memory" total="31.9 GiB" free="20.1 GiB" free_swap="4.0 GiB"`:
+        // `llm/server.go:NewLlamaServer`.
         Pattern::OllamaSystem => {
             let free = after(text, " free=").zip(after(text, "free_swap="));
             facts.host.commit = free.map(|(free, swap)| free + swap).or(facts.host.commit);
@@ -34,9 +35,9 @@ fn of_card(full: Bytes, available: Bytes, quote: &Quote) -> LoadEstimate {
     LoadEstimate { full, available, least: available, quote: quote.clone(), ..LoadEstimate::default() }
 }
 
-/// `msg="new model will fit in available VRAM in single GPU, loading" … available=24512036864 required="13.3 GiB"` of
-/// `server/sched.go:pickBestFullFitByLibrary`, or `memory.available="[9.5 GiB]" … memory.required.full="11.0 GiB" … memory.weights.total="5.2 GiB"`:
-/// `llm/memory.go:log`.
+/// `msg="new model will fit in available VRAM in single GPU, loading" … available=24512036864 required="13.3
+/// GiB"` of `server/sched.go:pickBestFullFitByLibrary`, or `memory.available="[9.5 GiB]" …
+/// memory.required.full="11.0 GiB" … memory.weights.total="5.2 GiB"`: `llm/memory.go:log`.
 fn estimate(text: &str, quote: &Quote) -> Option<LoadEstimate> {
     if let Some(available) = count_after(text, "available=").map(Bytes::new) {
         return Some(of_card(after(text, "required=")?, available, quote));

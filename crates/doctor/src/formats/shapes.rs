@@ -1,4 +1,5 @@
-//! Regular expressions for kinds of lines: log prefixes, aborts of engines, source code, configuration and documents.
+//! Regular expressions for kinds of lines: log prefixes, aborts of engines, source code, configuration and
+//! documents.
 
 use std::sync::{LazyLock, OnceLock};
 

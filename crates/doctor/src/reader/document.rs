@@ -1,9 +1,9 @@
 //! Detection of documents (manuals, READMEs, changelogs), as distinct from problem reports in Markdown.
 //!
-//! DECISION: a document quotes error messages in its prose and shows logs as examples. So only its code blocks count as
-//! evidence. In a document that is mostly prose, the code blocks count as examples too. A changelog, a manual page and
-//! a program's help text contain no evidence at all. A report from an issue tracker is recognised by its template's
-//! headings.
+//! DECISION: a document quotes error messages in its prose and shows logs as examples. So only its code
+//! blocks count as evidence. In a document that is mostly prose, the code blocks count as examples too. A
+//! changelog, a manual page and a program's help text contain no evidence at all. A report from an issue
+//! tracker is recognised by its template's headings.
 
 use crate::formats::{fits, has_any, is_word};
 
@@ -109,8 +109,8 @@ impl MarkdownOutline {
 
 /// The numbers of the lines that are evidence in a document, first and last; `None` for any other text.
 ///
-/// Lines that `plimsoll doctor` has quoted are left out, for they tell of another log, and so are blocks of help and of
-/// source.
+/// Lines that `plimsoll doctor` has quoted are left out, for they tell of another log, and so are blocks of
+/// help and of source.
 pub(super) fn evidence_of(text: &str, is_source: impl Fn(&str) -> bool) -> Option<Vec<(u64, u64)>> {
     if is_manual_page(text) {
         return Some(Vec::new());

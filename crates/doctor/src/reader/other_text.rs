@@ -1,7 +1,9 @@
-//! Detection of texts that report no failure: logs of `plimsoll serve`, documents, source and configuration files.
+//! Detection of texts that report no failure: logs of `plimsoll serve`, documents, source and configuration
+//! files.
 //!
-//! DECISION: the formats and the rules read such texts, but the classifier does not. The classifier compares words.
-//! These texts use the words of every cause, because they describe, document or handle all kinds of failures.
+//! DECISION: the formats and the rules read such texts, but the classifier does not. The classifier compares
+//! words. These texts use the words of every cause, because they describe, document or handle all kinds of
+//! failures.
 
 use super::document::{evidence_of, lines_where};
 use crate::formats::fits;
@@ -11,7 +13,8 @@ use crate::source_line::{is_source_line, is_yaml_line};
 const FEWEST: usize = 5;
 /// Share of the lines with the syntax of a source file from which a text is one: so many of so many.
 const SOURCE: (usize, usize) = (2, 3);
-/// State of a container or a pod, as `docker inspect` and `kubectl get` print it: no configuration, but what happened.
+/// State of a container or a pod, as `docker inspect` and `kubectl get` print it: no configuration, but what
+/// happened.
 const STATES: [&str; 3] = ["\"State\":", "containerStatuses", "\nstatus:"];
 
 /// True for a text that the classifier does not judge.
@@ -19,12 +22,14 @@ pub(super) fn is_no_report(text: &str) -> bool {
     evidence_lines(text).is_some() || is_own_log(text)
 }
 
-/// The numbers of the lines that are evidence, first and last, in a document or a source file; `None` for any other text.
+/// The numbers of the lines that are evidence, first and last, in a document or a source file; `None` for any
+/// other text.
 pub(super) fn evidence_lines(text: &str) -> Option<Vec<(u64, u64)>> {
     evidence_of(text, |code| evidence_of_source(code).is_some()).or_else(|| evidence_of_source(text))
 }
 
-/// Lines of a source or configuration file that do not have its syntax: a report may quote a program before its error.
+/// Lines of a source or configuration file that do not have its syntax: a report may quote a program before
+/// its error.
 fn evidence_of_source(text: &str) -> Option<Vec<(u64, u64)>> {
     if STATES.iter().any(|state| text.contains(state)) {
         return None;

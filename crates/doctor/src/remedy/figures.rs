@@ -96,7 +96,8 @@ fn of_cards(name: &str, facts: &Facts) -> Option<&'static str> {
 /// The quantised cache of the log would fit as f16, into what is free above the load.
 fn f16_fits(facts: &Facts) -> bool {
     let line = facts.quote(Pattern::MakesCache).map(|line| line.text).unwrap_or_default();
-    // Blocks of 32 values take 34 bytes as q8_0, and at least 18 as the smaller types: `ggml-common.h:block_q4_0`.
+    // Blocks of 32 values take 34 bytes as q8_0, and at least 18 as the smaller types:
+    // `ggml-common.h:block_q4_0`.
     let block = if line.contains("(q8_0)") { 34 } else { 18 };
     let fits = || {
         let (cache, free) = (needed(facts, Purpose::Cache)?, facts.free_before()?);
@@ -161,8 +162,8 @@ fn missing(facts: &Facts) -> Option<Bytes> {
     facts.refusal()?.requested?.checked_sub(room(facts)?)
 }
 
-/// Memory to leave for the compute buffer, which follows the cache: the log's own, else computed from its figures, else
-/// an allowance. `None` without flash attention, where it grows with the heads too.
+/// Memory to leave for the compute buffer, which follows the cache: the log's own, else computed from its
+/// figures, else an allowance. `None` without flash attention, where it grows with the heads too.
 fn reserved(facts: &Facts) -> Option<Bytes> {
     facts.refusal().filter(|refusal| refusal.purpose == Purpose::Cache)?;
     let buffers = facts.buffers.iter().filter(|buffer| buffer.on_card);
@@ -174,8 +175,8 @@ fn reserved(facts: &Facts) -> Option<Bytes> {
     if facts.says(Pattern::FlashOff) {
         return None;
     }
-    // Each token of a micro-batch has logits, a row of the mask over the context, and some activations, in 4 bytes
-    // each: above what `data/logs` records of `ggml-alloc.c:ggml_gallocr_reserve_n @ b8799`.
+    // Each token of a micro-batch has logits, a row of the mask over the context, and some activations, in 4
+    // bytes each: above what `data/logs` records of `ggml-alloc.c:ggml_gallocr_reserve_n @ b8799`.
     let (options, model) = (&facts.options, &facts.model);
     let computed = || {
         let row = model.vocabulary? + model.embedding? * ACTIVATIONS + options.context_tokens?;
@@ -190,8 +191,8 @@ pub(super) enum QuantisedCache {
     Shorter(u64),
 }
 
-/// The KV cache in a quantised type that fits beside the compute buffer, or a shorter context in that type. Without
-/// figures in the log it is only said that the type halves the cache.
+/// The KV cache in a quantised type that fits beside the compute buffer, or a shorter context in that type.
+/// Without figures in the log it is only said that the type halves the cache.
 pub(super) fn quantised_cache(facts: &Facts) -> Option<QuantisedCache> {
     // Blocks of 32 values in 34 bytes, where f16 takes 64: `ggml-common.h:block_q8_0`.
     const TYPE: (u64, u64) = (34, 64);
@@ -203,7 +204,8 @@ pub(super) fn quantised_cache(facts: &Facts) -> Option<QuantisedCache> {
     let whole = Some(QuantisedCache::Whole);
     let figures = || Some((room(facts)?, reserved(facts)?, needed(facts, Purpose::Cache)?));
     let Some((room, reserve, cache)) = figures() else { return whole };
-    // Builds up to b8799 convert one layer at a time to f16, in memory that the run-time pool takes after the load.
+    // Builds up to b8799 convert one layer at a time to f16, in memory that the run-time pool takes after the
+    // load.
     let converted = cache.scaled(1, facts.options.layers.unwrap_or(FEWEST_LAYERS).max(1));
     let cache = cache.scaled(TYPE.0, TYPE.1) + converted;
     if cache + reserve <= room {

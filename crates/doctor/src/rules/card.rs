@@ -165,7 +165,8 @@ fn refused_at_run_time(facts: &Facts) -> Option<RuleFinding> {
     }
     let quotes = refusal.quotes().chain(facts.quotes(&AT_WORK).into_iter().take(1));
     let text = "memory ran out at run time, after the load";
-    // Only a line of a request that was served shows that the load was over; Level Zero says the same of a fault.
+    // Only a line of a request that was served shows that the load was over; Level Zero says the same of a
+    // fault.
     let is_shown = refusal.stage == LoadStage::Serving && !facts.says(Pattern::OnSycl) && !facts.grows();
     Some(RuleFinding::new(Cause::PoolGrowth, weight, text, quotes).proven_if(is_shown))
 }
@@ -203,7 +204,8 @@ fn large_micro_batch(facts: &Facts) -> Option<RuleFinding> {
 fn counted_too_large(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::BudgetRefused)?;
     let text = "the engine estimated the model's memory need, and that need exceeds the free memory";
-    // Some estimates include the cache, which a large context makes the larger part; and others may hold the card.
+    // Some estimates include the cache, which a large context makes the larger part; and others may hold the
+    // card.
     let weight = if line.text.contains("and cache") { Weak } else { Fair };
     Some(RuleFinding::new(Cause::ModelTooLarge, weight, text, [line]))
 }

@@ -36,7 +36,8 @@ fn driver_fault(facts: &Facts) -> Option<RuleFinding> {
         let lost = facts.quote(Pattern::DeviceLost).filter(|_| !facts.ran_out())?;
         return Some(RuleFinding::new(Cause::DriverOrHw, Fair, text, [lost]));
     };
-    // A card that fell off the bus is proven by the kernel; the run time's words say that a kernel of the GPU failed.
+    // A card that fell off the bus is proven by the kernel; the run time's words say that a kernel of the GPU
+    // failed.
     let lower = quote.text.to_ascii_lowercase();
     let weight = match is_off {
         true => Decisive,

@@ -26,7 +26,8 @@ fn occupied(facts: &Facts) -> Bytes {
     facts.holders.iter().map(|holder| holder.used).sum()
 }
 
-/// The holders may be this program and its workers. Without a refusal, a table is shown for the largest of them.
+/// The holders may be this program and its workers. Without a refusal, a table is shown for the largest of
+/// them.
 fn listed_processes(facts: &Facts) -> Option<RuleFinding> {
     let ran_out = facts.ran_out();
     let card = facts.card().or(facts.model.named_cards.filter(|_| !ran_out))?;
@@ -109,7 +110,8 @@ fn small_victim(facts: &Facts) -> Option<RuleFinding> {
     starved.then(|| RuleFinding::new(Cause::ForeignProcess, Fair, text, [line]))
 }
 
-/// Another process holds memory. Where the GPU shares the host's memory, any use of it counts, so nothing is proven.
+/// Another process holds memory. Where the GPU shares the host's memory, any use of it counts, so nothing is
+/// proven.
 pub(super) fn of_neighbour(
     facts: &Facts,
     weight: EvidenceWeight,

@@ -69,7 +69,8 @@ fn occupied_by_others(facts: &Facts) -> Option<RuleFinding> {
     (many && enough).then(|| of_neighbour(facts, weight, text, [torch.quote.clone()]))
 }
 
-/// The one process that is named is another: it holds less than this one allocated, and what is used is enough for both.
+/// The one process that is named is another: it holds less than this one allocated, and what is used is
+/// enough for both.
 fn is_other(torch: &TorchRefusal) -> bool {
     let live = torch.allocated.zip(torch.others).filter(|(live, others)| others < live);
     let used = torch.total.zip(torch.free).map(|(total, free)| total.saturating_sub(free) + ROUNDING);
@@ -118,7 +119,8 @@ fn not_the_card(facts: &Facts) -> Option<RuleFinding> {
         () if facts.says(Pattern::PinCall) => RuleFinding::new(Cause::HostPinnedLimit, Fair, text, quotes),
         () if facts.is_unified() => RuleFinding::new(Cause::UnifiedMemoryRefused, Strong, text, quotes),
         () if facts.misreported().is_some() => return None,
-        // The driver, a limit of the host or a lack of its memory may be the reason: the log does not show which.
+        // The driver, a limit of the host or a lack of its memory may be the reason: the log does not show
+        // which.
         () => {
             RuleFinding::new(Cause::Other, Strong, text, quotes).by(SubCause::AlongsideFree).proven_if(false)
         }

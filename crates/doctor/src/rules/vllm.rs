@@ -44,8 +44,8 @@ fn startup_share(facts: &Facts) -> Option<RuleFinding> {
 
 /// Weights and activations exceed the share of the card, but not nine tenths of the card.
 fn small_share(facts: &Facts) -> Option<RuleFinding> {
-    // DECISION: the cause is `kv_cache_too_large`. vLLM gives the cache what the share leaves, so the cache is what
-    // finds no room. The weights fit the card, so `model_too_large` would be wrong.
+    // DECISION: the cause is `kv_cache_too_large`. vLLM gives the cache what the share leaves, so the cache
+    // is what finds no room. The weights fit the card, so `model_too_large` would be wrong.
     let share = facts.small_share()?;
     let quotes = facts.quotes(&[Pattern::VllmNoBlocks, Pattern::VllmWeights, Pattern::VllmFlags]);
     // Without the card's size a model that fits no card at all is possible, though less likely.

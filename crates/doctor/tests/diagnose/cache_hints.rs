@@ -2,7 +2,8 @@
 
 use plimsoll_doctor::{LineSource, LogReader, diagnose};
 
-/// The log of a card with 9188 MiB free that refused 8192 MiB of cache beside 4651 MiB of weights, with `more` lines.
+/// The log of a card with 9188 MiB free that refused 8192 MiB of cache beside 4651 MiB of weights, with
+/// `more` lines.
 fn log(more: &str) -> String {
     format!(
         "llama_model_load_from_file_impl: using device CUDA0 (NVIDIA GeForce RTX 3080) (0000:01:00.0) - 9188 MiB free\n\
@@ -23,7 +24,8 @@ fn hints(log: &str) -> Vec<String> {
     diagnose(&reader.finish()).hints.iter().map(ToString::to_string).collect()
 }
 
-/// 4537 MiB are free. A context of 36096 tokens and q8_0 (4352 MiB) would leave nothing for the compute buffer.
+/// 4537 MiB are free. A context of 36096 tokens and q8_0 (4352 MiB) would leave nothing for the compute
+/// buffer.
 #[test]
 fn room_is_left_for_the_compute_buffer_and_slots_have_equal_contexts() {
     let reported = |tokens| {

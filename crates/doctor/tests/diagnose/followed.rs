@@ -1,4 +1,5 @@
-//! Tests of hints that are followed by the figures of their own logs: what they advise fits, and is of the program.
+//! Tests of hints that are followed by the figures of their own logs: what they advise fits, and is of the
+//! program.
 
 use plimsoll_doctor::{Cause, Diagnosis, LineSource, LogReader, SubCause, diagnose};
 
@@ -71,7 +72,8 @@ alloc_tensor_range: failed to allocate CUDA1 buffer of size 8321499136
 llama_init_from_model: failed to initialize the context: failed to allocate buffer for kv cache
 ";
 
-/// Card 1 has 11800 - 8600 = 3200 MiB left: 24064 tokens take 2914 there, and the whole cache as q8_0 takes 4216 and one layer of it in 16 bits.
+/// Card 1 has 11800 - 8600 = 3200 MiB left: 24064 tokens take 2914 there, and the whole cache as q8_0 takes
+/// 4216 and one layer of it in 16 bits.
 #[test]
 fn the_room_is_that_of_the_card_which_refused() {
     let (cause, hints) = stated(TWO_CARDS);
@@ -93,7 +95,8 @@ alloc_tensor_range: failed to allocate CUDA0 buffer of size 5389680640
 llama_init_from_model: failed to initialize the context: failed to allocate buffer for kv cache
 ";
 
-/// 2952 MiB are free, and the cache in 8 bits takes 2731, with one layer of it in 16 bits beside it: that does not fit.
+/// 2952 MiB are free, and the cache in 8 bits takes 2731, with one layer of it in 16 bits beside it: that
+/// does not fit.
 #[test]
 fn other_programs_of_ggml_are_not_told_of_a_quantised_cache_that_does_not_fit() {
     let (_, hints) = stated(KOBOLD);
@@ -168,7 +171,8 @@ fn graphs_that_find_no_room_beside_the_cache_are_not_weights() {
     assert!(cause == Cause::ComputeBufferTooLarge && hints.contains("--mem-fraction-static"), "{hints}");
 }
 
-/// The card has at least (13.5 - 1.8) / 0.5 = 23.4 GiB, of which the missing 1.8 are 8 %: a share of 0.58 would do.
+/// The card has at least (13.5 - 1.8) / 0.5 = 23.4 GiB, of which the missing 1.8 are 8 %: a share of 0.58
+/// would do.
 #[test]
 fn a_share_of_an_unknown_card_is_small_where_the_shortage_is_a_small_part_of_it() {
     let log = |lacking: &str| {

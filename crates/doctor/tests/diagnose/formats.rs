@@ -217,7 +217,8 @@ fn the_numbers_of_a_refusal_decide_whatever_its_words_are() {
         (torch(3000, 24_000, 2800, 12_000, 20_000, ""), FragmentationCachingAllocator, true),
         // What a load has left idle is no reason: more would have been asked next.
         (torch(26, 8192, 0, 6656, 6994, LOADS), ModelTooLarge, true),
-        // Others hold most of the card, or another library of the program does: the sentence names no process.
+        // Others hold most of the card, or another library of the program does: the sentence names no
+        // process.
         (torch(1700, 14_900, 1300, 650, 1030, COMPUTES), ForeignProcess, false),
         // One tensor is larger than the card, and no frame shows of what.
         (torch(26_700, 24_200, 16_700, 4400, 5100, ""), ComputeBufferTooLarge, false),

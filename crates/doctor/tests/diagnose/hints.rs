@@ -1,4 +1,5 @@
-//! Tests of the hints' origin: of the program and the card of the log, not yet given, and possible by the log's figures.
+//! Tests of the hints' origin: of the program and the card of the log, not yet given, and possible by the
+//! log's figures.
 
 use plimsoll_doctor::{LineSource, LogReader, diagnose};
 

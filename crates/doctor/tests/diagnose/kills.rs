@@ -1,4 +1,5 @@
-//! Tests of processes that were killed: by the kernel, by the limit of a control group, and by nobody whom the log names.
+//! Tests of processes that were killed: by the kernel, by the limit of a control group, and by nobody whom
+//! the log names.
 
 use plimsoll_doctor::{Cause, Diagnosis, LineSource, LogReader, SubCause, diagnose};
 

@@ -7,7 +7,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 const SIZE: usize = 128 << 10;
 
-/// Processor time of this thread: a busy machine takes the long reading off its processor, and not the short one.
+/// Processor time of this thread: a busy machine takes the long reading off its processor, and not the short
+/// one.
 fn now() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).expect("a time after zero")
 }

@@ -34,7 +34,8 @@ alloc_tensor_range: failed to allocate CUDA0 buffer of size 8589934592
 llama_init_from_model: failed to initialize the context: failed to allocate buffer for kv cache
 ";
     let text = hints(&format!("{LLAMA}{LOADED}{refused}"));
-    // 65536 tokens take 8192 MiB, 11776 - 4480 MiB are free, and the log has no figures of the compute buffer.
+    // 65536 tokens take 8192 MiB, 11776 - 4480 MiB are free, and the log has no figures of the compute
+    // buffer.
     assert!(text.contains("use a context of at most 56320 tokens (-c 56320): 8192 MiB were needed for 65536 tokens; 7296 MiB are free, of which 256 MiB are left for the compute buffer"), "{text}");
     assert!(text.starts_with("store the KV cache as q8_0 (-ctk q8_0 -ctv q8_0)"), "{text}");
 }
@@ -195,8 +196,8 @@ fn a_quantised_cache_is_no_first_advice_where_flash_attention_is_off() {
     }
 }
 
-/// A pool's first request fails on a full card too, so that without signs of work neither cause is certain, and
-/// both are named.
+/// A pool's first request fails on a full card too, so that without signs of work neither cause is certain,
+/// and both are named.
 #[test]
 fn a_pool_that_is_refused_before_any_work_leaves_two_causes() {
     let log = "\

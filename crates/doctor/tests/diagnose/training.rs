@@ -24,7 +24,8 @@ fn a_training_run_fills_a_card_by_its_batch_and_idle_blocks_prove_nothing() {
     // More idle than live: whatever is trained, the blocks are in pieces.
     let idle = PIECES.replace("6.10 GiB", "2.10 GiB").replace("600.00 MiB cached", "4.60 GiB cached");
     assert_eq!(judged(&idle, "python train.py").cause, FragmentationCachingAllocator);
-    // Nearly half of the card idle and little requested: neither a batch nor a frame of the backward pass explains that.
+    // Nearly half of the card idle and little requested: neither a batch nor a frame of the backward pass
+    // explains that.
     let much = "  File \"train.py\", line 12, in step\n    loss.backward()\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 256.00 MiB. GPU 0 \
                 has a total capacity of 23.57 GiB of which 190.00 MiB is free. Including non-PyTorch memory, this process has 23.38 GiB memory in use. Of the allocated memory \
                 12.04 GiB is allocated by PyTorch, and 10.87 GiB is reserved by PyTorch but unallocated.";

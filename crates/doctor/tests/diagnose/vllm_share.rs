@@ -1,5 +1,5 @@
-//! Tests of a memory share (`--gpu-memory-utilization`) that is too small for a model which would fit on the whole
-//! card.
+//! Tests of a memory share (`--gpu-memory-utilization`) that is too small for a model which would fit on the
+//! whole card.
 
 use plimsoll_doctor::{Cause, Diagnosis, LineSource, LogReader, diagnose};
 

@@ -104,8 +104,8 @@ pub fn install(
     Ok(EngineProgram { path: program, origin: EngineOrigin::Installed })
 }
 
-/// Removes the installed engines and the models of the tour; returns the folders that were there. A tour in another
-/// folder is its user's.
+/// Removes the installed engines and the models of the tour; returns the folders that were there. A tour in
+/// another folder is its user's.
 pub fn uninstall(home: &EngineHome) -> Result<Vec<PathBuf>, InstallError> {
     let _lock = match home.engines().is_dir() {
         true => Some(lock(&home.engines(), &mut |_| {})?),
@@ -180,7 +180,8 @@ fn remove(directory: &Path) -> Result<(), InstallError> {
 /// A Python that imports nothing from the caller's folder or environment (`-I`).
 fn isolated_python(python: &Path, scratch: &Path) -> io::Result<Command> {
     let mut command = own_command(python)?;
-    // pip asks `rustc` for its version, also while a venv is made, and a rustup writes settings into the home for that.
+    // pip asks `rustc` for its version, also while a venv is made, and a rustup writes settings into the home
+    // for that.
     command.arg("-I").env("RUSTUP_HOME", scratch.join(RUSTUP));
     Ok(command)
 }

@@ -1,7 +1,7 @@
 //! Flags that an engine lists in its own help.
 //!
-//! The program is run with `--help`, within the bounds of time and output of every question to an engine, and the result is
-//! cached until the program's file changes.
+//! The program is run with `--help`, within the bounds of time and output of every question to an engine, and
+//! the result is cached until the program's file changes.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -30,7 +30,8 @@ pub fn lists_flag(program: &Path, flag: &str) -> Option<bool> {
     Some(listed.contains(flag))
 }
 
-/// Every word that looks like a flag, also in descriptions: a flag that is named at all is not called unknown.
+/// Every word that looks like a flag, also in descriptions: a flag that is named at all is not called
+/// unknown.
 fn flags(help: &str) -> Option<Arc<BTreeSet<String>>> {
     let is_end = |c: char| {
         c.is_whitespace() || matches!(c, ',' | '|' | '=' | '(' | ')' | '[' | ']' | '`' | '\'' | '"')

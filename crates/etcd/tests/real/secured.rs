@@ -32,7 +32,8 @@ async fn post(cluster: &Cluster, path: &str, body: Value) {
     assert!(answer.contains(" 200 OK"), "{path}: {answer}");
 }
 
-/// Users `root` and `plimsoll`, whose role has keys with this prefix; then requests without a user are refused.
+/// Users `root` and `plimsoll`, whose role has keys with this prefix; then requests without a user are
+/// refused.
 async fn require_users(cluster: &Cluster, prefix: &str) {
     let permission = json!({ "permType": "READWRITE", "key": STANDARD.encode(prefix), "range_end": STANDARD.encode(
         format!("{}0", prefix.trim_end_matches('/'))) });

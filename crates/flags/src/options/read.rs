@@ -24,8 +24,8 @@ impl Options {
         faults.into_iter().next().map_or(Ok(options), Err)
     }
 
-    /// Reads the known flags of a command line as its program does, and returns all faults, for programs that run
-    /// already or that resemble a llama-server.
+    /// Reads the known flags of a command line as its program does, and returns all faults, for programs that
+    /// run already or that resemble a llama-server.
     pub fn known_in(argv: &[String], origin: impl Fn(usize) -> FlagOrigin) -> (Self, Vec<FlagError>) {
         let (mut known, mut faults) = (Self::default(), Vec::new());
         let mut reader = ArgumentReader { argv, origin, next: 0 };

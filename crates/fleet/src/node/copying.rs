@@ -1,4 +1,5 @@
-//! Copying of model files between hosts: the choice of the host that makes a copy, and the copies of this host.
+//! Copying of model files between hosts: the choice of the host that makes a copy, and the copies of this
+//! host.
 //!
 //! A copy is ordered for requests whose model no host can take.
 
@@ -12,7 +13,8 @@ use crate::keys::FleetKey;
 use crate::place::{CopyPlan, SeatDemand, copier};
 use crate::records::{HostCopies, Record};
 
-/// Time for which all hosts with the file have to be busy before it is copied to another: most are busy for less.
+/// Time for which all hosts with the file have to be busy before it is copied to another: most are busy for
+/// less.
 const BUSY: Duration = Duration::from_secs(10);
 /// Time between two orders of one copy: the host tells the store that it has begun within that.
 const AGAIN: Duration = Duration::from_secs(5);
@@ -64,7 +66,8 @@ impl FleetNode {
         }
     }
 
-    /// The record of this host's copies, which goes with that of its state; `None` for a host that has never lacked a file.
+    /// The record of this host's copies, which goes with that of its state; `None` for a host that has never
+    /// lacked a file.
     pub(super) fn copies_record(&self) -> Option<Write> {
         let value = Record::new(self.copies.clone()?).write();
         Some(Write::put(FleetKey::Copies(self.settings.name.clone()), value).leased())

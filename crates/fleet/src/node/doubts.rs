@@ -1,10 +1,11 @@
 //! Verification of fleet news (store records and changes) that another host sends, against the store itself.
 //!
-//! If the news contradicts this host's own seats (its records of loaded models), the store decides. A source with news
-//! that the store does not confirm is dropped, and this host then reads the store itself.
+//! If the news contradicts this host's own seats (its records of loaded models), the store decides. A source
+//! with news that the store does not confirm is dropped, and this host then reads the store itself.
 //!
-//! DECISION: a follower verifies what it uses, not everything that it receives. Sources exist to avoid repeated full
-//! reads of the store. An error that no check finds lasts only as long as this host follows that source.
+//! DECISION: a follower verifies what it uses, not everything that it receives. Sources exist to avoid
+//! repeated full reads of the store. An error that no check finds lasts only as long as this host follows
+//! that source.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,9 +16,11 @@ use crate::records::{Seat, SeatCause};
 use crate::source::NewsSource;
 use crate::view::{FleetView, Versioned};
 
-/// Claims of a model, or attempts of a registration, that conflict one after the other until the news are doubted.
+/// Claims of a model, or attempts of a registration, that conflict one after the other until the news are
+/// doubted.
 pub(super) const CONFLICTS: u32 = 8;
-/// Confirmations of the store against the news until they are doubted: the first may have come before late news.
+/// Confirmations of the store against the news until they are doubted: the first may have come before late
+/// news.
 const CONTRADICTIONS: u32 = 3;
 /// Least time between two confirmations of one model's seat.
 const CONFIRM_AGAIN: Duration = Duration::from_secs(1);
@@ -39,8 +42,9 @@ impl FleetNode {
 
     /// Takes all records of a revision, unless they contradict what was known.
     ///
-    /// A reading of the store that contradicts a former one is that of a restored store. One that contradicts the news of a
-    /// host shows that the host has lied, unless the store may have been restored since. Of two hosts that contradict each other the store tells which one has.
+    /// A reading of the store that contradicts a former one is that of a restored store. One that contradicts
+    /// the news of a host shows that the host has lied, unless the store may have been restored since. Of two
+    /// hosts that contradict each other the store tells which one has.
     pub(super) fn read(&mut self, now: Duration, mut view: FleetView, effects: &mut Vec<FleetEffect>) {
         // A reading that was under way when this daemon wrote may lack what was written.
         let is_forked = self.applied <= view.revision && self.view.contradicts(&view);
@@ -74,8 +78,8 @@ impl FleetNode {
 
     /// True if the store itself has gone back, or was out of sight for a while, in which it may have.
     ///
-    /// DECISION: such a contradiction proves no lie. A new life costs this host its seats; a host that is doubted wrongly costs the
-    /// fleet a source.
+    /// DECISION: such a contradiction proves no lie. A new life costs this host its seats; a host that is
+    /// doubted wrongly costs the fleet a source.
     fn may_be_restored(&self, reading: &FleetView) -> bool {
         let own = reading.states.get(&self.settings.name).map(|state| state.revision);
         self.trust.was_silent || own.is_some_and(|revision| revision < self.registration.state_written)

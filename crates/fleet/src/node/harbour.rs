@@ -1,7 +1,7 @@
 //! Host side of a seat, the fleet's record that a model is loaded on a host.
 //!
-//! Before a host loads or serves a model, it checks the request's token (the revision of the seat's claim). It also
-//! gives up seats, for instance when no request comes for one.
+//! Before a host loads or serves a model, it checks the request's token (the revision of the seat's claim).
+//! It also gives up seats, for instance when no request comes for one.
 
 use std::time::Duration;
 
@@ -152,7 +152,8 @@ impl FleetNode {
         self.unclaimed.get(seat).is_some_and(|since| now >= *since + UNCLAIMED)
     }
 
-    /// Deletes a seat. The token is burnt at once: the deletion may be applied long after the store was asked.
+    /// Deletes a seat. The token is burnt at once: the deletion may be applied long after the store was
+    /// asked.
     pub(super) fn give_up(&mut self, now: Duration, seat: OccupiedSeat, effects: &mut Vec<FleetEffect>) {
         let burnt = self.burnt.entry(seat.model.clone()).or_default();
         *burnt = seat.token.max(*burnt);
@@ -279,7 +280,8 @@ impl FleetNode {
         self.unclaimed.retain(|seat, _| empty.contains(seat));
         for seat in empty {
             let since = *self.unclaimed.entry(seat.clone()).or_insert(now);
-            // One that was given up may be back, with a backup of the store: no request can be served by its burnt token.
+            // One that was given up may be back, with a backup of the store: no request can be served by its
+            // burnt token.
             let wait = if self.is_unburnt(&seat.model, seat.token) { UNCLAIMED } else { DELETE_AGAIN };
             if now >= since + wait {
                 match self.trust.is_reported() {

@@ -11,8 +11,8 @@ use crate::view::FleetView;
 /// Time that each host of the fleet adds to the spread of pauses, and the most that all add.
 const A_HOST: Duration = Duration::from_millis(5);
 const MOST_SPREAD: Duration = Duration::from_secs(60);
-/// Time that each host adds to a whole reading of the store, for four processors of its members. One of 1 000 hosts with ten
-/// models each takes 0.19 s of one processor (`crates/etcd/tests/real/loads.rs`).
+/// Time that each host adds to a whole reading of the store, for four processors of its members. One of 1 000
+/// hosts with ten models each takes 0.19 s of one processor (`crates/etcd/tests/real/loads.rs`).
 const A_READING: Duration = Duration::from_micros(50);
 
 impl FleetNode {
@@ -23,7 +23,8 @@ impl FleetNode {
         pause / 2 + self.drawn_of(pause + A_HOST.saturating_mul(hosts).min(MOST_SPREAD))
     }
 
-    /// A pause before the store is read whole, as long as such readings keep four processors of its members busy.
+    /// A pause before the store is read whole, as long as such readings keep four processors of its members
+    /// busy.
     pub fn share_of_reading(&mut self, pause: Duration) -> Duration {
         let hosts = self.view.hosts.len();
         let readings = hosts.saturating_mul(readers(hosts, self.settings.watchers));

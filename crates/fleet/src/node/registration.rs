@@ -113,7 +113,8 @@ impl FleetNode {
         let is_early = |again: Option<Duration>| again.is_some_and(|at| at > now);
         let registration = &self.registration;
         let offers_are_known = !self.offers.0.is_empty();
-        // Another host may have deleted the record of equal offers in the moment in which this one relied on it.
+        // Another host may have deleted the record of equal offers in the moment in which this one relied on
+        // it.
         let is_stale = registration.is_stale || !self.view.offers.contains_key(&self.offers.0);
         if is_stale && !registration.is_waiting && !is_early(registration.again) && offers_are_known {
             self.registration.again = None;

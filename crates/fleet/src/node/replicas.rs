@@ -1,13 +1,14 @@
-//! Load balancing among several hosts that serve one model: warm prompt caches first, then the least busy host.
+//! Load balancing among several hosts that serve one model: warm prompt caches first, then the least busy
+//! host.
 //!
 //! If all of them are busy, one more host loads the model.
 //!
-//! DECISION: the router claims a seat on a further host when each host already has [`CROWDED`] requests from this
-//! router. Counts of other routers would have to be written to the store with each request.
+//! DECISION: the router claims a seat on a further host when each host already has [`CROWDED`] requests from
+//! this router. Counts of other routers would have to be written to the store with each request.
 //!
-//! DECISION: requests with the same beginning of the prompt go to the same host, by rendezvous hashing. The exception
-//! is a host that is much busier than the least busy one. When a host joins or leaves, only its share of the prompts
-//! moves.
+//! DECISION: requests with the same beginning of the prompt go to the same host, by rendezvous hashing. The
+//! exception is a host that is much busier than the least busy one. When a host joins or leaves, only its
+//! share of the prompts moves.
 
 use std::time::Duration;
 

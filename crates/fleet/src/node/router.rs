@@ -17,13 +17,13 @@ use crate::place::{SeatDemand, SeatPurpose, place};
 use crate::records::{HostRecord, Seat};
 use crate::view::{StoreChange, Versioned};
 
-/// Time for which a host that left the store is still asked: its lease may have been lost by mistake, and then it comes
-/// back at once.
+/// Time for which a host that left the store is still asked: its lease may have been lost by mistake, and
+/// then it comes back at once.
 const GRACE: Duration = Duration::from_secs(2);
 /// Time for which a host that has not shown that it is the one takes no part.
 const DISTRUST: Duration = Duration::from_secs(60);
-/// Pauses before the next claim: after a conflict, at most, which doubles with each further one up to 64 times; and while
-/// every host is full.
+/// Pauses before the next claim: after a conflict, at most, which doubles with each further one up to 64
+/// times; and while every host is full.
 const CONFLICT_MS: u64 = 20;
 const MOST_DOUBLINGS: u32 = 6;
 const FULL: Duration = Duration::from_millis(250);
@@ -172,8 +172,9 @@ impl FleetNode {
 
     /// Leaves a life of a host out of account: its seats are free for other hosts, and it gets none.
     ///
-    /// DECISION: a host that is not reached keeps its seats until its lease ends, because this daemon may be the one that
-    /// is cut off. Something else that answers in its place is no such case: it may renew a lease for ever.
+    /// DECISION: a host that is not reached keeps its seats until its lease ends, because this daemon may be
+    /// the one that is cut off. Something else that answers in its place is no such case: it may renew a
+    /// lease for ever.
     pub(super) fn distrust(&mut self, now: Duration, host: String) {
         if let Some(life) = self.view.host(&host).map(|record| record.incarnation.clone()) {
             self.view.distrusted.insert(host.clone(), life);
@@ -258,7 +259,8 @@ impl FleetNode {
             }
             Err(reason) => {
                 let reason = self.copy_instead(now, &demand, &mut claim.copy, reason, effects);
-                // A full host may have room soon, and a copy its end; a request waits for that, and nothing else does.
+                // A full host may have room soon, and a copy its end; a request waits for that, and nothing
+                // else does.
                 let waits = reason.because.iter().any(|host| WAITED_FOR.contains(&host.code));
                 let late = |request: &(Demand, Duration)| !waits || request.1 <= now;
                 let (late, left) = claim.waiting.into_iter().partition(late);

@@ -3,8 +3,8 @@
 //! DECISION: a host without the files is considered only then. A copy takes minutes, and occupies disk space
 //! permanently.
 //!
-//! DECISION: all routers choose the same host, by a hash of model and host. A random draw, as for seats, would copy a
-//! file to several hosts at once.
+//! DECISION: all routers choose the same host, by a hash of model and host. A random draw, as for seats,
+//! would copy a file to several hosts at once.
 
 use plimsoll_base::{Bytes, Reason};
 

@@ -1,7 +1,8 @@
-//! Index of seats (records of loaded models) by host, with the memory promised in each life (start) of a host.
+//! Index of seats (records of loaded models) by host, with the memory promised in each life (start) of a
+//! host.
 //!
-//! DECISION: the index is updated with each change. A search through all seats for each host would make one placement
-//! among a thousand hosts a scan of ten million records.
+//! DECISION: the index is updated with each change. A search through all seats for each host would make one
+//! placement among a thousand hosts a scan of ten million records.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,8 +21,8 @@ pub(super) struct Seating {
 #[derive(Clone, Debug, Default)]
 struct HostSeats {
     seats: BTreeSet<SeatName>,
-    /// Bytes by the life of the host. Seats of a former life stay until they are taken. The sum is wider than any
-    /// record's figure, so that one absurd record leaves no trace in it when it goes.
+    /// Bytes by the life of the host. Seats of a former life stay until they are taken. The sum is wider than
+    /// any record's figure, so that one absurd record leaves no trace in it when it goes.
     promised: BTreeMap<String, u128>,
 }
 

@@ -1,8 +1,8 @@
 //! Latency model of a store transaction, drawn from measurements of a real etcd.
 //!
-//! Source: `crates/etcd/tests/real/loads.rs` on 23 November 2026, with etcd 3.4.23. Three members and eight clients
-//! shared two processors at 500 claims a second. The figures are the worst of three runs. Members on machines of their
-//! own are faster.
+//! Source: `crates/etcd/tests/real/loads.rs` on 23 November 2026, with etcd 3.4.23. Three members and eight
+//! clients shared two processors at 500 claims a second. The figures are the worst of three runs. Members on
+//! machines of their own are faster.
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ const CLAIMS: [(u64, u64); 8] =
     [(0, 1_700), (1, 2_138), (10, 2_492), (25, 2_804), (50, 3_498), (75, 4_774), (90, 8_433), (99, 19_486)];
 const SLOWEST: u64 = 43_106;
 
-/// The time at `draw`, which is one of a hundred thousand; between two measured ones it is on a straight line.
+/// The time at `draw`, which is one of a hundred thousand; between two measured ones it is on a straight
+/// line.
 pub(crate) fn of_claim(draw: u64) -> Duration {
     let points =
         CLAIMS.iter().copied().chain([(100, SLOWEST)]).map(|(percent, micros)| (percent * 1000, micros));

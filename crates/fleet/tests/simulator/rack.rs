@@ -1,7 +1,7 @@
 //! Simulation of a rack failure: real router logic against one store with a queue and late watches.
 //!
-//! The time of a claim is the simulated time from the request until its host is chosen. It includes placement, the
-//! store's queue, a real etcd's answer time (`latency`), and every conflict.
+//! The time of a claim is the simulated time from the request until its host is chosen. It includes
+//! placement, the store's queue, a real etcd's answer time (`latency`), and every conflict.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -16,7 +16,8 @@ use plimsoll_fleet::{
 use super::latency;
 use super::store::Store;
 
-/// One placement of a router among ten thousand hosts (`crates/fleet/tests/size.rs`), and one way of the network.
+/// One placement of a router among ten thousand hosts (`crates/fleet/tests/size.rs`), and one way of the
+/// network.
 const PLACEMENT: Duration = Duration::from_micros(2_110);
 const WAY: Duration = Duration::from_micros(500);
 /// What keeps the next transaction waiting: three members on two processors took 1 500 a second.

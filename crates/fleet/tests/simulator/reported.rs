@@ -1,4 +1,5 @@
-//! Tests of late or false news (store records and changes) from another host, and of a restored store, at one daemon.
+//! Tests of late or false news (store records and changes) from another host, and of a restored store, at one
+//! daemon.
 
 use std::time::Duration;
 

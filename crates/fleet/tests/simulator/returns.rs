@@ -2,8 +2,9 @@
 //!
 //! It shows where each host gets its fleet news (store records and changes) afterwards.
 //!
-//! Pauses and sources are computed by the real code. A full read costs the store's members what a real etcd took
-//! (`crates/etcd/tests/real/loads.rs`). A host that serves its news to others sends them to one after the other.
+//! Pauses and sources are computed by the real code. A full read costs the store's members what a real etcd
+//! took (`crates/etcd/tests/real/loads.rs`). A host that serves its news to others sends them to one after
+//! the other.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -15,7 +16,8 @@ use plimsoll_fleet::{
     source,
 };
 
-/// Time of a processor for a whole reading, for each host of the fleet, and for the claim of a lease or a registration.
+/// Time of a processor for a whole reading, for each host of the fleet, and for the claim of a lease or a
+/// registration.
 const A_HOST_READ: Duration = Duration::from_micros(194);
 const A_WRITE: Duration = Duration::from_micros(1_855);
 /// Processors of all members together.

@@ -28,7 +28,8 @@ pub(crate) fn requested(index: CardIndex, size: u64) -> Option<PlannedCache> {
     to_come(index).find(|cache| cache.layout.size() == size)
 }
 
-/// Bytes that the caches to come, but for the one that `size` is, leave to host memory in favour of other requests.
+/// Bytes that the caches to come, but for the one that `size` is, leave to host memory in favour of other
+/// requests.
 pub(crate) fn yielded(index: CardIndex, size: u64) -> u64 {
     let own = requested(index, size).map(|cache| cache.number);
     let others = to_come(index).filter(|cache| Some(cache.number) != own);

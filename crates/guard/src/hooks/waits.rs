@@ -1,7 +1,8 @@
 //! Hooks of calls that wait for the card, such as `cuStreamSynchronize`.
 //!
-//! After the wait, memory of the program may be exchanged between card and host, and guard answers other processes'
-//! requests for idle memory. Guard has no thread of its own, and many programs make few other driver calls.
+//! After the wait, memory of the program may be exchanged between card and host, and guard answers other
+//! processes' requests for idle memory. Guard has no thread of its own, and many programs make few other
+//! driver calls.
 
 use crate::driver::{Context, CuResult, CuStream, SUCCESS};
 use crate::hooks::hooks;

@@ -42,9 +42,9 @@ unsafe fn substitute(symbol: *const c_char, function: *mut *mut c_void, version:
 /// newer ones, all up to [`KNOWN`] have one.
 #[cold]
 fn by_version(name: &[u8], theirs: *mut c_void, version: c_int, flags: u64) -> Option<&'static Hook> {
-    // DECISION: if the driver's address differs from `dlsym`'s, the requested version decides the ABI. For a version
-    // that is newer than the table, the driver is asked whether it has the same function for the newest known one. If
-    // not, the ABI is new, and the program gets the driver's own function.
+    // DECISION: if the driver's address differs from `dlsym`'s, the requested version decides the ABI. For a
+    // version that is newer than the table, the driver is asked whether it has the same function for the
+    // newest known one. If not, the ABI is new, and the program gets the driver's own function.
     variants(name).next()?;
     let version =
         if version > KNOWN && driver_has(name, KNOWN, flags) == Some(theirs) { KNOWN } else { version };
@@ -121,7 +121,8 @@ mod tests {
     const SAME_PARAMETERS: [(&str, c_int); 1] = [("cuGraphAddNode", 13_040)];
     /// The version before it.
     const SAME_AS: c_int = 12_030;
-    /// The version of CUDA with the first functions for per-thread default streams, which have a twin in the table.
+    /// The version of CUDA with the first functions for per-thread default streams, which have a twin in the
+    /// table.
     const PER_THREAD_SINCE: c_int = 7000;
 
     /// Name of each function, and the versions of its ABI with the number of parameters.

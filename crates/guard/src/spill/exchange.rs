@@ -1,15 +1,16 @@
 //! Exchange of granules behind the program's addresses: used positions of a growing cache move to the card,
 //! and weights to host memory. Both return when conversations end.
 //!
-//! A token reads a weight once, and a used position about five times. So weights in host memory cost less than used
-//! positions there.
+//! A token reads a weight once, and a used position about five times. So weights in host memory cost less
+//! than used positions there.
 //!
-//! DECISION: granules change their places after a wait of the program for its card, when the context is idle, and only
-//! while one thread makes the program's waits and graph launches. A launch by another thread in between could meet an
-//! address without memory. llama-server computes on one thread; a program with more keeps its placement.
+//! DECISION: granules change their places after a wait of the program for its card, when the context is idle,
+//! and only while one thread makes the program's waits and graph launches. A launch by another thread in
+//! between could meet an address without memory. llama-server computes on one thread; a program with more
+//! keeps its placement.
 //!
-//! DECISION: guard sees neither tokens nor kernels. How deep conversations are is written to the page by whoever can
-//! ask the engine (`plimsoll run`, from llama-server's `/slots`). Without a report nothing moves.
+//! DECISION: guard sees neither tokens nor kernels. How deep conversations are is written to the page by
+//! whoever can ask the engine (`plimsoll run`, from llama-server's `/slots`). Without a report nothing moves.
 
 mod copies;
 mod frames;
@@ -140,8 +141,8 @@ fn is_alone() -> bool {
     }
 }
 
-/// Exchanges what the last report of depths asks for, as far as there is time. For a moment at which the program has
-/// waited for its card.
+/// Exchanges what the last report of depths asks for, as far as there is time. For a moment at which the
+/// program has waited for its card.
 #[inline]
 pub(crate) fn at_safe_point() {
     if ARMED.load(Relaxed) && is_alone() {

@@ -1,5 +1,5 @@
-//! Construction of a spilled range: reserved addresses, and for each segment device memory in as few pieces as
-//! possible, or host memory.
+//! Construction of a spilled range: reserved addresses, and for each segment device memory in as few pieces
+//! as possible, or host memory.
 //!
 //! If a step fails, dropping the [`RangeDraft`] undoes the earlier ones.
 

@@ -119,7 +119,8 @@ impl Compiled {
         self.is_newest()
     }
 
-    /// The output exists and is newer than all sources and than this test binary, which holds the compiler's flags.
+    /// The output exists and is newer than all sources and than this test binary, which holds the compiler's
+    /// flags.
     fn is_newest(&self) -> bool {
         let Some(built) = changed(&self.out) else {
             return false;

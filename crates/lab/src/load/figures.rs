@@ -44,8 +44,8 @@ impl Figures {
         self.process.map(|(process, _)| process)
     }
 
-    /// Finds the server's process again if it is unknown or has ended. Returns true if there is another one; one that is
-    /// gone keeps its readings.
+    /// Finds the server's process again if it is unknown or has ended. Returns true if there is another one;
+    /// one that is gone keeps its readings.
     pub async fn follow(&mut self, server: &LoadTarget) -> bool {
         if self.process.is_some_and(|(process, _)| process.lives()) {
             return false;

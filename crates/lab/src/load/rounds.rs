@@ -145,8 +145,8 @@ impl RoundTally {
 }
 
 impl LoadAnswer {
-    /// Tokens per second after the first one, by the server's own clock if it reports one; `None` for an answer
-    /// that is too short for a rate.
+    /// Tokens per second after the first one, by the server's own clock if it reports one; `None` for an
+    /// answer that is too short for a rate.
     pub fn speed(&self) -> Option<f64> {
         /// The time of one or two tokens is that of the clock's reading.
         const FEWEST: u64 = 4;

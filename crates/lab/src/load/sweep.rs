@@ -23,7 +23,8 @@ pub struct SweepDepth {
     pub outcome: Result<Speeds, LoadFailure>,
     /// Memory after the answer.
     pub occupied: Vec<(String, Bytes)>,
-    /// The server's process ended or was replaced meanwhile: times and memory are not those of one loaded model.
+    /// The server's process ended or was replaced meanwhile: times and memory are not those of one loaded
+    /// model.
     pub disturbed: bool,
 }
 

@@ -15,7 +15,8 @@ use super::FileList;
 use super::place::MOST_FILES;
 use plimsoll_route::{EngineBody, Rope, StreamSource, Upstream, to_engine};
 
-/// Time to connect, and for one answer: the other host lets a part wait for 10 s, and a slow line takes its time.
+/// Time to connect, and for one answer: the other host lets a part wait for 10 s, and a slow line takes its
+/// time.
 const CONNECT: Duration = Duration::from_secs(2);
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// Pauses and attempts while the other host reads its files for their digests: half an hour.

@@ -1,5 +1,5 @@
-//! Role of a file within a model (such as weights or projector), which identifies the file on hosts with different
-//! paths.
+//! Role of a file within a model (such as weights or projector), which identifies the file on hosts with
+//! different paths.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
-//! Change detection for files (device, inode, size, time of change), and SHA-256 of a file that stays unchanged
-//! meanwhile.
+//! Change detection for files (device, inode, size, time of change), and SHA-256 of a file that stays
+//! unchanged meanwhile.
 
 use std::fs::File;
 use std::io::{self, Read};

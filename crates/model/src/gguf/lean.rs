@@ -8,8 +8,8 @@ use std::ops::Range;
 use super::{Header, VOCABULARY, ValueType};
 
 const WORDS: &str = "tokenizer.ggml.tokens";
-// The number of words is stored as for models without a vocabulary (`llama-vocab.cpp: llama_vocab::impl::load @
-// b10605, b8799`). Callers compare the engine's memory with both headers.
+// The number of words is stored as for models without a vocabulary (`llama-vocab.cpp: llama_vocab::impl::load
+// @ b10605, b8799`). Callers compare the engine's memory with both headers.
 /// Of the tokenizer's keys the one that sizes a tensor.
 const KEPT: &str = "tokenizer.ggml.token_type_count";
 

@@ -69,8 +69,8 @@ pub(super) use tests::file_of;
 mod tests {
     use super::*;
 
-    /// An ELF file of one kernel with 512 bytes of shared memory, as CUDA 12.9 and 13.0 lay it out from 9.0 on, or
-    /// before.
+    /// An ELF file of one kernel with 512 bytes of shared memory, as CUDA 12.9 and 13.0 lay it out from 9.0
+    /// on, or before.
     pub(in crate::kernel) fn file_of(registers: u32, arch: u32) -> Vec<u8> {
         let names = b"\0.symtab\0.nv.info\0.nv.shared._Z1kv\0.nv.shared.reserved.0\0";
         let reserves = arch >= 90;

@@ -135,7 +135,8 @@ unsafe fn extended(card: &Card, bus: u32, kind: Kind, at: *mut c_void) {
                 })*
                 // SAFETY: the caller's promise: three words follow.
                 MATRIX_2_PROPERTIES => unsafe {
-                    // Largest workgroup, largest dimension, and shared memory that the driver keeps for itself.
+                    // Largest workgroup, largest dimension, and shared memory that the driver keeps for
+                    // itself.
                     let words = at.byte_add(size_of::<vk::BaseOutStructure<'_>>());
                     words.cast::<[u32; 3]>().write([256, 1024, 8192]);
                 },

@@ -1,4 +1,5 @@
-//! Libraries and programs that the tests load; the tests build them, unless `cargo xtask test` has built them.
+//! Libraries and programs that the tests load; the tests build them, unless `cargo xtask test` has built
+//! them.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -63,8 +64,8 @@ fn once(name: &str, compile: impl FnOnce(&Path)) -> PathBuf {
     program
 }
 
-/// `static` is linked with no runtime. The others need a library of the runtime's name, which is empty here: the
-/// loader finds the stand-in under that name.
+/// `static` is linked with no runtime. The others need a library of the runtime's name, which is empty here:
+/// the loader finds the stand-in under that name.
 fn compile(program: &Path, version: &str) {
     let folder = tempfile::tempdir().unwrap();
     let mut linked = Vec::new();

@@ -38,13 +38,15 @@ impl Heap {
         size.min(ENDLESS / 2).next_multiple_of(self.alignment)
     }
 
-    /// The smallest free block that holds `size`, the last of equals; the endless one only where no other does.
+    /// The smallest free block that holds `size`, the last of equals; the endless one only where no other
+    /// does.
     fn allocate(&mut self, size: u64) -> u64 {
         let size = self.aligned(size);
         let last = self.free.len() - 1;
         let fitting = self.free[..last].iter().enumerate().rev().filter(|(_, block)| block.size >= size);
         let best = fitting.min_by_key(|(_, block)| block.size);
-        // The engine's last block has the rest of the address space: taking it first would never reuse anything.
+        // The engine's last block has the rest of the address space: taking it first would never reuse
+        // anything.
         let at = best.map_or(last, |(i, _)| i);
         let block = &mut self.free[at];
         let offset = block.offset;
@@ -62,8 +64,8 @@ impl Heap {
     fn release(&mut self, offset: u64, size: u64) {
         let size = self.aligned(size);
         let end = offset.saturating_add(size);
-        // Tensors without elements leave blocks of no size amid others, so two blocks that touch need not be neighbours
-        // in the list, and the engine then leaves them apart.
+        // Tensors without elements leave blocks of no size amid others, so two blocks that touch need not be
+        // neighbours in the list, and the engine then leaves them apart.
         let touching = self.free.iter().position(|block| block.end() == offset || block.offset == end);
         let Some(at) = touching else {
             // Nothing touches it: it becomes a block of its own, in order of offsets.

@@ -42,7 +42,8 @@ impl Decoder<'_> {
         if let Some(rotation) = inputs.value_rotation {
             p.value = self.hadamard(p.value, rotation);
         }
-        // The engine expands these in the order of its two `build_attn` functions, which decides when each is freed.
+        // The engine expands these in the order of its two `build_attn` functions, which decides when each is
+        // freed.
         let order = if shares_cache(hyper, self.block().layer) {
             [p.query; 3]
         } else if hyper.sliding.is_some() || !hyper.cached {
@@ -123,7 +124,8 @@ impl Decoder<'_> {
         attended
     }
 
-    /// The copy is made at its first use and serves all layers (`llama-graph.cpp: build_attn_inp_kv_impl @ b8799`).
+    /// The copy is made at its first use and serves all layers (`llama-graph.cpp: build_attn_inp_kv_impl @
+    /// b8799`).
     fn cast_mask(&mut self, mask: Id) -> Id {
         if !self.quirks.casts_mask {
             return mask;

@@ -96,7 +96,8 @@ impl<'a> Decoder<'a> {
         current
     }
 
-    /// `build_inp_embd`: the host looks up the tokens; the input for ready-made embeddings is reserved as well.
+    /// `build_inp_embd`: the host looks up the tokens; the input for ready-made embeddings is reserved as
+    /// well.
     fn embed(&mut self) -> Id {
         let width = u64::from(self.layers.model.hyper.embedding);
         let tokens = self.graph.input(I32, [self.tokens, 1, 1, 1]);
@@ -123,7 +124,8 @@ impl<'a> Decoder<'a> {
         if !hyper.cached {
             embedded = self.encoder_input(embedded);
         }
-        // Expanding fixes the order of operations, and Gemma's graphs do not expand here (`models/gemma*.cpp @ b10605`).
+        // Expanding fixes the order of operations, and Gemma's graphs do not expand here (`models/gemma*.cpp
+        // @ b10605`).
         if self.variant.scales_tokens {
             return self.graph.in_place(&[embedded]);
         }

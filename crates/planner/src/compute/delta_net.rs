@@ -73,7 +73,8 @@ impl Decoder<'_> {
         self.project_out("ssm_out", gated)
     }
 
-    /// `build_conv_state`, the state of the recurrence, and the convolution, in the order in which they are built.
+    /// `build_conv_state`, the state of the recurrence, and the convolution, in the order in which they are
+    /// built.
     fn convolved_and_state(&mut self, mixed: Id, heads: DeltaHeads) -> Option<(Id, RecurrentState)> {
         let sizes = self.scan_sizes()?;
         let (channels, taps) = (sizes.channels, sizes.taps);
@@ -116,7 +117,8 @@ impl Decoder<'_> {
         Some((beta, decay))
     }
 
-    /// `ggml_l2_norm`, and keys repeated for every value head: always in Qwen3-Next, in later models without the kernel.
+    /// `ggml_l2_norm`, and keys repeated for every value head: always in Qwen3-Next, in later models without
+    /// the kernel.
     fn unit_rows(&mut self, part: Id, heads: DeltaHeads) -> Id {
         let [length, _, each, sequences] = self.graph.shape(part);
         let unit = self.graph.own_like(part, &[part]);

@@ -13,8 +13,8 @@ const SHARED: [&str; 3] = ["ffn_up_shexp", "ffn_gate_shexp", "ffn_down_shexp"];
 /// `LLAMA_MAX_EXPERTS`; the engine refuses more.
 const MOST_EXPERTS: u64 = 512;
 
-/// Experts of a token whose outputs one kernel weighs and sums (`ggml-cuda.cu: ggml_cuda_match_moe_weighted_reduction
-/// @ b11063`).
+/// Experts of a token whose outputs one kernel weighs and sums (`ggml-cuda.cu:
+/// ggml_cuda_match_moe_weighted_reduction @ b11063`).
 const SUMMED_AT_ONCE: RangeInclusive<u64> = 2..=15;
 
 /// True if one kernel chooses of so many experts (`topk-moe.cu: ggml_cuda_should_use_topk_moe @ b11063`).
@@ -138,7 +138,8 @@ impl Decoder<'_> {
         }
     }
 
-    /// `llama-build-context.cpp: llm_build_moe_ffn` of ik_llama.cpp (8337e4cd): where gate and up are of one type.
+    /// `llama-build-context.cpp: llm_build_moe_ffn` of ik_llama.cpp (8337e4cd): where gate and up are of one
+    /// type.
     fn fused_activation(&mut self, input: Id, chosen: Id) -> Option<Id> {
         let [up, gate] = ["ffn_up_exps", "ffn_gate_exps"].map(|role| self.block().part(role, WEIGHT));
         if !self.quirks.fuses_experts || up?.0.kind != gate?.0.kind {

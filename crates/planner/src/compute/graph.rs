@@ -272,7 +272,8 @@ impl OpGraph {
         self.own(shape, &[view])
     }
 
-    /// A part of each row. The bytes between two parts count, because a copy of it has them too (`ggml_nbytes`).
+    /// A part of each row. The bytes between two parts count, because a copy of it has them too
+    /// (`ggml_nbytes`).
     pub(super) fn slice(&mut self, of: Id, shape: [u64; 4]) -> Id {
         let MemoryLayout { element, shape: all } = self.node(of).layout;
         let rows = elements(&all[1..]).max(1);

@@ -88,8 +88,8 @@ impl ModelLayers<'_> {
     }
 }
 
-/// `llama-kv-cache.cpp: build_input_k_rot, build_input_v_rot @ b10605`: quantised caches are rotated, K by the
-/// largest power of two times 64 that divides a head, V by 64.
+/// `llama-kv-cache.cpp: build_input_k_rot, build_input_v_rot @ b10605`: quantised caches are rotated, K by
+/// the largest power of two times 64 that divides a head, V by 64.
 fn rotation(graph: &mut OpGraph, kind: TensorType, head: u64, largest: bool) -> Option<Id> {
     const SMALLEST: u64 = 64;
     if !kind.quantised() || head == 0 || !head.is_multiple_of(SMALLEST) {

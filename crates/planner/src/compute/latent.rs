@@ -145,7 +145,8 @@ impl Decoder<'_> {
         self.graph.stored(OpKind::Weight(place), elements(&shape), 0, shape)
     }
 
-    /// Attention to the vectors themselves: the key matrix is absorbed into the query, values are restored afterwards.
+    /// Attention to the vectors themselves: the key matrix is absorbed into the query, values are restored
+    /// afterwards.
     fn absorbed(&mut self, latent: &LatentAttention, batch: &LatentBatch, cache: LatentRows) -> Id {
         let (rank, tokens, heads) = (latent.rank, self.tokens, batch.heads);
         let row = rank + latent.rope;
@@ -169,7 +170,8 @@ impl Decoder<'_> {
         self.graph.own(shape, &[values])
     }
 
-    /// Scores, their softmax and their product with the transposed vectors, for as many heads at once as `-amb` allows.
+    /// Scores, their softmax and their product with the transposed vectors, for as many heads at once as
+    /// `-amb` allows.
     fn stepwise(&mut self, latent: &LatentAttention, query: Id, cache: LatentRows, heads: u64) -> Id {
         let (rank, tokens, cells) = (latent.rank, self.tokens, cache.cells);
         let step = latent.heads_a_step(heads, tokens, cells).max(1);

@@ -131,7 +131,8 @@ impl<'a> ModelLayers<'a> {
 
     pub(super) fn all_on_cards(&self) -> bool {
         let on_card = |place: &TensorDevice| *place != TensorDevice::Host;
-        // Of the whole model, whatever part of it the graph computes (`llama-context.cpp: graph_get_cb @ b10605`).
+        // Of the whole model, whatever part of it the graph computes (`llama-context.cpp: graph_get_cb @
+        // b10605`).
         on_card(&self.output) && self.layer_devices.iter().all(on_card)
     }
 
@@ -140,8 +141,8 @@ impl<'a> ModelLayers<'a> {
         self.devices > 0 && self.layer_devices.contains(&TensorDevice::Host)
     }
 
-    /// The device of the cache that `block` attends to: its own, or that of the last layer of its kind that has one
-    /// (`llama-model.cpp: create_memory @ b10605`).
+    /// The device of the cache that `block` attends to: its own, or that of the last layer of its kind that
+    /// has one (`llama-model.cpp: create_memory @ b10605`).
     pub(super) fn cache_place(&self, block: &Layer<'_>) -> TensorDevice {
         let hyper = &self.model.hyper;
         if !shares_cache(hyper, block.layer) {
@@ -205,7 +206,8 @@ fn alike(model: &Model, a: &Layer<'_>, b: &Layer<'_>) -> bool {
             role_a == role_b
                     && place_a == place_b
                     && x.shape == y.shape
-                    // Only the bytes of a weight that is copied enter the buffer, so types matter there alone.
+                    // Only the bytes of a weight that is copied enter the buffer, so types matter there
+                    // alone.
                     && (x.kind == y.kind || *place_a == a.place)
         })
 }

@@ -36,7 +36,8 @@ impl Decoder<'_> {
         self.tokens / self.sequences()
     }
 
-    /// States that are written back for a sequence: the last one, and those before tokens that can be rolled back.
+    /// States that are written back for a sequence: the last one, and those before tokens that can be rolled
+    /// back.
     pub(super) fn snapshots(&self) -> u64 {
         self.cache.rollback.saturating_add(1)
     }
@@ -54,7 +55,8 @@ impl Decoder<'_> {
         self.graph.expand(blank);
         let current = read(self, states, self.inputs.states_of_batch);
         self.graph.expand(current);
-        // States of other sequences move to their new rows; the reserved graph has none, but keeps the operations.
+        // States of other sequences move to their new rows; the reserved graph has none, but keeps the
+        // operations.
         let alongside = self.graph.gather([row, 0, 1, 1], states, self.inputs.states_alongside);
         let target = self.graph.view(cache, [row, 0, 1, 1]);
         self.graph.write(&[alongside, target], target);
@@ -162,7 +164,8 @@ impl Decoder<'_> {
         if by_sequence { self.project_out("ssm_out", y) } else { self.linear("ssm_out", y) }
     }
 
-    /// `ggml_ssm_scan`, which reads the states where they are kept, and the write-back of the states after it.
+    /// `ggml_ssm_scan`, which reads the states where they are kept, and the write-back of the states after
+    /// it.
     fn scan(&mut self, scan: ScanSizes, [x, step, into, out]: [Id; 4], snapshots: u64) -> Option<Id> {
         let decay = self.weight("ssm_a")?;
         let (sequences, row) = (self.sequences(), scan.state.saturating_mul(scan.inner));

@@ -7,7 +7,8 @@ use super::graph::OpNode;
 use crate::TensorDevice;
 use crate::compute::{Id, OpGraph, OpKind};
 
-/// `GGML_OP_OFFLOAD_MIN_BATCH`: with fewer rows, copying a weight to a card takes longer than using it on the host.
+/// `GGML_OP_OFFLOAD_MIN_BATCH`: with fewer rows, copying a weight to a card takes longer than using it on the
+/// host.
 const OFFLOAD_MIN_BATCH: u64 = 32;
 
 /// The devices to which operations are assigned, and the flags that affect the assignment.
@@ -86,7 +87,8 @@ fn fixed(graph: &OpGraph, node: &OpNode, backends: BackendSet) -> Option<TensorD
 /// Places of tensors, as far as they are assigned.
 type Places = [Option<TensorDevice>];
 
-/// Pass 2: unassigned operations take the device of the one before, if it can run them. The `host` spreads last.
+/// Pass 2: unassigned operations take the device of the one before, if it can run them. The `host` spreads
+/// last.
 fn spread<'a>(graph: &OpGraph, places: &mut Places, order: impl Iterator<Item = &'a usize>, host: bool) {
     let on_host = |place: TensorDevice| place == TensorDevice::Host;
     let mut current = None;
@@ -161,7 +163,8 @@ impl Splitter<'_> {
         (self.steps, self.leaves)
     }
 
-    /// True if `id` reads a weight that must be copied: a new split lets the memory of earlier copies be reused.
+    /// True if `id` reads a weight that must be copied: a new split lets the memory of earlier copies be
+    /// reused.
     fn brings_weight(&self, id: Id, current: TensorDevice) -> bool {
         let kind = |source: &Id| self.graph.node(*source).kind;
         let mut sources = self.graph.node(id).sources.iter().flatten();

@@ -12,7 +12,8 @@ const SPARSE_LAYERS: u32 = 10;
 type Router = (Id, Id);
 
 impl Decoder<'_> {
-    /// All layers, with their streams merged again and the wanted rows picked; nothing for a model without streams.
+    /// All layers, with their streams merged again and the wanted rows picked; nothing for a model without
+    /// streams.
     pub(super) fn streams(&mut self, embedded: Id) -> Option<Id> {
         let spread = self.outer("altup_proj.weight")?;
         let merge = self.outer("altup_unembd_proj.weight")?;

@@ -21,7 +21,8 @@ pub struct EngineSizes<'a> {
 }
 
 impl EngineSizes<'_> {
-    /// The plan with the engine's terms. `largest_context` is what [`confirmed_context`](crate::fit::confirmed_context) found.
+    /// The plan with the engine's terms. `largest_context` is what
+    /// [`confirmed_context`](crate::fit::confirmed_context) found.
     pub fn plan(&self, largest_context: Result<Option<u64>, Option<u64>>) -> Result<Plan, PlanError> {
         let calculator = PlanCalculator::new(self.request)?;
         let cost = self.cost(&calculator)?;
@@ -75,8 +76,8 @@ impl EngineSizes<'_> {
             let growth = &mut cost.growth.bytes_per_token;
             *growth = growth.scaled(of_engine, by_formula.get());
         }
-        // The engine logs the compute buffer of a projector, but not its weights, which follow from the header. It is loaded
-        // beside the model, so they add to the engine's.
+        // The engine logs the compute buffer of a projector, but not its weights, which follow from the
+        // header. It is loaded beside the model, so they add to the engine's.
         if let Some((card, bytes)) = calculator.projector() {
             *cost.weights(card) += bytes;
         }

@@ -10,7 +10,8 @@ use super::{EngineRefusal, EngineRefusalKind};
 
 /// More buffers than any engine has: one for each device, cache and context.
 const MOST_BUFFERS: usize = 4096;
-/// Rounding error of each number: the log has two decimals of a mebibyte, and half of the last is 5242.88 bytes.
+/// Rounding error of each number: the log has two decimals of a mebibyte, and half of the last is 5242.88
+/// bytes.
 pub const MARGIN: Bytes = Bytes::new(5243);
 /// Error messages beyond these repeat the first.
 const MOST_COMPLAINTS: usize = 32;
@@ -93,7 +94,8 @@ pub struct CardMemory {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeenMemory {
     pub cards: BTreeMap<usize, CardMemory>,
-    /// Number of kernels whose occupancy is an estimate, because the engine has no machine code of them for the card.
+    /// Number of kernels whose occupancy is an estimate, because the engine has no machine code of them for
+    /// the card.
     pub without_code: u32,
 }
 
@@ -157,7 +159,8 @@ impl Transcript {
         self.seen.cards.get(&card).copied().unwrap_or_default()
     }
 
-    /// True once the first context is complete, which is all there is without draft model, projector and adapters.
+    /// True once the first context is complete, which is all there is without draft model, projector and
+    /// adapters.
     pub fn has_context(&self) -> bool {
         self.reserved || self.ready
     }

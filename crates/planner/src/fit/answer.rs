@@ -252,7 +252,8 @@ impl<P: CostModel> FitQuestion<'_, P> {
         })
     }
 
-    /// Changes to trade against: half and twice the context, twice the micro-batch or the slots, a smaller cache.
+    /// Changes to trade against: half and twice the context, twice the micro-batch or the slots, a smaller
+    /// cache.
     fn turns(&self, dimension: Dimension) -> Vec<RequestChange> {
         let params = self.request.params;
         let reserve = Reserve::of_model(self.request, u64::from(params.context));

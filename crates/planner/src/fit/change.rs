@@ -1,4 +1,5 @@
-//! One change of a plan request, such as a smaller context: its effect on the plan, and the flags that express it.
+//! One change of a plan request, such as a smaller context: its effect on the plan, and the flags that
+//! express it.
 //!
 //! Every search and every piece of advice is built from such changes.
 

@@ -11,7 +11,8 @@ use crate::{CELLS, PlanRequest, Reserve};
 
 /// Micro-batches are tried in whole tiles of the engine's matrix kernels.
 const TILE: u64 = 128;
-/// Largest micro-batch that is tried, unless a larger one was asked for: beyond it prompts are not processed faster.
+/// Largest micro-batch that is tried, unless a larger one was asked for: beyond it prompts are not processed
+/// faster.
 const LARGEST_MICRO_BATCH: u64 = 2048;
 
 /// Numeric scale of a dimension, in steps of `unit`; more steps are better, and need more memory.
@@ -150,7 +151,8 @@ impl FitScale {
         LargestSearch::new(self.range.clone(), slack)
     }
 
-    /// True where a few more steps may fit again. Experts on the cards take memory layer by layer, without gaps.
+    /// True where a few more steps may fit again. Experts on the cards take memory layer by layer, without
+    /// gaps.
     pub(super) fn has_gaps(&self) -> bool {
         self.from.is_none()
     }

@@ -82,8 +82,8 @@ impl<'a, F: FnMut(u64) -> Option<i64>> LargestSearch<'a, F> {
         }
     }
 
-    /// The largest number that fits below one that does not, or the end of the range. Numbers are tried with the one above
-    /// each.
+    /// The largest number that fits below one that does not, or the end of the range. Numbers are tried with
+    /// the one above each.
     pub(crate) fn largest(&mut self) -> Option<FitBound> {
         let (start, end) = (*self.range.start(), *self.range.end());
         let (mut low, mut high) = (None, None);
@@ -163,7 +163,8 @@ impl<'a, F: FnMut(u64) -> Option<i64>> LargestSearch<'a, F> {
     }
 }
 
-/// Whole steps from `at` for which a falling line through both points stays at or above zero; negative below zero.
+/// Whole steps from `at` for which a falling line through both points stays at or above zero; negative below
+/// zero.
 fn steps_to_zero((at, here): (u64, i64), (other, there): (u64, i64)) -> Option<i64> {
     // In 128 bits, because bytes times numbers exceed 64.
     let distance = i128::from(other) - i128::from(at);

@@ -43,7 +43,8 @@ impl AttentionPool {
         }
         let call = call(model, layer, reserve.tokens, inputs);
         Self {
-            // A prompt can end with any number of tokens, and some numbers split the work into more partial results.
+            // A prompt can end with any number of tokens, and some numbers split the work into more partial
+            // results.
             constant: Bytes::new(call.cut_at_most(rules)),
             growth: sum(call.copies(Kernel::Matrix)),
             call: Some(call),

@@ -16,8 +16,8 @@ use crate::pool::sum;
 const COLUMNS: u64 = 64;
 /// Number of cells from which on there are twice as many blocks.
 const MANY_CELLS: u64 = 4096;
-/// Blocks that a processor holds at once. Registers decide: 185 of 128 threads for whole heads and 255 of 256 threads for
-/// latent vectors (`cuobjdump -res-usage` of `fattn-new-mma.cu`, nvcc 13.0, sm_90).
+/// Blocks that a processor holds at once. Registers decide: 185 of 128 threads for whole heads and 255 of 256
+/// threads for latent vectors (`cuobjdump -res-usage` of `fattn-new-mma.cu`, nvcc 13.0, sm_90).
 const BLOCKS_OF_HEADS: u64 = 2;
 const BLOCKS_OF_VECTORS: u64 = 1;
 

@@ -13,8 +13,8 @@ use crate::pool::product;
 /// Micro-batches that are replayed at most; a longer prompt takes larger steps.
 const STEPS: u64 = 4096;
 
-/// The pool after a prompt. `first` is allocated before any prompt. `products` are the matrix multiplications of a whole
-/// micro-batch, which reuse their blocks in every later one.
+/// The pool after a prompt. `first` is allocated before any prompt. `products` are the matrix multiplications
+/// of a whole micro-batch, which reuse their blocks in every later one.
 pub(super) fn replayed(
     first: [DemandGroup<5>; 2],
     mut products: Vec<product::ProductBlocks>,

@@ -1,5 +1,5 @@
-//! Prediction layers: cache and compute buffer of their own context, as llama.cpp 0.5.0 said of them with its CUDA backend
-//! over phantom's cards (`data/exact/b11063-predictions.json`).
+//! Prediction layers: cache and compute buffer of their own context, as llama.cpp 0.5.0 said of them with its
+//! CUDA backend over phantom's cards (`data/exact/b11063-predictions.json`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -77,7 +77,8 @@ fn the_figures_that_users_printed_are_planned() {
     let printed = of("-c 105216 -np 1 -fa on --spec-type draft-mtp");
     near(compute(&printed), 224.77 + 170.77);
     near(cache(&printed), 6576.0 + 4.0 * 149.625 + 411.0);
-    // Measured of the whole process: between what is loaded and what it may grow to, and within 2 % of the whole.
+    // Measured of the whole process: between what is loaded and what it may grow to, and within 2 % of the
+    // whole.
     for (context, tokens, measured) in [(131_072, 2, 1292.0), (262_144, 2, 1932.0), (131_072, 4, 1630.0)] {
         let plain = of(&format!("-c {context} -np 1 -fa on"));
         let drafts = format!("--spec-type draft-mtp --spec-draft-n-max {tokens}");

@@ -67,8 +67,8 @@ fn metric(fleet: &Fleet, name: &str) -> f64 {
     line.rsplit(' ').next().unwrap().parse().unwrap()
 }
 
-/// A program that has taken the address of a dead host: it answers all with 200, first without a host's name, then
-/// with the name of another one. Gives the number of its answers.
+/// A program that has taken the address of a dead host: it answers all with 200, first without a host's name,
+/// then with the name of another one. Gives the number of its answers.
 fn impostor(address: SocketAddr, name: String) -> Arc<AtomicUsize> {
     let (listener, answers) = (TcpListener::bind(address).unwrap(), Arc::new(AtomicUsize::new(0)));
     let count = Arc::clone(&answers);

@@ -1,4 +1,5 @@
-//! Fault tests of a fleet: killed or stopped processes, cut links, and a store that is slow, full or restored.
+//! Fault tests of a fleet: killed or stopped processes, cut links, and a store that is slow, full or
+//! restored.
 
 use std::net::TcpStream;
 use std::process::Command;

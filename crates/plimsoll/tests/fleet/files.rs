@@ -17,7 +17,8 @@ use crate::http;
 
 const SIZE: usize = 6 << 20;
 
-/// Two hosts with certificates. The first has the files of the model, in two parts, and the second lacks them.
+/// Two hosts with certificates. The first has the files of the model, in two parts, and the second lacks
+/// them.
 struct Sharing {
     hosts: Vec<Daemon>,
     ports: Vec<SocketAddr>,

@@ -1,5 +1,5 @@
-//! Malicious host of a fleet: its certificate is valid, and it sends the false news (store records) that a test
-//! scripts.
+//! Malicious host of a fleet: its certificate is valid, and it sends the false news (store records) that a
+//! test scripts.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -1,5 +1,5 @@
-//! Tests of fleet news (store records and changes) over TLS, and of a host with a valid certificate that sends false
-//! news.
+//! Tests of fleet news (store records and changes) over TLS, and of a host with a valid certificate that
+//! sends false news.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ use super::sources::watches_of;
 use crate::daemon::{Daemon, until};
 
 const ONE_WATCHES: &str = "watchers = 1";
-/// Longest time for which a lie that is looked at harms: a seat that no request uses is confirmed after ten seconds, and
-/// three times.
+/// Longest time for which a lie that is looked at harms: a seat that no request uses is confirmed after ten
+/// seconds, and three times.
 const BOUND: Duration = Duration::from_secs(40);
 
 fn start() -> Certified {
@@ -179,8 +179,8 @@ fn check_harmless(fleet: &Certified, engines: &[Vec<u32>]) {
     }
 }
 
-/// The true records, and then lies about each: the loaded model has no seat, the other one sits where it does not, all
-/// hosts are revoked, revisions are those of no store, and nothing more happens.
+/// The true records, and then lies about each: the loaded model has no seat, the other one sits where it does
+/// not, all hosts are revoked, revisions are those of no store, and nothing more happens.
 fn lies(store: &str, serials: &[String], stream: &mut Listener) -> std::io::Result<()> {
     let (header, records) = truth(store);
     let view = FleetView::at(header.revision, records.clone());

@@ -1,5 +1,5 @@
-//! Network links of a test fleet: real ones between network namespaces, or TCP relays where namespaces are not
-//! permitted.
+//! Network links of a test fleet: real ones between network namespaces, or TCP relays where namespaces are
+//! not permitted.
 
 use std::net::SocketAddr;
 

@@ -50,7 +50,8 @@ fn the_manifests_are_valid_and_a_wrong_field_is_found() {
     assert!(!validated(&file).0, "the validator accepts a field that is none");
 }
 
-/// The configuration inside the manifests is one that this program reads, and its paths are those of the volumes.
+/// The configuration inside the manifests is one that this program reads, and its paths are those of the
+/// volumes.
 #[test]
 fn the_configuration_of_the_manifests_is_read() {
     let text = std::fs::read_to_string(manifests()).unwrap();

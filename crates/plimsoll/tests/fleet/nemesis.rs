@@ -29,7 +29,8 @@ const SLOW: &str = "events=20 event_ms=50";
 const CARD: &str = "name=host,kind=host,total=256MiB";
 const MEMORY: &str = "100MiB";
 pub(crate) const ROOM: usize = 2;
-/// Time after the last fault in which everything is answered again: a lease, a seat without a request, a load.
+/// Time after the last fault in which everything is answered again: a lease, a seat without a request, a
+/// load.
 const WHOLE: Duration = Duration::from_secs(40);
 /// Time after a fault in which the host of a seat is found again: a lease, and connections that look anew.
 const FOUND: Duration = Duration::from_secs(20);
@@ -152,7 +153,8 @@ impl World {
         self.further += further.count();
     }
 
-    /// No host with a valid seat is passed over longer than its failure: each is found again soon after a fault.
+    /// No host with a valid seat is passed over longer than its failure: each is found again soon after a
+    /// fault.
     fn find_seats(&mut self) {
         let (began, gate) = (Instant::now(), usize::try_from(self.draw(HOSTS as u64)).unwrap());
         for model in MODELS {

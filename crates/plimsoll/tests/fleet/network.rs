@@ -1,12 +1,14 @@
-//! Network of a test fleet: one namespace for each machine on a common bridge, with links that can be cut one by one.
+//! Network of a test fleet: one namespace for each machine on a common bridge, with links that can be cut one
+//! by one.
 //!
-//! A cut gives each side a wrong hardware address of the other. Packets then vanish silently, as with a pulled cable,
-//! and open connections stay open. Three hosts and three store members need root and `ip`.
+//! A cut gives each side a wrong hardware address of the other. Packets then vanish silently, as with a
+//! pulled cable, and open connections stay open. Three hosts and three store members need root and `ip`.
 
 use std::net::Ipv4Addr;
 use std::process::{Command, Stdio};
 
-/// Machines are numbered from here on the bridge's network, which nothing else uses: 198.18.0.0/15 is kept for tests.
+/// Machines are numbered from here on the bridge's network, which nothing else uses: 198.18.0.0/15 is kept
+/// for tests.
 const FIRST: u8 = 10;
 const NOT_THERE: &str = "02:00:00:00:00:01";
 const PREFIX: &str = "plm";

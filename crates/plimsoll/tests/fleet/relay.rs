@@ -1,4 +1,5 @@
-//! TCP relay that a test can cut: bytes are held back, and new connections get no answer, as on a broken network.
+//! TCP relay that a test can cut: bytes are held back, and new connections get no answer, as on a broken
+//! network.
 //!
 //! It can also delay requests of one kind.
 

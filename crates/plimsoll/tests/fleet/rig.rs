@@ -30,7 +30,8 @@ impl Fleet {
         Self::with("64MiB", "", "")
     }
 
-    /// A fleet whose first daemon has so much memory, and whose engines have a script and further lines of TOML.
+    /// A fleet whose first daemon has so much memory, and whose engines have a script and further lines of
+    /// TOML.
     pub(crate) fn with(memory: &str, script: &'static str, more: &'static str) -> Self {
         Self::with_lines(memory, (script, more), "")
     }
@@ -71,8 +72,8 @@ impl Fleet {
             .start()
     }
 
-    /// Asks until there is an answer: hosts register a moment after their start, and leases end by time, later where the
-    /// store's leader changes.
+    /// Asks until there is an answer: hosts register a moment after their start, and leases end by time,
+    /// later where the store's leader changes.
     pub(crate) fn ask(&self, host: usize, model: &str) -> Answer {
         let mut last = String::new();
         for _ in 0..900 {

@@ -63,7 +63,8 @@ fn a_private_tmp_keeps_the_folder_of_the_socket_and_hides_the_rest() {
     if has_mount {
         assert_eq!(lines.last().map(String::as_str), Some("hidden"), "{lines:?}");
     } else {
-        // A variable that names a file below /tmp, such as PATH in a checkout there, keeps the machine's /tmp.
+        // A variable that names a file below /tmp, such as PATH in a checkout there, keeps the machine's
+        // /tmp.
         let is_named = std::env::vars_os().any(|(_, value)| value.to_string_lossy().contains("/tmp/"));
         let is_refused = lines.iter().any(|line| line.contains("not permitted: a private /tmp"));
         assert!(is_named || is_refused, "{lines:?}");

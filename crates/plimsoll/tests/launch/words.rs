@@ -31,8 +31,8 @@ fn server(line: &str, then: &str) -> ChildSpec {
     }
 }
 
-/// The same with a thread for each request, as llama-server has for all but what computes: `/health` is always well,
-/// and `/slots` as `slots` says, in Python.
+/// The same with a thread for each request, as llama-server has for all but what computes: `/health` is
+/// always well, and `/slots` as `slots` says, in Python.
 fn threaded(slots: &str, then: &str) -> ChildSpec {
     let port = free_port(&[]).unwrap();
     let script = format!(
@@ -129,7 +129,8 @@ fn is_left_alone(engine: ChildSpec) {
     });
 }
 
-/// For a fifth of the time, which is eight times what counts as idle, so that other tests have a processor meanwhile.
+/// For a fifth of the time, which is eight times what counts as idle, so that other tests have a processor
+/// meanwhile.
 const COMPUTES: &str = "begin, used = time.time(), time.process_time()\n    while time.time() < begin + 60:\n     if time.process_time() - used > (time.time() - begin) / 5: time.sleep(0.02)";
 
 #[test]

@@ -9,8 +9,8 @@ use plimsoll_wire::page::{MAGIC, Oom, Page, PageCard as Card, PageState as State
 use plimsoll_wire::tree::{TreeSnapshot, budget_word, key};
 use tempfile::TempDir;
 
-/// Writes the file that `PLIMSOLL_TEST_PAGE` names as the process's page, with its process id put in, and a second one, if there is
-/// one, as the ledger of all.
+/// Writes the file that `PLIMSOLL_TEST_PAGE` names as the process's page, with its process id put in, and a
+/// second one, if there is one, as the ledger of all.
 const LIBRARY: &str = r#"
 #include <fcntl.h>
 #include <stdio.h>

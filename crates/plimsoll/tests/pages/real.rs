@@ -1,4 +1,5 @@
-//! Test setup with the real guard library, a fake driver with limited memory, and a program that allocates from it.
+//! Test setup with the real guard library, a fake driver with limited memory, and a program that allocates
+//! from it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,7 +1,7 @@
 //! Golden tests of a new user's commands: the complete output of each.
 //!
-//! `first_contact.txt` holds correct commands, `mistakes.txt` wrong ones, and `refusals.txt` those that ask for the
-//! impossible. Each is followed by its output.
+//! `first_contact.txt` holds correct commands, `mistakes.txt` wrong ones, and `refusals.txt` those that ask
+//! for the impossible. Each is followed by its output.
 //!
 //! `UPDATE_DOCUMENTS=1` writes today's output into the files.
 

@@ -33,7 +33,8 @@ fn unwrapped(bytes: &[u8]) -> String {
     text(bytes).replace("\n       ", " ").lines().map(|line| line.trim_end().to_owned() + "\n").collect()
 }
 
-/// On an H200 the first was filled under this budget, and the second died (`data/measured/h200-growth-b8799.json`).
+/// On an H200 the first was filled under this budget, and the second died
+/// (`data/measured/h200-growth-b8799.json`).
 #[test]
 fn under_a_budget_the_largest_context_is_the_one_that_survived_on_a_card() {
     let folder = tempfile::tempdir().unwrap();
@@ -168,7 +169,8 @@ fn inapplicable_fit_dimensions_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let model = specimen("l8", folder.path());
     let model = model.to_str().unwrap();
-    // A direction that does not apply leaves the request as it is: one that fits is printed, another one is none.
+    // A direction that does not apply leaves the request as it is: one that fits is printed, another one is
+    // none.
     let fits = plimsoll(&["plan", "--fit", "moe,split", "--card", CARD, "--", "-m", model, "-c", "4096"]);
     assert_eq!(fits.status.code(), Some(0));
     assert_eq!(text(&fits.stdout), format!("--model {model} --ctx-size 4096\n"));

@@ -9,7 +9,8 @@ use serde_json::json;
 
 use super::{H200, plimsoll, text};
 
-/// A title, a cleared screen, C1, DEL, a line of its own, a turned direction, a line separator, and a colour of ours.
+/// A title, a cleared screen, C1, DEL, a line of its own, a turned direction, a line separator, and a colour
+/// of ours.
 const HOSTILE: &str = "a\u{1b}]0;x\u{7}\u{1b}[2J\u{9b}31m\u{7f}\nplimsoll: ok\u{202e}\u{2028}\u{fdd0}b";
 
 /// Nothing that a terminal obeys, and each line is one of ours.

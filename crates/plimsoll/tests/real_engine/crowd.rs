@@ -1,7 +1,7 @@
 //! Test of sixteen hostile clients among sixty-four, in front of fake engines and a real llama.cpp.
 //!
-//! Quiet and hostile rounds alternate, so that the machine's load affects the latencies of both. The daemon's stderr is
-//! never read.
+//! Quiet and hostile rounds alternate, so that the machine's load affects the latencies of both. The daemon's
+//! stderr is never read.
 
 mod bystanders;
 mod dice;

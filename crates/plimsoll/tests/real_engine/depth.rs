@@ -14,7 +14,8 @@ use crate::http::{Answer, post};
 
 const FLAGS: &str = "--threads 1 -c 8192 -np 4 --kv-unified -fa off";
 const CONTEXT: u64 = 8192;
-/// The depth for which the card has memory, but for the granule of 2 MiB by which a pool grows: at 4 KiB a token, `GRANULE` tokens.
+/// The depth for which the card has memory, but for the granule of 2 MiB by which a pool grows: at 4 KiB a
+/// token, `GRANULE` tokens.
 const DEPTH: u64 = 6144;
 const GRANULE: u64 = 512;
 

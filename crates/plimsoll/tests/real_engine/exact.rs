@@ -1,4 +1,5 @@
-//! Tests of `plimsoll plan --exact` with a real llama.cpp and its own CUDA backend, on a machine without card and CUDA.
+//! Tests of `plimsoll plan --exact` with a real llama.cpp and its own CUDA backend, on a machine without card
+//! and CUDA.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -191,7 +192,8 @@ fn the_largest_context_was_said_by_the_engine_and_one_step_more_does_not_fit() {
     let requested = bench.ask_for(&SMALL, &engine().program, &flags);
     let largest = json(&requested)["largest_context"].as_u64().unwrap();
     assert!((4096..131_072).contains(&largest), "{largest}");
-    // What was asked for, the same without vocabulary, and contexts in pairs: were they asked with it again, that were six.
+    // What was asked for, the same without vocabulary, and contexts in pairs: were they asked with it again,
+    // that were six.
     let requested = runs(&requested);
     assert!((4..6).contains(&requested), "{requested}");
     for (context, status) in [(largest, 0), (largest + 256, 1)] {

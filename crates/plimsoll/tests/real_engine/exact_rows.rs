@@ -1,8 +1,9 @@
-//! Memory sizes of a real CUDA backend on phantom's simulated cards, compared with the engine's own log on an H200.
+//! Memory sizes of a real CUDA backend on phantom's simulated cards, compared with the engine's own log on an
+//! H200.
 //!
 //! CI has llama.cpp 0.5.0. The formulas mirror b10605, whose rows need that engine: a folder in
-//! `PLIMSOLL_MIRRORED_ENGINE` with a server and llama-fit-params, built with CUDA. If its backend lies elsewhere,
-//! `GGML_BACKEND_PATH` names it.
+//! `PLIMSOLL_MIRRORED_ENGINE` with a server and llama-fit-params, built with CUDA. If its backend lies
+//! elsewhere, `GGML_BACKEND_PATH` names it.
 
 #![allow(clippy::print_stderr, reason = "the number of equal rows is the result of the measurement")]
 

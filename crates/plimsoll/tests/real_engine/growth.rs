@@ -1,7 +1,8 @@
 //! Run-time pools of an engine that computes a prompt over phantom, compared with those of a real card.
 //!
-//! The recordings are of llama.cpp b8799 with CUDA for sm_90, which no registry has. Its tests take the engine's folder
-//! from `PLIMSOLL_OLDER_ENGINE` and say where the variable is missing. The others use the engine of CI.
+//! The recordings are of llama.cpp b8799 with CUDA for sm_90, which no registry has. Its tests take the
+//! engine's folder from `PLIMSOLL_OLDER_ENGINE` and say where the variable is missing. The others use the
+//! engine of CI.
 
 #![allow(clippy::print_stderr, reason = "the times are the result of the measurement")]
 
@@ -86,7 +87,8 @@ impl Served {
     }
 }
 
-/// Requests of a prompt of 61 440 tokens, by kind: the blocks of the legacy pool, and pieces of virtual memory.
+/// Requests of a prompt of 61 440 tokens, by kind: the blocks of the legacy pool, and pieces of virtual
+/// memory.
 fn requests(engine: &Path, kv: &str, vmm: u32) -> (Vec<u64>, Vec<u64>) {
     let folder = tempfile::tempdir().unwrap();
     let served = Served::start(engine, folder.path(), (kv, vmm));
@@ -194,8 +196,8 @@ fn requested_for(log: &str) -> f64 {
     size.unwrap().0.parse().unwrap()
 }
 
-/// Sixteen configurations of b8799 on the H200: four by the engine's own lines, of which two end with the buffer that was
-/// refused, and twelve prompts by the bytes that guard counted.
+/// Sixteen configurations of b8799 on the H200: four by the engine's own lines, of which two end with the
+/// buffer that was refused, and twelve prompts by the bytes that guard counted.
 #[test]
 fn long_the_older_engine_asks_without_a_card_for_what_it_asked_of_an_h200() {
     const OFF: f64 = 0.05;

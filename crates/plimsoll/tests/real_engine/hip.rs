@@ -1,5 +1,5 @@
-//! Tests of a real llama.cpp with its HIP backend, on AMD's runtime without a card: an engine sees its assigned cards
-//! only.
+//! Tests of a real llama.cpp with its HIP backend, on AMD's runtime without a card: an engine sees its
+//! assigned cards only.
 
 use std::fs;
 use std::process::Command;

@@ -15,8 +15,8 @@ const REQUESTS: usize = 200;
 /// Requests for one model before the next one is asked.
 const IN_A_ROW: usize = 10;
 const LIMIT: u64 = 640 << 20;
-/// Weights and the cache of the context are memory of the process, and all of it is written at the load. A small batch, as
-/// its buffers are written only as far as requests are deep.
+/// Weights and the cache of the context are memory of the process, and all of it is written at the load. A
+/// small batch, as its buffers are written only as far as requests are deep.
 const FLAGS: &str = "--threads 1 -c 98304 -np 2 -cram 0 --load-mode none -ub 32";
 
 /// A memory cgroup of our own, below that of this process.

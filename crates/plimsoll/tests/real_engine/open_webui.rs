@@ -51,7 +51,8 @@ fn answers(port: SocketAddr, log: &Path) {
 /// A gigabyte to install, so it is no part of CI.
 #[test]
 fn long_open_webui_lists_the_models_streams_a_chat_and_changes_the_model() {
-    // Random weights end an answer early at a temperature. A long answer takes long enough to be seen in parts.
+    // Random weights end an answer early at a temperature. A long answer takes long enough to be seen in
+    // parts.
     let [alpha, beta, _] = three().map(|member| {
         let flags = member.flags.replace("-c 2048", "-c 8192") + " -n 3000 --temp 0";
         Member { flags, ..member }

@@ -19,7 +19,8 @@ const WITHIN: f64 = 0.3;
 /// What a listener to the stream has seen.
 #[derive(Debug, Default)]
 struct Seen {
-    /// The least time from a mark to the document that shows it, by its kind. A busy machine delays single events.
+    /// The least time from a mark to the document that shows it, by its kind. A busy machine delays single
+    /// events.
     soonest: BTreeMap<String, f64>,
     marks: Vec<Value>,
 }

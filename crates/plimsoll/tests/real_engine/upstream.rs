@@ -1,7 +1,8 @@
 //! llama.cpp's own server tests, run directly and through `plimsoll serve`.
 //!
-//! PyPI's llama-cpp-python contains llama.cpp 0.5.0 with its tests. They run with synthetic models, whose output is not
-//! judged. `upstream/differs.txt` lists each test that passes directly but fails through `serve`, with the reason.
+//! PyPI's llama-cpp-python contains llama.cpp 0.5.0 with its tests. They run with synthetic models, whose
+//! output is not judged. `upstream/differs.txt` lists each test that passes directly but fails through
+//! `serve`, with the reason.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -99,7 +100,8 @@ impl UpstreamTests {
     }
 }
 
-/// The engine that the tests run on: that of the environment, or the CPU engine that `plimsoll engine install` brings.
+/// The engine that the tests run on: that of the environment, or the CPU engine that `plimsoll engine
+/// install` brings.
 fn engine() -> PathBuf {
     std::env::var_os("PLIMSOLL_TEST_ENGINE").map_or_else(|| program().to_owned(), PathBuf::from)
 }

@@ -1,7 +1,8 @@
-//! Tests of a real llama.cpp with its Vulkan backend, on a driver without a card: an engine sees its assigned cards
-//! only.
+//! Tests of a real llama.cpp with its Vulkan backend, on a driver without a card: an engine sees its assigned
+//! cards only.
 //!
-//! The backend is npm's `@node-llama-cpp/linux-x64-vulkan` (llama.cpp 0.5.0), loaded by the server that `cuda` fetches.
+//! The backend is npm's `@node-llama-cpp/linux-x64-vulkan` (llama.cpp 0.5.0), loaded by the server that
+//! `cuda` fetches.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};

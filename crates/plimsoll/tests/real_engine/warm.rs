@@ -61,7 +61,8 @@ impl Swap {
         self.daemon.address
     }
 
-    /// An answer to the long prompt, the time to its first token, and the tokens that the engine computed for it.
+    /// An answer to the long prompt, the time to its first token, and the tokens that the engine computed for
+    /// it.
     fn ask(&self) -> (String, Duration, u64) {
         let prompt: Vec<u64> = (0..TOKENS).map(|n| 3 + (n * 7919) % 200).collect();
         let body = json!({
@@ -121,7 +122,8 @@ fn long_a_prompt_of_8000_tokens_comes_back_in_a_fifth_of_its_time_and_damage_is_
 
     let warm = swap("warm = '4GiB'");
     assert_eq!(warm.ask().0, expected);
-    // What the engine answers from its cache: it computes the last token alone, which rounds otherwise than in a batch.
+    // What the engine answers from its cache: it computes the last token alone, which rounds otherwise than
+    // in a batch.
     let (expected_again, _, cached) = warm.ask();
     assert!(cached < 64, "{cached}");
     warm.away(1);

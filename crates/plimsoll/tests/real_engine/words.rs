@@ -1,5 +1,5 @@
-//! Tests of requests whose text an unmodified llama-server writes into its log: truncated JSON, grammars, schemas,
-//! prompts.
+//! Tests of requests whose text an unmodified llama-server writes into its log: truncated JSON, grammars,
+//! schemas, prompts.
 
 use std::fs;
 use std::io::Write;

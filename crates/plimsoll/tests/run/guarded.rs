@@ -74,7 +74,8 @@ fn overflow_is_spilled_within_the_spill_limit() {
     assert!(!line.contains("spilled 0 B"), "it is seen although it was freed: {stderr}");
 }
 
-/// A llama-server that says what guard was told and then asks for memory as one would, and the flags that it is given.
+/// A llama-server that says what guard was told and then asks for memory as one would, and the flags that it
+/// is given.
 fn llama(folder: &Path, asks: &str) -> (String, Vec<String>) {
     let program = folder.join("llama-server");
     let script = format!("#!/bin/sh\necho \"$PLIMSOLL_GUARD\"\nexec {} {asks}\n", take());

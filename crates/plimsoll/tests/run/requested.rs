@@ -52,7 +52,8 @@ impl Machine {
             .env_remove("CUDA_VISIBLE_DEVICES");
     }
 
-    /// Starts a program that holds 64 MiB idle, and calls its driver from time to time or, `still`, not at all.
+    /// Starts a program that holds 64 MiB idle, and calls its driver from time to time or, `still`, not at
+    /// all.
     fn holder(&self, still: bool) -> Holder {
         let words: &[&str] = if still { &["64", "still"] } else { &["64"] };
         let mut command = run(&[], &[&[idle()], words].concat());

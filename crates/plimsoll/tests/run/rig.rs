@@ -17,8 +17,8 @@ pub(crate) fn run(options: &[&str], command: &[&str]) -> Command {
     run
 }
 
-/// Starts a program as an interactive shell does: whatever runs these tests may itself ignore signals, as jobs in the
-/// background of a script do, and ignored signals are inherited.
+/// Starts a program as an interactive shell does: whatever runs these tests may itself ignore signals, as
+/// jobs in the background of a script do, and ignored signals are inherited.
 pub(crate) fn with_default_signals(program: &str) -> Command {
     let mut command = Command::new("env");
     command.args(["--default-signal", program]);

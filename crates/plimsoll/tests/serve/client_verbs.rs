@@ -1,4 +1,5 @@
-//! Tests of `plimsoll ps`, `status`, `load`, `unload`, `pin`, `reload`, `logs` and `stop` against a running server.
+//! Tests of `plimsoll ps`, `status`, `load`, `unload`, `pin`, `reload`, `logs` and `stop` against a running
+//! server.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;

@@ -64,7 +64,8 @@ impl Yard {
         self.peak - GROWTH * (CONTEXT - depth)
     }
 
-    /// A section for the model, whose engine lives on a card of `total` bytes and answers after `delay` milliseconds.
+    /// A section for the model, whose engine lives on a card of `total` bytes and answers after `delay`
+    /// milliseconds.
     fn section(&self, name: &str, total: u64, delay: u64, more: &str) -> String {
         let file = self.path().join("card");
         let script = format!(

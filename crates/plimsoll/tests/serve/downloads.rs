@@ -1,4 +1,5 @@
-//! Tests of downloads over HTTP: a model is downloaded, served and removed, and only permitted clients may request it.
+//! Tests of downloads over HTTP: a model is downloaded, served and removed, and only permitted clients may
+//! request it.
 
 use std::io::{BufRead, BufReader};
 use std::thread;

@@ -1,4 +1,5 @@
-//! Engines at other addresses than 127.0.0.1, entries that cannot be used beside good ones, and what `--check` says of both.
+//! Engines at other addresses than 127.0.0.1, entries that cannot be used beside good ones, and what
+//! `--check` says of both.
 
 use std::process::Command;
 

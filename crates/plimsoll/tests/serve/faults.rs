@@ -11,8 +11,8 @@ use crate::daemon::{Daemon, Setup, alive, fake_engine, until};
 use crate::http;
 use crate::http::{Answer, chat, chat_body, chat_stream};
 
-/// A daemon with a good model that is up, and `bad` with its fault. `good` is pinned because running out of memory
-/// is answered by stopping whoever is idle, which is not the hurt that is looked for here.
+/// A daemon with a good model that is up, and `bad` with its fault. `good` is pinned because running out of
+/// memory is answered by stopping whoever is idle, which is not the hurt that is looked for here.
 fn alongside_a_good_one(script: &str, more: &str) -> (Daemon, Neighbour) {
     let daemon =
         Setup::new().model("good", "256MiB", "", "pin = true").model("bad", "256MiB", script, more).start();

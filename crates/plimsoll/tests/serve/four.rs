@@ -1,5 +1,5 @@
-//! Four models and eight clients on a budget for some of the models, at a tenth of the memory and of the time of
-//! `bench/gpu/four.py`.
+//! Four models and eight clients on a budget for some of the models, at a tenth of the memory and of the time
+//! of `bench/gpu/four.py`.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use crate::daemon::{Daemon, Setup};
 use crate::http::chat_stream;
 
-/// Claims in MiB, and milliseconds of a load and of an answer: those of 2.8, 9.5, 12.6 and 34.5 GiB on an H200.
+/// Claims in MiB, and milliseconds of a load and of an answer: those of 2.8, 9.5, 12.6 and 34.5 GiB on an
+/// H200.
 const MODELS: [(&str, u64, u64, u64); 4] =
     [("m8", 280, 98, 5), ("l8", 950, 165, 8), ("oss", 1260, 196, 9), ("q30", 3450, 415, 18)];
 const BUDGET: u64 = 4000 << 20;

@@ -1,7 +1,8 @@
-//! Tests of engines under guard: options, and effects of their pages on ledger, diagnoses and other processes.
+//! Tests of engines under guard: options, and effects of their pages on ledger, diagnoses and other
+//! processes.
 //!
-//! A page is the shared-memory file with an engine's memory figures. The first half of the tests writes pages by hand.
-//! The second half runs the real library on a fake libcuda, whose memory each test sets.
+//! A page is the shared-memory file with an engine's memory figures. The first half of the tests writes pages
+//! by hand. The second half runs the real library on a fake libcuda, whose memory each test sets.
 
 use std::fs::Permissions;
 use std::mem::offset_of;
@@ -90,7 +91,8 @@ fn an_engine_on_a_card_is_watched_and_one_that_says_more_gets_more() {
     assert_eq!(free["LD_PRELOAD"], Value::Null);
 }
 
-/// The engine is asked for no less than the plan says, so a budget below that makes weights overflow, not what comes later.
+/// The engine is asked for no less than the plan says, so a budget below that makes weights overflow, not
+/// what comes later.
 #[test]
 fn an_engine_that_may_spill_is_told_what_it_will_ask_for() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -351,7 +353,8 @@ fn bytes_that_an_engine_takes_of_the_driver_are_measured_and_their_growth_is_lea
     assert_eq!(growth["bytes_per_token"], 65536, "{growth}");
     let span = growth["to"].as_u64().expect("a number") - growth["from"].as_u64().expect("a number");
     assert_eq!(span, 4000);
-    // The context is not the page's business where there is no budget; a prompt has a few more tokens than its words.
+    // The context is not the page's business where there is no budget; a prompt has a few more tokens than
+    // its words.
     until("weights and growth are measured", || {
         let measured = model(&daemon.status(), "alpha")["measured"][0]["bytes"].as_u64();
         measured.is_some_and(|bytes| (824 * MIB + MIB / 2..830 * MIB).contains(&bytes))
@@ -367,7 +370,8 @@ fn an_engine_that_outgrows_its_claim_is_refused_and_gets_what_it_lacked() {
     let setup = Setup::with_cards(&[]).model("alpha", "1GiB", &script, "guard = { mode = \"budget\" }");
     let daemon = on_fake_cuda(setup, &driver);
     assert_eq!(deep(&daemon, "alpha", 1000).status, 200);
-    // 20 000 tokens are 1250 MiB; the claim is 1 GiB. It dies, its claim grows by what lacked, and it answers.
+    // 20 000 tokens are 1250 MiB; the claim is 1 GiB. It dies, its claim grows by what lacked, and it
+    // answers.
     assert_eq!(deep(&daemon, "alpha", 20_000).status, 200);
     daemon.reported("alpha: the engine ran out of card memory while serving");
     let status = daemon.status();
@@ -400,7 +404,8 @@ fn an_engine_that_is_held_to_less_than_it_needs_fails_with_the_numbers_and_its_n
     assert_eq!(chat(daemon.address, "beta").status, 200);
 }
 
-/// An engine of 512 MiB that first starts a helper, which takes so many MiB, as workers of a larger server do.
+/// An engine of 512 MiB that first starts a helper, which takes so many MiB, as workers of a larger server
+/// do.
 fn with_helper(setup: Setup, name: &str, helper: u64, folder: &Path) -> Setup {
     let program = folder.join(name);
     let there = format!("{}/{name}-$$", folder.display());

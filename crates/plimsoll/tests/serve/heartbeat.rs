@@ -65,7 +65,8 @@ fn a_configuration_without_heartbeats_gives_streams_their_status() {
     assert_eq!((answer.status, &answer.json()["error"]["code"]), (503, &Value::from("deadline")));
 }
 
-/// Python's requests and httpx, curl, and httpx through nginx; each gives up after ten seconds without a byte.
+/// Python's requests and httpx, curl, and httpx through nginx; each gives up after ten seconds without a
+/// byte.
 #[test]
 fn long_a_hundred_streams_wait_ninety_seconds_and_none_is_given_up() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("heartbeat-clients");

@@ -1,4 +1,5 @@
-//! Tests of `plimsoll import` as a command: its output files, its messages, and that `serve` accepts the result.
+//! Tests of `plimsoll import` as a command: its output files, its messages, and that `serve` accepts the
+//! result.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! Tests of API key files: an empty file grants no access, and the daemon warns of weak keys without printing them.
+//! Tests of API key files: an empty file grants no access, and the daemon warns of weak keys without printing
+//! them.
 
 use std::process::Command;
 

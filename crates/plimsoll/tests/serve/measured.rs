@@ -13,7 +13,8 @@ fn claimed(daemon: &Daemon) -> u64 {
     shares.iter().filter_map(|share| share["bytes"].as_u64()).sum()
 }
 
-/// Status and reason of an answer; what differs from one failure to the next in spite of one cause is left out.
+/// Status and reason of an answer; what differs from one failure to the next in spite of one cause is left
+/// out.
 fn refusal(answer: &crate::http::Answer) -> (u16, Value) {
     let error = answer.json()["error"].clone();
     (answer.status, json!([error["type"], error["message"], error["reason"]["code"]]))

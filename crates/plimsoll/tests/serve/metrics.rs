@@ -1,4 +1,5 @@
-//! Tests that Prometheus accepts the page `/metrics`, and that the Grafana dashboard uses only metrics on that page.
+//! Tests that Prometheus accepts the page `/metrics`, and that the Grafana dashboard uses only metrics on
+//! that page.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;

@@ -18,7 +18,8 @@ use crate::pages::hand_written::{HandWritten, library};
 
 const MIB: u64 = 1 << 20;
 
-/// A machine with one card that no other test has, and a neighbour on it whose page is this test's: so this process is the neighbour.
+/// A machine with one card that no other test has, and a neighbour on it whose page is this test's: so this
+/// process is the neighbour.
 struct Machine {
     folder: TempDir,
     page: PathBuf,

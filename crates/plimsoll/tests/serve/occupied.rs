@@ -1,4 +1,5 @@
-//! Memory tests of request bodies and event streams: the real memory against the bytes that the daemon counts.
+//! Memory tests of request bodies and event streams: the real memory against the bytes that the daemon
+//! counts.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -37,8 +38,8 @@ const STREAMS: [(usize, usize); 5] =
     [(1, 20_000), (50, 200_000), (1100, 900_000), (8 * KIB, 900_000), (64 * KIB, 900_000)];
 const STREAMS_AT_ONCE: usize = 12;
 
-/// An engine whose one event never ends: its bytes come in segments of the size that the path names, then nothing more.
-/// A GET tells how many of its answers are sent.
+/// An engine whose one event never ends: its bytes come in segments of the size that the path names, then
+/// nothing more. A GET tells how many of its answers are sent.
 const DRIPPING: &str = r#"
 import http.server, socket, socketserver, sys, time
 sent = []
@@ -179,7 +180,8 @@ fn sent(daemon: &Daemon) -> usize {
     http::get(daemon.address, "/upstream/a/sent").text().parse().expect("the engine counts")
 }
 
-/// Streams of `total` bytes in segments of this size, watched until the engine has sent all, and a while longer.
+/// Streams of `total` bytes in segments of this size, watched until the engine has sent all, and a while
+/// longer.
 fn watch_streams(daemon: &Daemon, (segment, total): (usize, usize), meanwhile: impl FnOnce()) {
     let (before, sent_before) = (resident(daemon), sent(daemon));
     let streams: Vec<TcpStream> = (0..STREAMS_AT_ONCE)

@@ -185,7 +185,8 @@ fn a_listener_in_another_group_or_of_another_tree_is_the_engines_as_before() {
     let daemon = bench.serve(&[("forks", "0 daemon")]);
     says(&chat(daemon.address, "forks"), "forks");
     drop(daemon);
-    // As a container service does it: the command asks for the start and waits, and the listener is nobody's child.
+    // As a container service does it: the command asks for the start and waits, and the listener is nobody's
+    // child.
     until("the port is free again", || !bench.is_listened_on());
     let (port, program, requested) = (bench.port, bench.program(), bench.folder.path().join("asked"));
     let asks = format!("sh -c \"touch {}; exec sleep 1000\"", requested.display());

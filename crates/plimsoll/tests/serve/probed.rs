@@ -1,4 +1,5 @@
-//! Tests of the proof that an engine has to be replaced: requests of Plimsoll's own, never those of clients that failed.
+//! Tests of the proof that an engine has to be replaced: requests of Plimsoll's own, never those of clients
+//! that failed.
 
 use std::thread;
 use std::time::{Duration, Instant};

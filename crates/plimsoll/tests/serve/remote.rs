@@ -1,4 +1,5 @@
-//! Tests of models on a server: they are planned before the engine downloads them, and a failing server delays nothing.
+//! Tests of models on a server: they are planned before the engine downloads them, and a failing server
+//! delays nothing.
 
 use std::io::Read;
 use std::process::Command;

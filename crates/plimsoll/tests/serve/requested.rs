@@ -1,7 +1,7 @@
 //! Tests of memory queries to engines (runs without a card): answers, failures, and cached answers.
 //!
-//! The engine is a script. For a memory query it logs what llama-server would log; started to serve, it becomes the
-//! fake engine. Each of its runs on phantom's simulated card adds a line to a file.
+//! The engine is a script. For a memory query it logs what llama-server would log; started to serve, it
+//! becomes the fake engine. Each of its runs on phantom's simulated card adds a line to a file.
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::Write;
@@ -126,7 +126,8 @@ else:
     }
 }
 
-/// The first line of a script for the interpreter itself, which starts faster than what may stand before it on PATH.
+/// The first line of a script for the interpreter itself, which starts faster than what may stand before it
+/// on PATH.
 fn python() -> String {
     let found = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output().unwrap();
     format!("#!{} -IS", String::from_utf8(found.stdout).unwrap().trim())

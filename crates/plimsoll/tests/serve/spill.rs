@@ -1,5 +1,5 @@
-//! Tests of the key `spill`: a model whose cache overflows by position is admitted with a bounded claim, and its engine is
-//! started as `plimsoll run --spill` starts it.
+//! Tests of the key `spill`: a model whose cache overflows by position is admitted with a bounded claim, and
+//! its engine is started as `plimsoll run --spill` starts it.
 
 use std::fs::Permissions;
 use std::mem::offset_of;
@@ -293,7 +293,7 @@ fn guard_divides_the_cache_where_the_server_says() {
     let begin = format!("of the KV cache's {CONTEXT} positions the first ");
     let (_, rest) = stated.split_once(&begin).unwrap_or_else(|| panic!("{stated}"));
     let printed: u64 = rest.split(' ').next().and_then(|word| word.parse().ok()).expect("a number");
-    // The stand-in has no NVML that tells guard of the context. So guard takes the 32 MiB that its budget has for small
-    // requests, which are a granule of each tensor.
+    // The stand-in has no NVML that tells guard of the context. So guard takes the 32 MiB that its budget has
+    // for small requests, which are a granule of each tensor.
     assert!((tokens..=tokens + 1024).contains(&printed), "{tokens}: {stated}");
 }

@@ -1,4 +1,5 @@
-//! Tests of engines that print ggml's abort at a CUDA error and hang instead of ending: a debugger never returns.
+//! Tests of engines that print ggml's abort at a CUDA error and hang instead of ending: a debugger never
+//! returns.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,8 +20,8 @@ fn on_cards(status: &Value) -> Vec<Value> {
     claim.into_iter().filter(|share| share["card"] != "host").collect()
 }
 
-/// A request after which the engine `abort`s: its words ask for memory, and guard, which watches no engine here, has
-/// no page that says so. Returns after the engine is gone.
+/// A request after which the engine `abort`s: its words ask for memory, and guard, which watches no engine
+/// here, has no page that says so. Returns after the engine is gone.
 fn a_hanging_abort_is_noticed(abort: &str, health_is_well: bool) {
     let folder = tempfile::tempdir().unwrap();
     let driver = driver(&built("libplimsoll_fake_cuda.so", "fake-cuda"));

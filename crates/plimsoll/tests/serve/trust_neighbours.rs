@@ -17,7 +17,8 @@ use crate::pages::real::{driver, guard, take};
 
 const GIB: u64 = 1 << 30;
 const ROUNDS: u64 = 20;
-/// A reading counts for 50 ms. The rest is for the start of the process; what the daemon waits for a processor comes on top.
+/// A reading counts for 50 ms. The rest is for the start of the process; what the daemon waits for a
+/// processor comes on top.
 const LATEST_START_MS: u64 = 50 + 200;
 
 /// The other process, and the card as the driver shows it.
@@ -121,7 +122,8 @@ fn no_load_begins_on_memory_that_another_process_took_at_any_moment_around_it() 
     let processes = [descendants(daemon.pid()), vec![daemon.pid()]].concat();
     let mut refused = 0;
     for round in 0..ROUNDS {
-        // From 600 ms before the request to 150 ms after it; the reading of every second may lie anywhere between.
+        // From 600 ms before the request to 150 ms after it; the reading of every second may lie anywhere
+        // between.
         let offset = (round * 7919) % 750;
         let (take_after, ask_after) = (150_u64.saturating_sub(offset), offset.saturating_sub(150));
         thread::sleep(Duration::from_millis(100));

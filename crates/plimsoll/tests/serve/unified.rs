@@ -285,7 +285,8 @@ impl Short {
         now + Self::SHELF / 2
     }
 
-    /// A daemon with an idle model, one that is on the disk and nothing else, and one that needs what is not free.
+    /// A daemon with an idle model, one that is on the disk and nothing else, and one that needs what is not
+    /// free.
     fn serve(&self, need: u64, script: &str, more: &[&str]) -> Daemon {
         let setup = more.iter().fold(unified(&[]), |setup, word| setup.argument(word));
         setup
@@ -372,8 +373,8 @@ fn reclaim_before_a_load_is_off_by_default() {
     assert!(!daemon.talk().contains("reclaim"), "{}", daemon.talk());
 }
 
-/// The hints of the refusal of a load that fails. Where another program takes memory in the meantime, the load has
-/// no room, and is tried with another server.
+/// The hints of the refusal of a load that fails. Where another program takes memory in the meantime, the
+/// load has no room, and is tried with another server.
 fn hints(serve: impl Fn() -> Daemon) -> String {
     let mut errors = (0..TRIES).map(|_| {
         let answer = chat(serve().address, "alpha");

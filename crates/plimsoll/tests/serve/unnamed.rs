@@ -1,4 +1,5 @@
-//! Tests of requests that name no model or an unknown one, of a model with a bad flag, and of several addresses.
+//! Tests of requests that name no model or an unknown one, of a model with a bad flag, and of several
+//! addresses.
 
 use std::net::SocketAddr;
 use std::process::Command;

@@ -145,7 +145,8 @@ fn busy(daemon: &Daemon, names: &[&str]) -> Vec<TcpStream> {
     streams
 }
 
-/// Returns the times to the end of the idle model, and from the last answer of the busy ones to the free room.
+/// Returns the times to the end of the idle model, and from the last answer of the busy ones to the free
+/// room.
 fn yields_eight(delay: u64) -> (Duration, Duration) {
     let card = SharedCard::new();
     let daemon = card.serve("", delay, 4 * GIB);

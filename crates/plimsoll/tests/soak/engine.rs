@@ -13,7 +13,8 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// Starts one with this script, and waits until it listens. A port that is taken meanwhile is given up for another.
+    /// Starts one with this script, and waits until it listens. A port that is taken meanwhile is given up
+    /// for another.
     pub(crate) fn start(script: &str) -> Self {
         Self::start_with(script, |_| {})
     }

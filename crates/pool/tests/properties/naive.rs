@@ -1,7 +1,7 @@
 //! Naive policy: every request is a request to the device.
 //!
-//! Like `cudaFree`, it waits for the card before it frees, and it keeps memory that a graph has captured until
-//! the graph is destroyed.
+//! Like `cudaFree`, it waits for the card before it frees, and it keeps memory that a graph has captured
+//! until the graph is destroyed.
 
 use std::collections::{BTreeMap, BTreeSet};
 

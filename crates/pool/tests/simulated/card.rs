@@ -1,10 +1,10 @@
 //! Simulated card: memory, streams with a completion clock, events, captures and graphs.
 //!
-//! DECISION: the simulation also checks its callers. Some acts corrupt memory or crash a real card later. Examples are
-//! memory released while in use, two streams in one range, a graph launched into freed memory, and a call that
-//! invalidates a capture. Each is recorded as a [`Violation`] when it happens, and the simulation continues. Addresses
-//! of allocations are never reused, so a use after free is detected. Time is counted in microseconds: every driver call
-//! takes its [`Latency`], and work ends when its duration is over.
+//! DECISION: the simulation also checks its callers. Some acts corrupt memory or crash a real card later.
+//! Examples are memory released while in use, two streams in one range, a graph launched into freed memory,
+//! and a call that invalidates a capture. Each is recorded as a [`Violation`] when it happens, and the
+//! simulation continues. Addresses of allocations are never reused, so a use after free is detected. Time is
+//! counted in microseconds: every driver call takes its [`Latency`], and work ends when its duration is over.
 
 #![allow(dead_code, reason = "every test program uses a part of the card")]
 

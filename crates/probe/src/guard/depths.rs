@@ -1,8 +1,10 @@
-//! Depths of llama-server's conversations, which guard needs to exchange weights for used positions of a cache.
+//! Depths of llama-server's conversations, which guard needs to exchange weights for used positions of a
+//! cache.
 //!
-//! DECISION: the engine is asked for its slots (`GET /slots`), not its log or its memory. It is asked only while guard
-//! reports on its page that it could exchange memory and that the engine computes. An engine that answers nothing,
-//! because it has a key or was started with `--no-slots`, keeps the placement that it began with.
+//! DECISION: the engine is asked for its slots (`GET /slots`), not its log or its memory. It is asked only
+//! while guard reports on its page that it could exchange memory and that the engine computes. An engine that
+//! answers nothing, because it has a key or was started with `--no-slots`, keeps the placement that it began
+//! with.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,9 +16,11 @@ use tokio::time::sleep;
 
 use super::{read_pages, report_depths};
 
-/// Interval between questions. A batch of a prompt takes longer, and an answer grows by some twenty tokens meanwhile.
+/// Interval between questions. A batch of a prompt takes longer, and an answer grows by some twenty tokens
+/// meanwhile.
 const PERIOD: Duration = Duration::from_millis(100);
-/// Positions beyond the used ones that are to be on the card at least: what an answer grows by in some intervals.
+/// Positions beyond the used ones that are to be on the card at least: what an answer grows by in some
+/// intervals.
 const AHEAD: u32 = 64;
 
 /// Time for an answer, which a computing server gives between two batches.
@@ -53,8 +57,9 @@ impl DepthReporter {
         Some(Self { streams, positions: layout.positions(), before: Vec::new(), reports: 0 })
     }
 
-    /// Reports to the processes with pages in `folder`, until it is dropped. `slots` asks the engine for its slots, for at
-    /// most [`SLOTS_WITHIN`], and returns the body of the answer. `on_bus` gets the rate of the bus once guard has measured it.
+    /// Reports to the processes with pages in `folder`, until it is dropped. `slots` asks the engine for its
+    /// slots, for at most [`SLOTS_WITHIN`], and returns the body of the answer. `on_bus` gets the rate of the
+    /// bus once guard has measured it.
     pub async fn report(
         mut self,
         folder: &Path,
@@ -100,8 +105,8 @@ impl DepthReporter {
             // A prompt grows by a batch until the next answer, and by another one until what it says is done.
             let growth = used.saturating_sub(last).saturating_mul(2).max(AHEAD);
             let wanted = if slot.is_processing { used.saturating_add(growth) } else { used };
-            // Slots that share a cache hold positions of it also while they are idle; of a stream's own cache an idle
-            // slot reads nothing.
+            // Slots that share a cache hold positions of it also while they are idle; of a stream's own cache
+            // an idle slot reads nothing.
             let depth = match (self.streams, depths.get_mut(slot.id)) {
                 (1, _) => depths.first_mut(),
                 (_, depth) => depth.filter(|_| slot.is_processing),

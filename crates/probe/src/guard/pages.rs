@@ -66,8 +66,8 @@ pub fn report_depths(folder: &Path, pid: u32, depths: &[u32], number: u32) -> io
     let depths = depths.get(..depths.len().min(DEPTHS)).unwrap_or(depths);
     let bytes: Vec<u8> = depths.iter().flat_map(|depth| depth.to_ne_bytes()).collect();
     let path = path(folder, pid);
-    // The number last: a process that sees it sees the depths. One that reads between two reports moves a granule too
-    // many or too few, and gets the next report soon.
+    // The number last: a process that sees it sees the depths. One that reads between two reports moves a
+    // granule too many or too few, and gets the next report soon.
     put(&path, Page::DEPTHS_OFFSET, &bytes)?;
     put(&path, Page::DEPTH_REPORTS_OFFSET, &number.to_ne_bytes())
 }

@@ -10,7 +10,8 @@ pub enum RoundSteps {
 /// Most labels of an axis, without the one at its start.
 const MOST_STEPS: u64 = 4;
 
-/// Range of an axis: from zero, or from the lowest value where all values are within a quarter of the highest.
+/// Range of an axis: from zero, or from the lowest value where all values are within a quarter of the
+/// highest.
 pub(super) fn y_range(lowest: u64, highest: u64) -> (u64, u64) {
     let is_nearly_flat = lowest < highest && highest - lowest < highest / 4;
     (if is_nearly_flat { lowest } else { 0 }, highest.max(1))

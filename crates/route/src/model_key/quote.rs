@@ -25,14 +25,15 @@ pub(super) fn closing_quote(text: &[u8], escaped: &mut bool) -> Option<usize> {
     close.map(|close| from + close)
 }
 
-// A function of its own in the program, because callers that are compiled for size would make it three times slower.
+// A function of its own in the program, because callers that are compiled for size would make it three times
+// slower.
 #[inline(never)]
 fn first_unescaped(text: &[u8]) -> Option<usize> {
     let mut start = 0;
     let mut is_quoted = false;
     while start < text.len() {
-        // Text without a quote is passed over, however long it is; in text that is full of them this would cost as
-        // much again.
+        // Text without a quote is passed over, however long it is; in text that is full of them this would
+        // cost as much again.
         if !is_quoted {
             let ahead = memchr(b'"', &text[start..])?;
             // Most strings are short, and their first quote is their last.
@@ -72,8 +73,8 @@ fn quotes_in(text: &[u8], start: usize) -> BlockQuotes {
 /// A quote behind a single backslash does not close. Behind two, or more, they have to be counted.
 fn quotes(block: &[u8; BLOCK + 2]) -> BlockQuotes {
     let none = BlockQuotes { any: false, may_close: false };
-    // A loop over bytes, which is vectorised in a program that is linked for speed. In words of eight bytes it took three
-    // times the instructions.
+    // A loop over bytes, which is vectorised in a program that is linked for speed. In words of eight bytes
+    // it took three times the instructions.
     (2..block.len()).fold(none, |found, at| {
         let is_quote = block[at] == b'"';
         BlockQuotes {

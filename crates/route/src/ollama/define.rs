@@ -1,7 +1,7 @@
 //! Ollama's `/api/create` and `/api/copy`: models that are derived from served ones.
 //!
-//! DECISION: a request writes no configuration: that file is the operator's. A derived model is a note in the folder of
-//! downloads. Without the folder the answer has the lines to write.
+//! DECISION: a request writes no configuration: that file is the operator's. A derived model is a note in the
+//! folder of downloads. Without the folder the answer has the lines to write.
 
 use http::StatusCode;
 use http::request::Parts;
@@ -87,7 +87,8 @@ impl<H: ModelService> HttpServer<H> {
         })
     }
 
-    /// The model that answers to `from`, and what a new name of it begins with: a derived model hands on its settings.
+    /// The model that answers to `from`, and what a new name of it begins with: a derived model hands on its
+    /// settings.
     fn derived_of(
         &self,
         head: &Parts,

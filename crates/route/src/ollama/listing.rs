@@ -102,7 +102,8 @@ fn show(model: &ModelListing) -> Value {
         notify("general.architecture".to_owned(), json!(architecture));
         notify("general.parameter_count".to_owned(), json!(profile.parameters));
         notify(format!("{architecture}.embedding_length"), json!(profile.embedding_length));
-        // Clients size their prompts by it, so it is what a request may use and not what the model was trained for.
+        // Clients size their prompts by it, so it is what a request may use and not what the model was
+        // trained for.
         if let Some(context) = model.context() {
             notify(format!("{architecture}.context_length"), json!(context));
         }

@@ -80,8 +80,8 @@ impl<P: Pass> OllamaStream<P> {
     }
 }
 
-/// Collects the rest of an answer, which `share` counts; an error if it is longer than `most` bytes, or there is no memory
-/// for it.
+/// Collects the rest of an answer, which `share` counts; an error if it is longer than `most` bytes, or there
+/// is no memory for it.
 pub(super) async fn collect<P: Pass>(
     relay: &mut Relay<P>,
     most: usize,

@@ -12,8 +12,8 @@ pub struct CertainText {
     pub is_templated: bool,
 }
 
-// DECISION: of a chat only the last message, if that is the user's. Templates leave parts of earlier messages out, such as
-// the thoughts of an assistant; the user's last words are what the prompt is for.
+// DECISION: of a chat only the last message, if that is the user's. Templates leave parts of earlier messages
+// out, such as the thoughts of an assistant; the user's last words are what the prompt is for.
 impl RequestPrompt<'_> {
     /// The text that is tokenized whole; `None` where the body has none.
     pub async fn certain_text(&self) -> Option<CertainText> {

@@ -1,8 +1,8 @@
 //! Batching of events that arrive in a stream at the same time: they are joined into one chunk.
 //!
-//! DECISION: an engine sends each event as a separate chunk, and a busy daemon finds many of them in one read. As one
-//! chunk they take one write, one TLS record, and one chunk at a host that passed the request on. Copying their bytes
-//! costs less than another chunk. The daemon never waits for more events.
+//! DECISION: an engine sends each event as a separate chunk, and a busy daemon finds many of them in one
+//! read. As one chunk they take one write, one TLS record, and one chunk at a host that passed the request
+//! on. Copying their bytes costs less than another chunk. The daemon never waits for more events.
 
 use std::task::{Context, Poll};
 

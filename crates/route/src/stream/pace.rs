@@ -1,9 +1,10 @@
 //! Rate limit on reads of an event stream whose events arrive faster than a person reads.
 //!
-//! DECISION: after eight pieces with less than a millisecond between them, the engine's connection is read once per
-//! millisecond. This ends when a read finds no data. Each read costs the engine, the daemon and the client a thread
-//! switch. At full speed, 64 streams took two and a half times as long as with reads of many events (measured). A token
-//! that takes longer than a millisecond is passed on at once, as is the first of each burst.
+//! DECISION: after eight pieces with less than a millisecond between them, the engine's connection is read
+//! once per millisecond. This ends when a read finds no data. Each read costs the engine, the daemon and the
+//! client a thread switch. At full speed, 64 streams took two and a half times as long as with reads of many
+//! events (measured). A token that takes longer than a millisecond is passed on at once, as is the first of
+//! each burst.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};

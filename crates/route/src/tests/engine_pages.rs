@@ -1,4 +1,5 @@
-//! Tests of an engine's documents in a browser: what they may do at this server's origin, and at one of their own.
+//! Tests of an engine's documents in a browser: what they may do at this server's origin, and at one of their
+//! own.
 
 use super::stub::*;
 use crate::HttpSettings;

@@ -8,7 +8,8 @@ use tokio::task::spawn_local;
 
 use super::stub::*;
 
-/// Takes what follows a head for the next request, and answers each with its path; a path with `missing` is not found.
+/// Takes what follows a head for the next request, and answers each with its path; a path with `missing` is
+/// not found.
 async fn answer_heads(mut engine: TcpStream) {
     let mut text = String::new();
     loop {

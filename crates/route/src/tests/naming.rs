@@ -1,4 +1,5 @@
-//! Tests of requests that name no model or an unknown one, and of engine answers that describe the whole server.
+//! Tests of requests that name no model or an unknown one, and of engine answers that describe the whole
+//! server.
 
 use plimsoll_scheduler::ModelState;
 
@@ -74,7 +75,8 @@ fn a_body_that_is_no_json_is_told_so() {
     });
 }
 
-/// A name was found before the damage, so the engine gets the body; its 500 says nothing that a client can use.
+/// A name was found before the damage, so the engine gets the body; its 500 says nothing that a client can
+/// use.
 #[test]
 fn a_body_that_the_engine_cannot_parse_is_a_fault_of_the_client() {
     const FAULT: &str =

@@ -30,7 +30,8 @@ fn whole(status: &str, body: &str) -> String {
     )
 }
 
-/// Sends `body` and answers with `script` for the engine; returns the engine's request and the client's answer.
+/// Sends `body` and answers with `script` for the engine; returns the engine's request and the client's
+/// answer.
 async fn exchange(stage: &Stage, path: &str, body: &Value, script: &str) -> (Value, String) {
     let mut client = stage.client().await;
     let request = post(path, &body.to_string()).replace("host:", "connection: close\r\nhost:");

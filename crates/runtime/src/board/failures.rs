@@ -58,8 +58,8 @@ impl Runtime {
         without_engine_words(document).to_string()
     }
 
-    /// The failures of earlier runs and of this one, the oldest first, each with its number; earlier ones have negative
-    /// numbers.
+    /// The failures of earlier runs and of this one, the oldest first, each with its number; earlier ones
+    /// have negative numbers.
     fn failures(&self) -> Vec<(i64, KeptFailure)> {
         let earlier = (1..).zip(&self.board.earlier).map(|(number, failure)| (-number, failure.clone()));
         let of_mark = |mark: Mark| {

@@ -1,4 +1,5 @@
-//! State file of failures, which survives a restart: bounded, in the state folder, private to the daemon's user.
+//! State file of failures, which survives a restart: bounded, in the state folder, private to the daemon's
+//! user.
 
 use std::io;
 use std::path::Path;
@@ -87,7 +88,8 @@ impl FailureStore {
         Self(StateFile::of(configuration, "failures"))
     }
 
-    /// The failures of earlier runs, the oldest first; a file that is damaged, or that others may write, holds none.
+    /// The failures of earlier runs, the oldest first; a file that is damaged, or that others may write,
+    /// holds none.
     pub(super) fn read(&self) -> Vec<KeptFailure> {
         let file =
             serde_json::from_slice(&self.0.read()).ok().filter(|file: &FailureFile| file.schema == SCHEMA);

@@ -61,8 +61,9 @@ impl Marks {
         push(&self.marks, MARKS, Mark { number: self.next(), at, kind, model, text, failure: None });
     }
 
-    // DECISION: a reader takes the figures of a mark for those of its time, so that only an equal tree is counted. The words of
-    // a refusal stay the same while the memory of other processes goes up and down, and are no news each time.
+    // DECISION: a reader takes the figures of a mark for those of its time, so that only an equal tree is
+    // counted. The words of a refusal stay the same while the memory of other processes goes up and down, and
+    // are no news each time.
     /// Adds a failure, or counts it if an equal one was added a moment ago; true for one in new words.
     pub(super) fn fail(
         &self,
@@ -78,7 +79,8 @@ impl Marks {
             |mark: &Mark| mark.kind == kind && mark.text == reason.text && at.since(mark.at) < APART;
         let is_new = !failures.iter().any(is_recent);
         let is_equal = |mark: &Mark| mark.failure.as_ref().is_some_and(|failure| failure.reason == *reason);
-        // A load and the requests that wait for it fail with the same words, and not all of them know the remedy.
+        // A load and the requests that wait for it fail with the same words, and not all of them know the
+        // remedy.
         let of_same =
             failures.iter_mut().filter(|mark| mark.text == reason.text && at.since(mark.at) < APART);
         let mut all = hints.to_vec();

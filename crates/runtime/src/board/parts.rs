@@ -39,8 +39,8 @@ pub(super) struct CardPart {
     terms: Vec<(&'static str, Bytes)>,
 }
 
-// DECISION: the driver's figure for the whole card stands. Where the holders' figures exceed it (they were read a
-// moment before, and shared memory counts twice), the last ones are cut; what they leave is `unknown`.
+// DECISION: the driver's figure for the whole card stands. Where the holders' figures exceed it (they were
+// read a moment before, and shared memory counts twice), the last ones are cut; what they leave is `unknown`.
 /// The parts of `used`, whose sum it is.
 pub(super) fn parts<'a>(used: Bytes, holders: impl IntoIterator<Item = HolderReading<'a>>) -> Vec<CardPart> {
     let mut rest = used;

@@ -1,4 +1,5 @@
-//! Webhook for failures: the daemon sends each new one as a JSON document to a server that the operator chooses.
+//! Webhook for failures: the daemon sends each new one as a JSON document to a server that the operator
+//! chooses.
 //!
 //! A separate thread sends them, so neither requests nor the scheduler wait for that server.
 

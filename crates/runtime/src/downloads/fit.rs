@@ -11,8 +11,9 @@ use super::super::survey::Patience;
 use plimsoll_route::{DownloadOrder, HttpProblem};
 use plimsoll_task::spawn_blocking;
 
-// DECISION: a download is refused where the model fits on no card even with a short context. Less would refuse models that
-// need a smaller context than their own; and an operator may want the file for another machine, so `force` overrides it.
+// DECISION: a download is refused where the model fits on no card even with a short context. Less would
+// refuse models that need a smaller context than their own; and an operator may want the file for another
+// machine, so `force` overrides it.
 /// Tokens of the context with which a model has to fit at least.
 const LEAST_CONTEXT: &str = "1024";
 

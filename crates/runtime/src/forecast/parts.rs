@@ -4,7 +4,8 @@ use plimsoll_base::{Bytes, Card, CardId, CardKind, MemoryModel, PromptCache};
 
 /// One line for each card with a share.
 ///
-/// DECISION: terms that do not add up to the share are left out: an engine's own report replaces some of them.
+/// DECISION: terms that do not add up to the share are left out: an engine's own report replaces some of
+/// them.
 pub(super) fn lines(shares: &[(CardId, Bytes)], cards: &[Card], demand: &dyn MemoryModel) -> Vec<String> {
     let terms = demand.terms(cards);
     let line = |(id, share): &(CardId, Bytes)| {

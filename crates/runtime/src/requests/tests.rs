@@ -1,5 +1,5 @@
-//! Property test of the table beside a real scheduler: every request ends exactly once, whatever comes at whatever
-//! moment, and its client hears of it.
+//! Property test of the table beside a real scheduler: every request ends exactly once, whatever comes at
+//! whatever moment, and its client hears of it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

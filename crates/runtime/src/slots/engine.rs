@@ -1,4 +1,5 @@
-//! Client for the slots of a running llama-server: their prompts, the cost of computing those, and save and restore.
+//! Client for the slots of a running llama-server: their prompts, the cost of computing those, and save and
+//! restore.
 
 use std::time::Duration;
 
@@ -37,7 +38,8 @@ pub(super) async fn slots(engine: &Upstream) -> Option<Vec<EngineSlot>> {
     read(list(engine, "/slots").await?)
 }
 
-/// Time that the engine took to compute a token of a prompt, over all its prompts (`server-task.cpp: to_metrics`).
+/// Time that the engine took to compute a token of a prompt, over all its prompts (`server-task.cpp:
+/// to_metrics`).
 pub(super) async fn time_per_token(engine: &Upstream) -> Option<Duration> {
     let page = String::from_utf8(list(engine, "/metrics").await?).ok()?;
     let value = |name: &str| {

@@ -27,9 +27,9 @@ const OF_ENGINES: [&str; 2] = ["GGML_", "LLAMA_ARG_"];
 
 /// The key of a model's slots, or the reason why they cannot be saved.
 ///
-/// DECISION: every flag counts, although some change nothing of the cache. A needless recomputation costs seconds,
-/// a slot of other weights would give wrong answers. The files that flags name count by their state, the model also
-/// by the digest of its header.
+/// DECISION: every flag counts, although some change nothing of the cache. A needless recomputation costs
+/// seconds, a slot of other weights would give wrong answers. The files that flags name count by their state,
+/// the model also by the digest of its header.
 pub(super) fn slot_key(
     entry: &ConfiguredModel,
     program: Option<&Path>,

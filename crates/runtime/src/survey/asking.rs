@@ -1,8 +1,9 @@
-//! Memory queries to engines (runs without a card, as for `plan --exact`), one at a time on a low-priority thread.
+//! Memory queries to engines (runs without a card, as for `plan --exact`), one at a time on a low-priority
+//! thread.
 //!
-//! DECISION: one engine runs at a time and at low priority, so that it delays no request. Each query is made once in
-//! the daemon's life. If an engine fails or takes too much memory, the same query is not repeated. An engine that hangs
-//! is queried no more. In these cases the planner's formulas stay in use.
+//! DECISION: one engine runs at a time and at low priority, so that it delays no request. Each query is made
+//! once in the daemon's life. If an engine fails or takes too much memory, the same query is not repeated. An
+//! engine that hangs is queried no more. In these cases the planner's formulas stay in use.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
@@ -19,7 +20,8 @@ use plimsoll_process::Environment;
 use rustix::process::setpriority_process;
 use tokio::sync::mpsc;
 
-/// Resident memory of an engine that is asked; llama.cpp takes some 60 MiB for a model of a trillion parameters.
+/// Resident memory of an engine that is asked; llama.cpp takes some 60 MiB for a model of a trillion
+/// parameters.
 const MEMORY: Bytes = Bytes::gib(1);
 /// Answers and failures that are remembered; beyond that all are forgotten, and the files are read again.
 const REMEMBERED: usize = 4096;

@@ -1,4 +1,5 @@
-//! Host memory of llama-server's cache of idle prompts (`--cache-ram`): its claim, and a limit if the flags set none.
+//! Host memory of llama-server's cache of idle prompts (`--cache-ram`): its claim, and a limit if the flags
+//! set none.
 
 use plimsoll_base::{Bytes, Card, CardKind, PromptCache};
 use plimsoll_cards::HOST_CARD;

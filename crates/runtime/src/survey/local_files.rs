@@ -13,11 +13,11 @@ use plimsoll_probe::headers::ReadModelError;
 
 use crate::launch::single_program;
 
-/// Opens each file that the flags name on this machine; what is in it is the engine's business, which may know a format
-/// that we do not.
+/// Opens each file that the flags name on this machine; what is in it is the engine's business, which may
+/// know a format that we do not.
 ///
-/// DECISION: the paths of a wrapper are left alone. A shell script, leading arguments and a `cmd` that does not begin
-/// with a llama-server may start a container, in which a path means another file.
+/// DECISION: the paths of a wrapper are left alone. A shell script, leading arguments and a `cmd` that does
+/// not begin with a llama-server may start a container, in which a path means another file.
 pub(super) fn check(
     entry: &ConfiguredModel,
     engine: &[String],

@@ -31,8 +31,8 @@ pub fn flags(entry: &ConfiguredModel, options: &Options) -> Result<Options, Flag
     Ok(options.clone().merged_over(&Options::from_env(variables_if(entry, plimsoll_flags::is_variable))?))
 }
 
-/// True if `device = none` keeps the engine off every card. `n-gpu-layers = 0` alone does not: llama.cpp still
-/// computes large batches on a card (`op_offload`).
+/// True if `device = none` keeps the engine off every card. `n-gpu-layers = 0` alone does not: llama.cpp
+/// still computes large batches on a card (`op_offload`).
 ///
 /// A draft model and a projector use the first card in spite of the flag, and so do tensors that it names.
 pub(crate) fn is_on_host(entry: &ConfiguredModel) -> bool {

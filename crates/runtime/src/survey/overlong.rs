@@ -12,8 +12,8 @@ use super::{FoundProgram, Runtime, engine_of, named};
 use plimsoll_route::{CertainText, HttpProblem, RequestPrompt};
 use plimsoll_task::spawn_blocking;
 
-/// The first build that is known to refuse a prompt of the size of its context with and without `--context-shift`
-/// (llama.cpp#17284). Earlier ones may cut it.
+/// The first build that is known to refuse a prompt of the size of its context with and without
+/// `--context-shift` (llama.cpp#17284). Earlier ones may cut it.
 const REFUSES_FROM: u32 = 7062;
 /// An engine rounds its context up to a multiple of this (`llama-context.cpp: llama_context @ b10605`).
 const ROUNDED: u64 = 256;

@@ -255,7 +255,8 @@ impl MemoryModel for PlannedModel {
         Ok(self.with_host(&plan, Bytes::ZERO, shares))
     }
 
-    /// Layers are split by what is free of several cards, and a cache that overflows is as large as its card has room.
+    /// Layers are split by what is free of several cards, and a cache that overflows is as large as its card
+    /// has room.
     fn ignores_free(&self, cards: &[Card]) -> bool {
         let is_fixed = self.spill.is_none() && self.too_large != TooLarge::LimitDepth;
         is_fixed && computing(cards).len() == 1

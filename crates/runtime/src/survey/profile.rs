@@ -90,8 +90,8 @@ fn size_label(parameters: u64) -> String {
     format!("{}.{}{letter}", tenths / 10, tenths % 10)
 }
 
-/// DECISION: the digest is not that of the contents, which would mean to read every file. Clients compare it to
-/// see that a model changed, and Ollama's own prints its first twelve digits.
+/// DECISION: the digest is not that of the contents, which would mean to read every file. Clients compare it
+/// to see that a model changed, and Ollama's own prints its first twelve digits.
 fn digest(name: &str, path: Option<&Path>) -> String {
     let file = path.and_then(|path| path.metadata().ok());
     let stamp = file.map(|file| (file.len(), file.modified().ok()));

@@ -1,8 +1,8 @@
 //! Memory queries of one model to its engine, one for each set of cards, and the corrections of its plan.
 //!
-//! DECISION: a result corrects the formulas by a constant for each card. No engine reports the run-time pool and the
-//! driver's context, so they stay as planned, and so does growth with depth. The query assumes empty cards: with
-//! several cards, the current free memory would only move layers between them.
+//! DECISION: a result corrects the formulas by a constant for each card. No engine reports the run-time pool
+//! and the driver's context, so they stay as planned, and so does growth with depth. The query assumes empty
+//! cards: with several cards, the current free memory would only move layers between them.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

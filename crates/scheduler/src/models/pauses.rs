@@ -1,6 +1,7 @@
 //! Pauses of a model's clients, from the end of the last answer to the next request.
 //!
-//! They predict whether another request will follow. An agent makes its requests with pauses of about the same length.
+//! They predict whether another request will follow. An agent makes its requests with pauses of about the
+//! same length.
 
 use std::time::Duration;
 
@@ -29,8 +30,9 @@ impl ClientPauses {
             return;
         };
         let pause = now.since(answered);
-        // A client that uses two models in turn comes back when the other one has answered. To hold its first model
-        // would only delay the second. A pause longer than the hold is that of other clients, or of another task.
+        // A client that uses two models in turn comes back when the other one has answered. To hold its first
+        // model would only delay the second. A pause longer than the hold is that of other clients, or of
+        // another task.
         let goes_on = pause <= hold && loaded <= answered;
         self.latest = if goes_on { [pause, self.latest[0]] } else { [Duration::ZERO; 2] };
     }
@@ -41,7 +43,8 @@ impl ClientPauses {
         Some(self.answered.filter(|_| self.is_series())? + 2 * latest.max(before) + LATE)
     }
 
-    /// True if a client goes on. Two pauses are a series; one may be that of a client which then turns to another model.
+    /// True if a client goes on. Two pauses are a series; one may be that of a client which then turns to
+    /// another model.
     pub(crate) fn is_series(&self) -> bool {
         self.latest.iter().all(|pause| !pause.is_zero())
     }

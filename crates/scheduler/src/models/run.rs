@@ -17,8 +17,8 @@ const TALK_LIMIT: u32 = 10;
 const PROBE_PAUSE: Duration = Duration::from_secs(5);
 /// Clients that gave up without a byte.
 const CLIENTS: u32 = 3;
-/// Time without a byte after which a run is probed: of so many clients, and of one. A probe takes a slot of the engine, whose
-/// cache is then lost, so clients that leave early do not start one.
+/// Time without a byte after which a run is probed: of so many clients, and of one. A probe takes a slot of
+/// the engine, whose cache is then lost, so clients that leave early do not start one.
 const SILENCE: (Duration, Duration) = (Duration::from_secs(4), Duration::from_secs(8));
 
 #[derive(Clone, Debug)]
@@ -73,9 +73,11 @@ pub(crate) struct RunState {
     pub(crate) answered: u32,
     /// Time of its last sign of work, and of the last probe.
     quiet_since: Moment,
-    /// Clients that gave up without a byte since the last answer, and the dispatch of the first of their requests.
+    /// Clients that gave up without a byte since the last answer, and the dispatch of the first of their
+    /// requests.
     gave_up: (u32, Option<Moment>),
-    /// It takes requests beyond the most until these have ended: those up to this place of dispatch, and their number.
+    /// It takes requests beyond the most until these have ended: those up to this place of dispatch, and
+    /// their number.
     overtime: Option<(u64, u32)>,
     /// Time that the load cost other models.
     pub(crate) displaced: Duration,
@@ -247,7 +249,8 @@ impl RunState {
             && self.in_flight > 0
     }
 
-    /// Takes requests again, until those have ended that it has now; `last` is the place of the last dispatch.
+    /// Takes requests again, until those have ended that it has now; `last` is the place of the last
+    /// dispatch.
     pub(crate) fn work_overtime(&mut self, last: u64) {
         (self.overtime, self.draining) = (Some((last, self.in_flight)), None);
     }

@@ -58,8 +58,8 @@ pub(crate) struct ModelSlot {
     pub(in crate::models) reported: ModelState,
 }
 
-/// A client that left while it waited for the model. Clients with a time limit ask again: until then the model counts
-/// as waited for, since its first request.
+/// A client that left while it waited for the model. Clients with a time limit ask again: until then the
+/// model counts as waited for, since its first request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LeftClient {
     pub(crate) since: Moment,
@@ -325,7 +325,8 @@ impl ModelSlot {
         }
     }
 
-    /// Takes a run off its victims. Memory that it already waits for, of runs that were stopped, stays awaited.
+    /// Takes a run off its victims. Memory that it already waits for, of runs that were stopped, stays
+    /// awaited.
     pub(in crate::models) fn spare(&mut self, run: RunId) {
         if let Some(wait) = &mut self.depth_wait {
             wait.victims.retain(|victim| *victim != run);
@@ -368,10 +369,12 @@ impl ModelSlot {
         self.run.as_mut().filter(|run| open || request.slotless && run.takes_any())
     }
 
-    // DECISION: an engine gets as many requests as it has slots. Those beyond would wait there in its own order, so that
-    // clients took no turns, and a model that leaves would first answer all of them. Between an answer and the next request
-    // a slot rests for a moment. That matters to answers of a moment: there as many requests again wait at the engine.
-    /// The most requests at once. Where neither is known, the engine queues requests itself, in its own order.
+    // DECISION: an engine gets as many requests as it has slots. Those beyond would wait there in its own
+    // order, so that clients took no turns, and a model that leaves would first answer all of them. Between
+    // an answer and the next request a slot rests for a moment. That matters to answers of a moment: there as
+    // many requests again wait at the engine.
+    /// The most requests at once. Where neither is known, the engine queues requests itself, in its own
+    /// order.
     fn limit(&self) -> u32 {
         let tracked = self.run.as_ref().is_some_and(|run| run.occupancy.is_ok());
         let known = self.run.as_ref().and_then(|run| run.slots).or(self.spec.slots);

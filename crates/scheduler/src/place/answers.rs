@@ -1,11 +1,12 @@
 //! Answers to the questions what a model takes of a set of cards, as far as a plan has told them.
 //!
-//! A waiting model is placed again at every change. Each set of cards is asked about once for the same free memory.
+//! A waiting model is placed again at every change. Each set of cards is asked about once for the same free
+//! memory.
 
 use plimsoll_base::{Bytes, Card, CardId, CardShares, Reason};
 
-/// Answers after which all before are dropped. Free memory moves all the time while a model waits for long, so that old
-/// answers are not asked for again.
+/// Answers after which all before are dropped. Free memory moves all the time while a model waits for long,
+/// so that old answers are not asked for again.
 const KEPT: usize = 2048;
 
 /// Cards, each with the memory that the model could get there.

@@ -14,7 +14,8 @@ pub(crate) struct EvictionCandidate<F = Vec<Bytes>> {
     pub(crate) wait: u64,
 }
 
-/// Steps of one search before it settles for the best set so far. They keep a search below a tenth of a millisecond.
+/// Steps of one search before it settles for the best set so far. They keep a search below a tenth of a
+/// millisecond.
 const STEPS: usize = 500;
 
 /// Returns the victims in the order of `candidates`, or None if all of them together do not suffice.

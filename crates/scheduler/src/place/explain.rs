@@ -248,7 +248,8 @@ fn withheld(account: &Account) -> Vec<(Bytes, Reason)> {
     budget.into_iter().chain([holding("reserve", account.reserve(), "the reserve is")]).collect()
 }
 
-/// Memory of a card that no model gets, by cause, with its size: what settings withhold, and what others hold.
+/// Memory of a card that no model gets, by cause, with its size: what settings withhold, and what others
+/// hold.
 pub(crate) fn kept_from_models(account: &Account) -> Vec<(Bytes, Reason)> {
     let mut causes = withheld(account);
     causes.push(holding("foreign", account.foreign(), "the system and other processes hold"));

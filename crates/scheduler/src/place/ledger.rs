@@ -107,8 +107,8 @@ impl Account {
         claimed.saturating_sub(self.capacity())
     }
 
-    /// Granted claims of several runs beyond the limit: they were measured to take more than they were granted. A single
-    /// run stays; its next load is refused.
+    /// Granted claims of several runs beyond the limit: they were measured to take more than they were
+    /// granted. A single run stays; its next load is refused.
     pub(crate) fn overclaimed(&self) -> Bytes {
         let granted = || self.claims.iter().filter(|claim| !claim.granted.is_zero());
         let sum: Bytes = granted().map(|claim| claim.bytes).sum();
@@ -409,8 +409,8 @@ impl Ledger {
         of_run.collect()
     }
 
-    /// Checks the ledger: no run has two claims on a card, no whole card is shared, no more than a card's limit is
-    /// granted, and no more runs than their limit.
+    /// Checks the ledger: no run has two claims on a card, no whole card is shared, no more than a card's
+    /// limit is granted, and no more runs than their limit.
     pub fn audit(&self) -> Result<(), AuditError> {
         let runs = self.runs();
         if let Some(most) = self.most_runs.map(NonZeroUsize::get).filter(|most| runs > *most) {

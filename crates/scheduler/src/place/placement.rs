@@ -303,8 +303,8 @@ impl<'a> Placer<'a> {
         !placement.alone || placement.shares.iter().all(|share| !share.bytes.is_zero())
     }
 
-    /// Missing memory on each card of the placement, runs beyond their limit if they have one, and runs that may not be
-    /// beside the model.
+    /// Missing memory on each card of the placement, runs beyond their limit if they have one, and runs that
+    /// may not be beside the model.
     fn deficits<'p>(&'p self, placement: &'p Placement) -> impl Iterator<Item = Bytes> + use<'a, 'p> {
         let missing = move |card: &CardId| {
             let account = self.ledger.account(card)?;

@@ -24,7 +24,8 @@ pub struct PlacementQuery<'a> {
 }
 
 impl PlacementQuery<'_> {
-    /// True for a run that may not be beside the model: it has the model's port, or the configuration says so.
+    /// True for a run that may not be beside the model: it has the model's port, or the configuration says
+    /// so.
     pub(super) fn is_apart(&self, tenant: &CardTenant) -> bool {
         tenant.apart || self.port.is_some() && tenant.port == self.port
     }
@@ -129,7 +130,8 @@ impl Reservations {
     }
 }
 
-// Ties are broken by fewest cards, then by the cheapest, fewest and least recently used runs, then by tightest fit.
+// Ties are broken by fewest cards, then by the cheapest, fewest and least recently used runs, then by
+// tightest fit.
 /// Result of a placement.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PlacementVerdict {

@@ -12,8 +12,8 @@ const REMEMBERED: usize = 64;
 /// Class of suspects: they go when no other request waits.
 const LAST: usize = 4;
 
-/// Key of a queued request: its class, its round in the class, and its place in the round. Class 0 is that of requests
-/// that go before all others, and [`LAST`] that of suspects; the others are the priorities.
+/// Key of a queued request: its class, its round in the class, and its place in the round. Class 0 is that of
+/// requests that go before all others, and [`LAST`] that of suspects; the others are the priorities.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LineTurn(usize, u64, i64);
 
@@ -42,9 +42,10 @@ fn class(priority: Priority) -> usize {
     }
 }
 
-// DECISION: start-time fair queueing within each priority. Each client has one request in a round, so that a client
-// with a hundred requests delays another one by a single request. Every second request that is sent is the one whose
-// wait counts longest: otherwise new clients, or a higher priority, could pass a queued request without end.
+// DECISION: start-time fair queueing within each priority. Each client has one request in a round, so that a
+// client with a hundred requests delays another one by a single request. Every second request that is sent is
+// the one whose wait counts longest: otherwise new clients, or a higher priority, could pass a queued request
+// without end.
 /// Waiting requests of one model.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RequestLine {

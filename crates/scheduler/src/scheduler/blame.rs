@@ -1,10 +1,11 @@
-//! Blame for the crash of an engine: which of the requests that it had is likely the cause, and how it is tried again.
+//! Blame for the crash of an engine: which of the requests that it had is likely the cause, and how it is
+//! tried again.
 //!
-//! DECISION: a request may crash each engine that gets it, and takes all answers of the engine with it each time. The one
-//! that was sent last is suspected, or the one that was there before. It is tried again when no other request waits, and
-//! alone. If the engine dies again, it is the first at the next engine, alone too: one that dies by itself after some time
-//! has answered it by then. If that engine dies too, the request is refused. If an engine dies without it, the suspicion
-//! ends. All others are tried again without a limit.
+//! DECISION: a request may crash each engine that gets it, and takes all answers of the engine with it each
+//! time. The one that was sent last is suspected, or the one that was there before. It is tried again when no
+//! other request waits, and alone. If the engine dies again, it is the first at the next engine, alone too:
+//! one that dies by itself after some time has answered it by then. If that engine dies too, the request is
+//! refused. If an engine dies without it, the suspicion ends. All others are tried again without a limit.
 
 use std::time::Duration;
 

@@ -235,8 +235,9 @@ impl Scheduler {
         room.neighbours == NeighbourQuery::Pending
     }
 
-    // DECISION: a load takes longest where it reads from the disk, and only its own memory on the card has to wait for
-    // others. The files are read once in each search, and not beside another load, which they would slow down.
+    // DECISION: a load takes longest where it reads from the disk, and only its own memory on the card has to
+    // wait for others. The files are read once in each search, and not beside another load, which they would
+    // slow down.
     /// Lets the driver read the files of a model that waits for other runs.
     fn read_ahead(&mut self, id: ModelId) {
         let loads = self.models.running().any(|(_, _, run)| run.is_loading());
@@ -307,7 +308,8 @@ impl Scheduler {
         }
     }
 
-    /// Stops the victims as each is ready to, and reserves the memory that the model will take; true if one drains now.
+    /// Stops the victims as each is ready to, and reserves the memory that the model will take; true if one
+    /// drains now.
     fn commit(
         &mut self,
         id: ModelId,

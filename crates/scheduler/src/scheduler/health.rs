@@ -1,7 +1,8 @@
 //! Requests that an engine failed to answer, and the checks that follow.
 //!
 //! A closed connection may mean a dead engine or one failed request, so a health check over a new connection
-//! decides about the request. Whether the engine is to be replaced is decided by a probe: small requests of our own.
+//! decides about the request. Whether the engine is to be replaced is decided by a probe: small requests of
+//! our own.
 
 use plimsoll_base::RunId;
 
@@ -34,9 +35,9 @@ impl Scheduler {
         Ok(())
     }
 
-    // DECISION: requests of clients that fail only start a probe, and its own requests decide. A client that sends what
-    // the engine cannot digest, or several that do, prove nothing about the engine. In llama.cpp #13281 and with a CUDA
-    // error that stays, `/health` answers while each request fails.
+    // DECISION: requests of clients that fail only start a probe, and its own requests decide. A client that
+    // sends what the engine cannot digest, or several that do, prove nothing about the engine. In llama.cpp
+    // #13281 and with a CUDA error that stays, `/health` answers while each request fails.
     /// Starts a probe of a run that failed a request, unless one is under way or was a moment ago.
     pub(super) fn probe(&mut self, run_id: RunId) {
         let now = self.clock.now();
@@ -55,7 +56,8 @@ impl Scheduler {
         }
     }
 
-    /// Takes a client that left without a byte. Clients with time-outs are the only sign of an engine that hangs.
+    /// Takes a client that left without a byte. Clients with time-outs are the only sign of an engine that
+    /// hangs.
     pub(super) fn gave_up(&mut self, id: RequestId) -> Result<(), UnknownRequest> {
         let now = self.clock.now();
         let request = self.queue.get(id).copied();

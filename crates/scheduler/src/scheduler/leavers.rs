@@ -23,8 +23,9 @@ impl Scheduler {
         }
     }
 
-    // DECISION: a client that left is expected again for the time of a load, if it had waited for half of that. A client
-    // with a time limit shorter than the load would never be answered otherwise: its load would be called off each time.
+    // DECISION: a client that left is expected again for the time of a load, if it had waited for half of
+    // that. A client with a time limit shorter than the load would never be answered otherwise: its load
+    // would be called off each time.
     /// Takes the end of a wait whose client has left.
     pub(super) fn note_left(&mut self, request: &RequestState) {
         let now = self.clock.now();

@@ -168,10 +168,11 @@ impl Scheduler {
         }
     }
 
-    // DECISION: a need that was measured stays, so that the same request gets the same answer each time. A need that
-    // was inferred from a failure is a guess: it refuses once, as that failure, and is then dropped.
-    /// Refuses a model that fits nowhere. If only a guess of its need keeps it out, it may be tried again later, like
-    /// any other that failed to load.
+    // DECISION: a need that was measured stays, so that the same request gets the same answer each time. A
+    // need that was inferred from a failure is a guess: it refuses once, as that failure, and is then
+    // dropped.
+    /// Refuses a model that fits nowhere. If only a guess of its need keeps it out, it may be tried again
+    /// later, like any other that failed to load.
     pub(super) fn refuse_for_good(&mut self, id: ModelId, never: NoPlacement) {
         let now = self.clock.now();
         let guessed = self.models.get_mut(id).is_some_and(|slot| slot.record.forget_shortfall());

@@ -1,7 +1,8 @@
 //! Causes of out-of-memory failures: a need above the plan, or memory that other processes took.
 //!
-//! The cards are read again before a conclusion. A claim (the memory that an engine may take) rises only for a refused
-//! allocation that guard recorded. It rises only by bytes that no other process has taken since the load began.
+//! The cards are read again before a conclusion. A claim (the memory that an engine may take) rises only for
+//! a refused allocation that guard recorded. It rises only by bytes that no other process has taken since the
+//! load began.
 
 use plimsoll_base::{AllocationLimit, Bytes, Card, Reason, Shortfall};
 

@@ -1,8 +1,8 @@
 //! Questions about a model's need, which a plan or the model's engine answers, and the answers.
 //!
-//! DECISION: the driver plans, because a plan takes time, and knows what engines have told. Models that come after the one
-//! in question wait for the answer for a moment, or they would take its memory. An answer that is late holds up nobody:
-//! then others go first, and an answer for other free memory is better than none.
+//! DECISION: the driver plans, because a plan takes time, and knows what engines have told. Models that come
+//! after the one in question wait for the answer for a moment, or they would take its memory. An answer that
+//! is late holds up nobody: then others go first, and an answer for other free memory is better than none.
 
 use std::time::Duration;
 
@@ -107,7 +107,8 @@ impl Scheduler {
         }
     }
 
-    /// Finds the sizes of waiting models, by which they are ordered. True while an answer is worth to wait for.
+    /// Finds the sizes of waiting models, by which they are ordered. True while an answer is worth to wait
+    /// for.
     pub(super) fn lacks_sizes(&mut self) -> bool {
         let is_unknown = |slot: &ModelSlot| slot.room().is_some_and(|room| room.size.is_none());
         let unknown = self.models.waiting().filter(|(_, slot)| is_unknown(slot)).map(|(id, _)| id);

@@ -242,8 +242,9 @@ impl Scheduler {
         }
     }
 
-    // DECISION: a run that has had its `max-requests` ends after the answers that it still gives. One long answer would make
-    // all others stand until then, so after the patience they go to the old run again, until the long answer has ended.
+    // DECISION: a run that has had its `max-requests` ends after the answers that it still gives. One long
+    // answer would make all others stand until then, so after the patience they go to the old run again,
+    // until the long answer has ended.
     /// Sends requests that have waited for the patience to a run that only one long answer keeps.
     pub(super) fn extend_service(&mut self, model: ModelId) {
         let (last, now) = (self.queue.last_sent(), self.clock.now());
@@ -263,7 +264,8 @@ impl Scheduler {
         Some(slot.line.oldest()? + self.settings.patience)
     }
 
-    /// Handles a run that was sent its last request: a model that the configuration loads is loaded again after it.
+    /// Handles a run that was sent its last request: a model that the configuration loads is loaded again
+    /// after it.
     fn has_served(&mut self, model: ModelId) {
         self.models.mark_states_dirty();
         if let Some(slot) = self.models.get_mut(model) {
@@ -339,7 +341,8 @@ impl Scheduler {
         depth: Option<RequestDepth>,
     ) -> Result<(), UnknownRequest> {
         self.queue.get(id).ok_or(UnknownRequest(id))?;
-        // A request that was sent in the meantime, or whose model has another engine, needs no depth of this one.
+        // A request that was sent in the meantime, or whose model has another engine, needs no depth of this
+        // one.
         let Some(request) = self.queue.depth_measured(id, depth) else {
             return Ok(());
         };

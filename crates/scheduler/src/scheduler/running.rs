@@ -201,7 +201,8 @@ impl Scheduler {
         self.close();
     }
 
-    /// Adds the loads that the end of a run will cost to the search for which it left, or notes what a failed load cost.
+    /// Adds the loads that the end of a run will cost to the search for which it left, or notes what a failed
+    /// load cost.
     fn account_cost(&mut self, id: ModelId, run: &RunState) {
         let now = self.clock.now();
         let load_time = self.models.get(id).map_or(Duration::ZERO, |slot| slot.load_time.unwrap_or_default());

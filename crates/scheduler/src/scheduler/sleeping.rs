@@ -1,7 +1,7 @@
 //! Sleeping engines, which free their memory while idle and allocate it again for the next request.
 //!
-//! A sleeping engine keeps its claim (the memory that it may take), but another model may borrow the part that it has
-//! freed.
+//! A sleeping engine keeps its claim (the memory that it may take), but another model may borrow the part
+//! that it has freed.
 
 use plimsoll_base::RunId;
 
@@ -35,8 +35,9 @@ impl Scheduler {
         }
     }
 
-    // DECISION: a request for an engine whose memory was lent waits as one that is deeper than its run's claim: in the same
-    // order as loads, and others leave for it. Sent at once, it would take memory that is another model's.
+    // DECISION: a request for an engine whose memory was lent waits as one that is deeper than its run's
+    // claim: in the same order as loads, and others leave for it. Sent at once, it would take memory that is
+    // another model's.
     /// Looks for the memory that was lent, if a request waits for it; true while the run may not be sent one.
     pub(super) fn is_lent(&mut self, id: ModelId) -> bool {
         let lent = |run: &RunState| run.sleep == RunSleep::Lent && run.takes_requests();

@@ -1,5 +1,5 @@
-//! Timers of the scheduler: request deadlines, stalled loads, slow stops, idle models, and the time limit of a
-//! shutdown.
+//! Timers of the scheduler: request deadlines, stalled loads, slow stops, idle models, and the time limit of
+//! a shutdown.
 
 use std::time::Duration;
 

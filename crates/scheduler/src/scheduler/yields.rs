@@ -1,7 +1,7 @@
 //! Yields: card memory that is kept free of models for other programs.
 //!
-//! There are three kinds: memory that an operator keeps free, memory that other processes take, and programs with
-//! precedence.
+//! There are three kinds: memory that an operator keeps free, memory that other processes take, and programs
+//! with precedence.
 
 use plimsoll_base::{Bytes, CardId, Order, Reason, RunId};
 
@@ -75,8 +75,8 @@ impl Scheduler {
         }
     }
 
-    /// Claims that have to go: those beyond what other programs leave, where models give way to them, else those beyond the
-    /// card's limit.
+    /// Claims that have to go: those beyond what other programs leave, where models give way to them, else
+    /// those beyond the card's limit.
     fn excess(&self, account: &Account) -> Bytes {
         let gives_way = self.settings.gives_way || account.kept().is_some();
         if gives_way { account.overdrawn() } else { account.overclaimed() }
@@ -160,8 +160,8 @@ impl Scheduler {
     }
 }
 
-/// Rank of a run; `None` for one that is pinned or leaves already. A hold between two requests does not count: the other
-/// process is not a model that waits for its turn.
+/// Rank of a run; `None` for one that is pinned or leaves already. A hold between two requests does not
+/// count: the other process is not a model that waits for its turn.
 fn leave_rank(slot: &ModelSlot, run: &RunState) -> Option<LeaveRank> {
     match run.phase {
         _ if slot.is_pinned() || run.leaves() || run.draining.is_some() => None,

@@ -89,8 +89,8 @@ impl StateRef<'_> {
         needs.iter().all(|need| need.bytes <= self.at_best(id, &need.card))
     }
 
-    /// All runs that leave anyway and the cheapest others that free `lacking`, and whether some of them are in use. Their
-    /// slack is counted as free already.
+    /// All runs that leave anyway and the cheapest others that free `lacking`, and whether some of them are
+    /// in use. Their slack is counted as free already.
     pub(crate) fn sufficient(
         self,
         id: ModelId,

@@ -20,8 +20,8 @@ impl StateRef<'_> {
         };
         // DECISION: the hold bounds one pause. The turn bounds an agent's holds in all.
         let series = slot.pauses.expected_until();
-        // Clients that use several models are worth a short wait: each swap then answers more of them. None is
-        // left to wait for if all wait for models that are not loaded.
+        // Clients that use several models are worth a short wait: each swap then answers more of them. None
+        // is left to wait for if all wait for models that are not loaded.
         let quiet = (!all_wait).then(|| idle_since + slot.load_time.unwrap_or_default() / QUIET);
         let left = slot.left.map(|left| left.until);
         series.max(quiet).max(left).map(|until| until.min(idle_since + slot.spec.hold))
@@ -34,12 +34,13 @@ impl StateRef<'_> {
         waiting >= self.queue.open_at_most()
     }
 
-    /// Cost of stopping a run: the milliseconds of its next load, less if it is less likely to be loaded again.
+    /// Cost of stopping a run: the milliseconds of its next load, less if it is less likely to be loaded
+    /// again.
     pub(crate) fn eviction_cost(self, slot: &ModelSlot, run: &RunState) -> u64 {
         let idle = run.idle_since().map_or(Duration::ZERO, |since| self.now.since(since));
         let cost = self.expected_load(slot).as_millis() * RECENT.as_millis() / idle.max(RECENT).as_millis();
-        // DECISION: in powers of two, since no load takes the same time twice. Among loads of about the same time, the
-        // least recently used model leaves.
+        // DECISION: in powers of two, since no load takes the same time twice. Among loads of about the same
+        // time, the least recently used model leaves.
         1000 << u64::try_from(cost / 1000).unwrap_or(u64::MAX).clamp(1, 1 << 32).ilog2()
     }
 }

@@ -1,7 +1,9 @@
-//! Starts of engines that measure the free memory of their cards, and what may not happen on these cards meanwhile.
+//! Starts of engines that measure the free memory of their cards, and what may not happen on these cards
+//! meanwhile.
 //!
-//! vLLM takes its cache by the free memory that it finds, and refuses to start if that grows between two looks
-//! (`vllm/v1/worker/gpu_worker.py:determine_available_memory`: "Error in memory profiling", vllm#56830).
+//! vLLM takes its cache by the free memory that it finds, and refuses to start if that grows between two
+//! looks (`vllm/v1/worker/gpu_worker.py:determine_available_memory`: "Error in memory profiling",
+//! vllm#56830).
 
 use plimsoll_base::{Placement, RunId};
 
@@ -10,8 +12,8 @@ use crate::models::{RoomObstacle, RunState};
 use crate::place::Reservations;
 use crate::time::ModelId;
 
-// DECISION: no load begins, no run stops and no memory is asked back on a card while a start on it measures. A process that
-// fails is killed all the same, and a shutdown waits for nothing.
+// DECISION: no load begins, no run stops and no memory is asked back on a card while a start on it measures.
+// A process that fails is killed all the same, and a shutdown waits for nothing.
 impl StateRef<'_> {
     /// True if a start of another run measures the free memory of one of these cards.
     pub(crate) fn is_measured(self, placement: &Placement, own: RunId) -> bool {

@@ -1,10 +1,11 @@
-//! Obstacle to a waiting model: the runs (engine processes) and the yields that must end before it gets its memory.
+//! Obstacle to a waiting model: the runs (engine processes) and the yields that must end before it gets its
+//! memory.
 //!
 //! A yield is memory that models leave to other programs.
 //!
-//! DECISION: the obstacle is computed by the search for memory. Only the search knows what it has promised to models
-//! that come before. A run that is ending but whose memory is not needed is left out, because waiting for it would be
-//! in vain.
+//! DECISION: the obstacle is computed by the search for memory. Only the search knows what it has promised to
+//! models that come before. A run that is ending but whose memory is not needed is left out, because waiting
+//! for it would be in vain.
 
 use plimsoll_base::{Bytes, CardId, Placement, RunId, Share};
 

@@ -14,8 +14,8 @@ pub struct ModelOutlook {
     /// Readiness of its run to stop for another model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub standing: Option<CardStanding>,
-    /// Its place, from 1, among the runs that may be stopped now: idle ones first, then those that are quickly
-    /// loaded again. The set of runs that is stopped has the least cost together.
+    /// Its place, from 1, among the runs that may be stopped now: idle ones first, then those that are
+    /// quickly loaded again. The set of runs that is stopped has the least cost together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leaves: Option<usize>,
     /// End of its time to live, if it stays idle.

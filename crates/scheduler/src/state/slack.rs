@@ -35,8 +35,8 @@ impl StateRef<'_> {
         slack.filter(|share| !share.bytes.is_zero()).collect()
     }
 
-    /// The part of a sleeping run's claims that it was measured not to hold. In some containers the driver lists no
-    /// processes: a reading of zero measures nothing.
+    /// The part of a sleeping run's claims that it was measured not to hold. In some containers the driver
+    /// lists no processes: a reading of zero measures nothing.
     fn unheld(self, run: RunId) -> Vec<Share> {
         let measured = self.ledger.measured_shares(run).into_iter().filter(|share| !share.bytes.is_zero());
         let unheld = measured.map(|share| {

@@ -1,6 +1,7 @@
 //! The decision when a model gives its memory up for another, by the time that clients lose.
 //!
-//! A run keeps its memory while its clients go on, until those that wait have lost as much time as a swap costs.
+//! A run keeps its memory while its clients go on, until those that wait have lost as much time as a swap
+//! costs.
 
 use std::time::Duration;
 
@@ -11,10 +12,11 @@ use crate::models::{ModelSlot, RunPhase, RunState};
 use crate::place::CardStanding;
 use crate::time::{ModelId, Moment};
 
-/// A run leaves at the latest after the patience and this many halves of a swap; for a higher priority than that of
-/// those who wait, up to twice as many.
+/// A run leaves at the latest after the patience and this many halves of a swap; for a higher priority than
+/// that of those who wait, up to twice as many.
 const TURN_LIMIT: u64 = 3;
-/// A client that left while it waited and is expected again counts as several: its tries in vain are lost as well.
+/// A client that left while it waited and is expected again counts as several: its tries in vain are lost as
+/// well.
 const RETRY_WEIGHT: u64 = 3;
 /// Waiting requests that are looked at: of one priority of a model, and of all models.
 const WAIT_SAMPLE: (usize, usize) = (8, 32);
@@ -33,8 +35,8 @@ struct ClientWait {
     is_restricted: bool,
 }
 
-/// All clients that wait for memory, and the runs that hold it: the same for each model that asks, until a run or a line
-/// changes.
+/// All clients that wait for memory, and the runs that hold it: the same for each model that asks, until a
+/// run or a line changes.
 #[derive(Debug)]
 pub(crate) struct Contention {
     /// The oldest first.
@@ -156,7 +158,8 @@ fn waiters(slot: Option<&ModelSlot>) -> u64 {
     number(slot.map_or(1, |slot| slot.line.len().max(1)))
 }
 
-/// Clients of a run that go on: those with an open request, and those that had one lately; `most` wait for no other model.
+/// Clients of a run that go on: those with an open request, and those that had one lately; `most` wait for no
+/// other model.
 fn clients(slot: &ModelSlot, run: &RunState, most: usize) -> usize {
     let open = slot.line.len() + usize::try_from(run.in_flight()).unwrap_or(usize::MAX);
     open.max(slot.open.lately().min(most)).max(1)
@@ -204,8 +207,8 @@ impl StateRef<'_> {
         Contention { waits, runs, losses }
     }
 
-    /// Adds the losses of those that wait and may use the run's cards, in the order in which they begin: each at its
-    /// arrival, or the start of the turn, and the patience.
+    /// Adds the losses of those that wait and may use the run's cards, in the order in which they begin: each
+    /// at its arrival, or the start of the turn, and the patience.
     fn push_losses(
         self,
         all: &mut Vec<WaitLoss>,
@@ -273,10 +276,11 @@ impl StateRef<'_> {
         slot.load_time.unwrap_or_else(mean)
     }
 
-    // DECISION: the rule of ski rental. To stop at once costs a swap that may be in vain, and to wait for ever starves the
-    // others. A run that leaves when both costs are equal loses at most twice what a schedule would that knows the future.
-    /// The end of a run's turn: since it was ready, those that wait have lost as much as a swap costs its clients.
-    /// Each of them grants the patience first.
+    // DECISION: the rule of ski rental. To stop at once costs a swap that may be in vain, and to wait for
+    // ever starves the others. A run that leaves when both costs are equal loses at most twice what a
+    // schedule would that knows the future.
+    /// The end of a run's turn: since it was ready, those that wait have lost as much as a swap costs its
+    /// clients. Each of them grants the patience first.
     pub(crate) fn run_turn(
         self,
         case: &SwapCase,
@@ -324,8 +328,8 @@ impl StateRef<'_> {
         }
     }
 
-    // DECISION: what a model that comes before is about to load may be free sooner than an idle model with a dear load is
-    // worth. It is looked at again when that load has begun.
+    // DECISION: what a model that comes before is about to load may be free sooner than an idle model with a
+    // dear load is worth. It is looked at again when that load has begun.
     /// True if the model does better to wait for a model that comes before than to stop these runs.
     pub(crate) fn waits_rather(
         self,
@@ -380,11 +384,13 @@ impl StateRef<'_> {
         Some(Reason::new("turn", text))
     }
 
-    /// Of the runs that stop for the model, the models of those that may drain now, and the time for the next.
+    /// Of the runs that stop for the model, the models of those that may drain now, and the time for the
+    /// next.
     ///
-    /// DECISION: nothing stands empty before the last of the runs is free. One that is busy is kept out of new requests
-    /// when its answers would end with the last ones of the others, and an idle one stops after them. Once one of them
-    /// has stopped, all busy ones drain, so that one answer more is the most that this costs.
+    /// DECISION: nothing stands empty before the last of the runs is free. One that is busy is kept out of
+    /// new requests when its answers would end with the last ones of the others, and an idle one stops after
+    /// them. Once one of them has stopped, all busy ones drain, so that one answer more is the most that this
+    /// costs.
     pub(crate) fn drains(self, case: &SwapCase, victims: &[RunId]) -> (Vec<ModelId>, Option<Moment>) {
         let (mut parts, mut has_begun) = (Vec::new(), false);
         for run in victims {

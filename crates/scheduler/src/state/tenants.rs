@@ -1,4 +1,5 @@
-//! Eviction rank of each run (engine process) that holds card memory, from runs that are already ending to pinned ones.
+//! Eviction rank of each run (engine process) that holds card memory, from runs that are already ending to
+//! pinned ones.
 
 use std::time::Duration;
 
@@ -12,7 +13,8 @@ use crate::place::{
 };
 use crate::time::{ModelId, Moment};
 
-/// Cost of a second drain for one model: only a run that is free at once is worth to give up a drain under way.
+/// Cost of a second drain for one model: only a run that is free at once is worth to give up a drain under
+/// way.
 const SECOND_DRAIN: u64 = 3_600_000;
 
 /// Result of a search for room.
@@ -91,7 +93,8 @@ impl StateRef<'_> {
         Some(RoomVerdict { verdict, barred, after_yields, next })
     }
 
-    /// The ledger after the yields that end before the last of the model's requests gives up; `None` without any.
+    /// The ledger after the yields that end before the last of the model's requests gives up; `None` without
+    /// any.
     fn after_yields(self, slot: &ModelSlot) -> Option<Ledger> {
         let requests = slot.line.iter().filter_map(|id| self.queue.get(id));
         let last = requests.map(|request| request.deadline).max()?;

@@ -1,7 +1,7 @@
 //! Order in which waiting models get memory: usually the model that has waited longest comes first.
 //!
-//! A model that has waited longer than `patience` comes before all others. Models to preload come last. A priority
-//! changes the time from which a wait counts.
+//! A model that has waited longer than `patience` comes before all others. Models to preload come last. A
+//! priority changes the time from which a wait counts.
 
 use std::cmp::Reverse;
 
@@ -96,7 +96,8 @@ impl StateRef<'_> {
 
     /// True if the turn has to wait although it precedes others.
     pub(crate) fn is_postponed(self, turn: &QueueTurn) -> bool {
-        // Loads that share a disk take as long together as one after the other, and each of them as long as all.
+        // Loads that share a disk take as long together as one after the other, and each of them as long as
+        // all.
         if turn.goal == TurnGoal::Preload
             && self.models.running().any(|(_, _, run)| RunState::is_loading(run))
         {
@@ -113,7 +114,8 @@ impl StateRef<'_> {
         turn.due > self.now && surveyed()
     }
 
-    /// Memory that a model would take on empty cards; or the sets of cards that its plan has to tell of first.
+    /// Memory that a model would take on empty cards; or the sets of cards that its plan has to tell of
+    /// first.
     pub(crate) fn size(self, slot: &ModelSlot, room: &RoomSearch) -> Result<Bytes, Vec<CardSet>> {
         let measured = slot.measured_need(&room.need);
         let query = PlacementQuery {

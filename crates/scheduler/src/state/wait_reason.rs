@@ -1,4 +1,5 @@
-//! Reason for a model's wait: the runs (engine processes), yields and earlier models in its way, each by name.
+//! Reason for a model's wait: the runs (engine processes), yields and earlier models in its way, each by
+//! name.
 //!
 //! A yield is memory that models leave to other programs.
 

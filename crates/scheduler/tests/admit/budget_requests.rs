@@ -5,7 +5,8 @@ use plimsoll_scheduler::{RequestId, RunId, SchedulerEffect, SchedulerEvent};
 
 use crate::runner::admit::desk::{Desk, gib};
 
-/// Asks for `asked` on the first card, with which the run would hold `wanted`; returns the answer, if there is one.
+/// Asks for `asked` on the first card, with which the run would hold `wanted`; returns the answer, if there
+/// is one.
 fn ask_budget(desk: &mut Desk, run: RunId, requested: u64, wanted: u64) -> Option<Option<Bytes>> {
     desk.send(SchedulerEvent::BudgetRequested {
         run,

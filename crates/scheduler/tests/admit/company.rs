@@ -1,4 +1,5 @@
-//! Tests of groups and sets: models that may not run together load one after the other, however much memory is free.
+//! Tests of groups and sets: models that may not run together load one after the other, however much memory
+//! is free.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,19 +1,19 @@
-//! Simulation of four models and eight clients, with memory for some of the models: answers, waits and loads in a
-//! minute.
+//! Simulation of four models and eight clients, with memory for some of the models: answers, waits and loads
+//! in a minute.
 //!
-//! Two sets of models fit: the smallest with the largest (A), and the three smaller ones (B). A change from one set to
-//! the other costs a load of 34.5 GiB or of 22.1 GiB. Such loads take most of the minute. So the number of answers
-//! between two changes decides the result.
+//! Two sets of models fit: the smallest with the largest (A), and the three smaller ones (B). A change from
+//! one set to the other costs a load of 34.5 GiB or of 22.1 GiB. Such loads take most of the minute. So the
+//! number of answers between two changes decides the result.
 //!
-//! If each client asks for any of the four models at random, it makes four requests on average before it needs set A.
-//! It makes two before it needs set B. A schedule changes least if it changes only when all clients wait for the other
-//! set. It then makes two changes for each 48 answers. [`Offline::piled`] computes it for the clients' actual requests,
-//! all of them known beforehand.
+//! If each client asks for any of the four models at random, it makes four requests on average before it
+//! needs set A. It makes two before it needs set B. A schedule changes least if it changes only when all
+//! clients wait for the other set. It then makes two changes for each 48 answers. [`Offline::piled`] computes
+//! it for the clients' actual requests, all of them known beforehand.
 //!
-//! With the times of [`QUICK`], two changes take 6.7 s and their answers 1.6 s. So about 360 answers a minute are
-//! possible. The scheduler reached 167 before it waited for a model to be quiet (without a hold), and reaches 340 now.
-//! With the longer answers of [`SLOW`], the three figures are 248, 169 and 235. There, no order of loads gives 1.5
-//! times as many, because the answers of one client follow each other.
+//! With the times of [`QUICK`], two changes take 6.7 s and their answers 1.6 s. So about 360 answers a minute
+//! are possible. The scheduler reached 167 before it waited for a model to be quiet (without a hold), and
+//! reaches 340 now. With the longer answers of [`SLOW`], the three figures are 248, 169 and 235. There, no
+//! order of loads gives 1.5 times as many, because the answers of one client follow each other.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -78,8 +78,8 @@ const SLOW: Times = Times { start: 700, gib: 100, answer: 100, answer_gib: 20, s
 const LONG: Times = Times { answer: 800, ..SLOW };
 /// Loads on a machine that reads at two thirds of the speed.
 const SLOW_LOADS: Times = Times { gib: 150, ..SLOW };
-/// With these times the scheduler, with and without a hold, gives the requests of `bench/gpu/four.py` the answers, waits and
-/// first load that were measured on an H200 (see bench/RESULTS.md).
+/// With these times the scheduler, with and without a hold, gives the requests of `bench/gpu/four.py` the
+/// answers, waits and first load that were measured on an H200 (see bench/RESULTS.md).
 const H200: Times = Times { start: 350, gib: 50, answer: 240, answer_gib: 10, stop: 300 };
 
 impl Times {
@@ -284,7 +284,8 @@ fn clients_of_any_model_get_nearly_what_could_be_had() {
 
 #[test]
 fn no_model_answers_late() {
-    // The bound is a turn, which is the patience and one and a half swaps of two loads, then a load and answers.
+    // The bound is a turn, which is the patience and one and a half swaps of two loads, then a load and
+    // answers.
     let times = [(QUICK, 19_000), (SLOW, 19_000), (LONG, 21_000), (SLOW_LOADS, 25_000)];
     for pattern in (0..SEEDS).map(Pattern::Any).chain([Pattern::Own]) {
         for (times, bound) in times {

@@ -33,7 +33,8 @@ impl MemoryModel for AlongsideHost {
     }
 }
 
-/// Cards of these sizes, a host of 40 GiB beside them, and models that take 8 GiB of a card and so much of the host.
+/// Cards of these sizes, a host of 40 GiB beside them, and models that take 8 GiB of a card and so much of
+/// the host.
 fn desk(cards: &[u64], hosts: &[u64]) -> Desk {
     let all: Vec<u64> = cards.iter().copied().chain([40]).collect();
     let mut desk = Desk::set_up(

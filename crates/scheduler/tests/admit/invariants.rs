@@ -116,8 +116,8 @@ fn drawn<S: Strategy>(runner: &mut TestRunner, strategy: S) -> S::Value {
 }
 
 proptest! {
-    // The world checks every effect: no card is over-committed, no busy or pinned run is stopped, no dead run is spoken
-    // to, every request ends exactly once, and the ledger is back to zero at the end.
+    // The world checks every effect: no card is over-committed, no busy or pinned run is stopped, no dead run
+    // is spoken to, every request ends exactly once, and the ledger is back to zero at the end.
     #[test]
     fn with_random_faults_the_ledger_balances_and_every_request_ends_once(
         totals in prop::collection::vec(8_u64..24, 1..4),
@@ -134,8 +134,8 @@ proptest! {
         world.run();
     }
 
-    // The same, whatever the plans of the models answer, and when. A request whose model cannot be placed for want of an
-    // answer ends at its deadline.
+    // The same, whatever the plans of the models answer, and when. A request whose model cannot be placed for
+    // want of an answer ends at its deadline.
     #[test]
     fn plans_that_answer_late_wrongly_or_never_break_no_invariant(
         totals in prop::collection::vec(8_u64..24, 1..4),
@@ -151,9 +151,10 @@ proptest! {
         world.run();
     }
 
-    // The bound: every model that waits at the same time may have its turn first. A turn is load, patience, one and a half
-    // swaps of two loads each (three for a higher priority), the longest request, stop, and the memory's return. Whether the
-    // largest goes first changes nothing of it: a turn's patience is what anybody may be passed for.
+    // The bound: every model that waits at the same time may have its turn first. A turn is load, patience,
+    // one and a half swaps of two loads each (three for a higher priority), the longest request, stop, and
+    // the memory's return. Whether the largest goes first changes nothing of it: a turn's patience is what
+    // anybody may be passed for.
     #[test]
     fn no_model_starves_while_others_are_kept_busy(
         total in 12_u64..24,
@@ -193,7 +194,8 @@ proptest! {
         prop_assert!(world.answered > 0);
     }
 
-    // Every request fits alone. In the worst case each client has its turn before one does, and each turn needs a fresh engine.
+    // Every request fits alone. In the worst case each client has its turn before one does, and each turn
+    // needs a fresh engine.
     #[test]
     fn no_request_starves_for_its_depth_while_others_keep_their_engines_busy(
         total in 16_u64..24,

@@ -25,7 +25,8 @@ fn unload(desk: &mut Desk, run: RunId) {
     desk.gone(run);
 }
 
-/// The answer to a request for the model, or to an operator's wish to load it, when nothing runs: `None` if it starts.
+/// The answer to a request for the model, or to an operator's wish to load it, when nothing runs: `None` if
+/// it starts.
 fn answer(desk: &mut Desk, operator: bool) -> Option<(RequestRefusalKind, bool, String)> {
     if operator {
         desk.send(SchedulerEvent::LoadWanted { model: MODEL });
@@ -116,8 +117,8 @@ fn a_model_of_unknown_need_that_took_more_than_the_host_may_give_is_refused_each
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever was declared and measured: as long as nothing is learned between two requests, the second gets the
-    /// answer of the first, and a refusal comes exactly where the figures do not fit.
+    /// Whatever was declared and measured: as long as nothing is learned between two requests, the second
+    /// gets the answer of the first, and a refusal comes exactly where the figures do not fit.
     #[test]
     fn the_same_question_gets_the_same_answer(
         total in 1_u64..20, declared in 1_u64..20, taken in 0_u64..30, waits in prop::collection::vec((0_u64..200, any::<bool>()), 1..6),

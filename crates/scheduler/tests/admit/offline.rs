@@ -1,4 +1,5 @@
-//! Offline schedules of the four models, which know all requests beforehand: an upper bound for any scheduler.
+//! Offline schedules of the four models, which know all requests beforehand: an upper bound for any
+//! scheduler.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -49,7 +50,8 @@ impl Offline {
         from(0).max(from(1))
     }
 
-    /// Answers of the best schedule that a beam search of this width finds. Each phase may end with any answer.
+    /// Answers of the best schedule that a beam search of this width finds. Each phase may end with any
+    /// answer.
     pub(crate) fn best(&self, width: usize) -> u64 {
         let mut beam = vec![Partial { now: 0, answers: 0, set: None, clients: [(0, 0); CLIENTS] }];
         let mut best = 0;

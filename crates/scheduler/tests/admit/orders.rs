@@ -1,4 +1,5 @@
-//! Tests of an operator's load command beside client requests for the same model: neither depends on the other.
+//! Tests of an operator's load command beside client requests for the same model: neither depends on the
+//! other.
 
 use plimsoll_base::Bytes;
 use plimsoll_scheduler::{ModelId, ModelState, Moment, RequestId, SchedulerEffect, SchedulerEvent};

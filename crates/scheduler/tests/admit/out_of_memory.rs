@@ -102,8 +102,8 @@ fn a_load_that_only_its_words_call_out_of_memory_is_tried_twice_and_teaches_noth
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Deaths with any figures, also impossible ones: the second leaves a claim of at most 1.25 times the plan, and
-    /// a neighbour that took what was missing leaves nothing.
+    /// Deaths with any figures, also impossible ones: the second leaves a claim of at most 1.25 times the
+    /// plan, and a neighbour that took what was missing leaves nothing.
     #[test]
     fn deaths_with_any_figures_raise_a_claim_within_its_bounds(
         deaths in prop::collection::vec((any::<u64>(), any::<u64>(), any::<u64>(), any::<bool>()), 1..6),

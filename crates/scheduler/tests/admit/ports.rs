@@ -1,4 +1,5 @@
-//! Tests of models that share one fixed port: only one of them is loaded at a time, however much memory is free.
+//! Tests of models that share one fixed port: only one of them is loaded at a time, however much memory is
+//! free.
 
 use std::time::Duration;
 

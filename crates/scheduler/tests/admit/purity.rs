@@ -1,7 +1,7 @@
 //! The scheduler decides by data alone: no thread, no lock and no clock can be reached from `on_event`.
 //!
-//! Clippy refuses them in this crate and in all that it imports. Here: nothing foreign comes in with the inputs, neither by
-//! a trait object nor by a function.
+//! Clippy refuses them in this crate and in all that it imports. Here: nothing foreign comes in with the
+//! inputs, neither by a trait object nor by a function.
 
 use std::fs;
 use std::panic::RefUnwindSafe;

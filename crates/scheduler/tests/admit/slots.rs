@@ -1,4 +1,5 @@
-//! Tests of engines with slots: as many requests are sent as they work on at once, and clients take turns for them.
+//! Tests of engines with slots: as many requests are sent as they work on at once, and clients take turns for
+//! them.
 
 use std::time::Duration;
 

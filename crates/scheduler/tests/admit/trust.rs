@@ -1,4 +1,5 @@
-//! Tests of unreliable information: unanswered requests, learned memory needs, and loads that only write log lines.
+//! Tests of unreliable information: unanswered requests, learned memory needs, and loads that only write log
+//! lines.
 //!
 //! They also cover memory of other processes, and outdated memory readings.
 

@@ -1,5 +1,5 @@
-//! Tests of the reason for a wait: it names everything that must end before the model gets its memory, and nothing
-//! else.
+//! Tests of the reason for a wait: it names everything that must end before the model gets its memory, and
+//! nothing else.
 
 use std::time::Duration;
 

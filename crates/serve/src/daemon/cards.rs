@@ -33,10 +33,11 @@ pub(super) fn choose(described: &[Card], reserve: Option<Bytes>, machine: Machin
     limits.into_iter().chain(alongside).collect()
 }
 
-/// A described card beside those that were described before it: of equal cards each description means another one.
+/// A described card beside those that were described before it: of equal cards each description means another
+/// one.
 ///
-/// DECISION: of a card that is not here nothing more will be known than its description, so its free memory is all that it
-/// will ever have, as in a plan.
+/// DECISION: of a card that is not here nothing more will be known than its description, so its free memory
+/// is all that it will ever have, as in a plan.
 fn limit(wanted: &Card, present: &[Card], before: &[CardLimit]) -> CardLimit {
     let is_taken = |id: &CardId| before.iter().any(|limit| limit.card.id == *id);
     let same = |card: &&Card| card.id == wanted.id || (card.name == wanted.name && card.kind == wanted.kind);
@@ -115,8 +116,8 @@ pub(super) fn are_host_only(described: &[Card]) -> bool {
 
 /// The host's memory beside cards of its own machine: models take of both.
 ///
-/// DECISION: none where the cards share it, and none beside described cards that are not here, of which only the
-/// memory that is described exists.
+/// DECISION: none where the cards share it, and none beside described cards that are not here, of which only
+/// the memory that is described exists.
 fn alongside(described: &[Card], machine: &Machine) -> Option<Card> {
     let is_here =
         |wanted: &Card| machine.cards.iter().any(|card| card.id == wanted.id || card.name == wanted.name);

@@ -1,7 +1,7 @@
 //! Maximum number of client connections, computed from the process's limit of open files (`RLIMIT_NOFILE`).
 //!
-//! A request in flight holds two descriptors: one to its client and one to its engine. An eighth as many connections have
-//! no request yet, and an eighth wait for a place.
+//! A request in flight holds two descriptors: one to its client and one to its engine. An eighth as many
+//! connections have no request yet, and an eighth wait for a place.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

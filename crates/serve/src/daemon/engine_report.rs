@@ -39,8 +39,8 @@ fn described(program: &EngineProgram, backends: &BTreeSet<String>) -> String {
     format!("{} ({origin}){named}", program.path.display())
 }
 
-/// The engine of `plimsoll engine install` has no backend for cards, and neither has one whose only library is
-/// that for the CPU; of others, nothing is known without a start.
+/// The engine of `plimsoll engine install` has no backend for cards, and neither has one whose only library
+/// is that for the CPU; of others, nothing is known without a start.
 fn is_wasted(program: &EngineProgram, backends: &BTreeSet<String>, cards: &[CardLimit]) -> bool {
     let has_cards = cards.iter().any(|limit| limit.card.kind == CardKind::Cuda);
     let is_for_cpu = program.origin == EngineOrigin::Installed || backends.iter().eq(["cpu"]);

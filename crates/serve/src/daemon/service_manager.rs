@@ -1,7 +1,8 @@
 //! Notifications of the daemon's state to systemd (sd_notify(3)).
 //!
-//! DECISION: the daemon writes to the socket itself, without a crate. The crates block while systemd does not read, and
-//! the daemon has one thread. Here a full queue drops the notification, and the next one repeats what matters.
+//! DECISION: the daemon writes to the socket itself, without a crate. The crates block while systemd does not
+//! read, and the daemon has one thread. Here a full queue drops the notification, and the next one repeats
+//! what matters.
 
 use std::cell::Cell;
 use std::ffi::{OsStr, OsString};

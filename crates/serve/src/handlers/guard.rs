@@ -141,8 +141,8 @@ impl GuardHandler {
         })
     }
 
-    /// Memory that the engine will request on these cards, each of which shows it at most its budget. Only engines that
-    /// may spill need it: it decides which allocations go to the host.
+    /// Memory that the engine will request on these cards, each of which shows it at most its budget. Only
+    /// engines that may spill need it: it decides which allocations go to the host.
     fn needs(&self, settings: &GuardSettings, run: &EngineRun, cards: &[&Card]) -> Vec<RequestedMemory> {
         let demand = self.demands.borrow().get(&run.model).cloned();
         let Some(demand) = demand.filter(|_| settings.is_to_be_planned()) else { return Vec::new() };

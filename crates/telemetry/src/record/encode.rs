@@ -148,8 +148,8 @@ impl Encoder {
 
     /// Adds a line, and returns its length in the record.
     fn write(&mut self, entry: &Entry, out: &mut Vec<u8>) -> u64 {
-        // Texts and numbers always become JSON, and compression into memory cannot fail. Each line is flushed:
-        // what is in the file after a SIGKILL can be read to the last line.
+        // Texts and numbers always become JSON, and compression into memory cannot fail. Each line is
+        // flushed: what is in the file after a SIGKILL can be read to the last line.
         let _ = serde_json::to_writer(&mut self.gzip, entry);
         let _ = self.gzip.write_all(b"\n").and_then(|()| self.gzip.flush());
         let length = self.gzip.get_ref().len();

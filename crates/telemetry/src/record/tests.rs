@@ -222,8 +222,8 @@ proptest::proptest! {
     }
 }
 
-/// Lines of JSON that make no sense where they stand, and files with flipped, lost and doubled bytes. Few here; a
-/// million with `PLIMSOLL_FUZZ=1000000 cargo test --release -p plimsoll-telemetry --lib
+/// Lines of JSON that make no sense where they stand, and files with flipped, lost and doubled bytes. Few
+/// here; a million with `PLIMSOLL_FUZZ=1000000 cargo test --release -p plimsoll-telemetry --lib
 /// record::tests::hostile`.
 #[test]
 fn hostile_records_are_read_as_far_as_they_make_sense() {

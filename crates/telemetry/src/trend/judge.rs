@@ -48,8 +48,8 @@ pub enum TrendGrowth {
     Settling,
     /// No growth was seen.
     Flat,
-    /// It rose in most parts of the test, by more than is negligible, and that may be chance; only a longer test can
-    /// decide.
+    /// It rose in most parts of the test, by more than is negligible, and that may be chance; only a longer
+    /// test can decide.
     Open,
     /// Too few samples for a verdict.
     #[default]

@@ -355,7 +355,8 @@ fn qwen35_mixer(sheet: &mut Sheet, sizes: Sizes, state: State, layer: u32) {
 
 const QWEN35_STATE: State = State { kernel: 4, inner: 4096, state: 128, heads: 32, groups: 16 };
 
-/// The layer after the trunk, which attends and predicts the token after next; it shares the trunk's vocabulary.
+/// The layer after the trunk, which attends and predicts the token after next; it shares the trunk's
+/// vocabulary.
 pub(super) fn prediction_layer(sheet: &mut Sheet, sizes: Sizes) {
     let embedding = sizes.embedding;
     sheet.layer(sizes.layers);

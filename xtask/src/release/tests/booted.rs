@@ -1,8 +1,8 @@
-//! Test of the installed service in virtual machines: Debian boots with systemd, and `bench/qemu/service` runs the
-//! service.
+//! Test of the installed service in virtual machines: Debian boots with systemd, and `bench/qemu/service`
+//! runs the service.
 //!
-//! DECISION: the image is built with debootstrap and Debian's own kernel, not downloaded. Only packages are fetched,
-//! and the machine equals a fresh Debian after `apt install`.
+//! DECISION: the image is built with debootstrap and Debian's own kernel, not downloaded. Only packages are
+//! fetched, and the machine equals a fresh Debian after `apt install`.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -25,8 +25,8 @@ FailureAction=poweroff-force
 [Install]
 WantedBy=multi-user.target
 ";
-/// Without KVM the machine is emulated, at a tenth of the speed, and builds may run beside it. The trial ends itself sooner
-/// by its own clock, which stands while the machine is not scheduled.
+/// Without KVM the machine is emulated, at a tenth of the speed, and builds may run beside it. The trial ends
+/// itself sooner by its own clock, which stands while the machine is not scheduled.
 const SECONDS: &str = "5400";
 
 fn done(command: &mut Command) -> String {
@@ -71,12 +71,13 @@ fn disk(suite: &str, package: &Path, folder: &Path) -> PathBuf {
     disk
 }
 
-/// Without CMPXCHG16B. Debian 13's kernel died once in `kmalloc`, emulated by QEMU 7.2 with counted instructions: a double
-/// fault shortly after that instruction, with the low half of a pointer in EFLAGS. That the instruction was the cause is not
-/// proven; the kernel has another way that every processor can do, and runs without a fault were seen with it.
+/// Without CMPXCHG16B. Debian 13's kernel died once in `kmalloc`, emulated by QEMU 7.2 with counted
+/// instructions: a double fault shortly after that instruction, with the low half of a pointer in EFLAGS.
+/// That the instruction was the cause is not proven; the kernel has another way that every processor can do,
+/// and runs without a fault were seen with it.
 const CPU: &str = "qemu64,-cx16,enforce";
-/// The accelerators of the machine in order. A KVM that lacks what the processor model has, as some nested ones do, ends
-/// at once because of `enforce`.
+/// The accelerators of the machine in order. A KVM that lacks what the processor model has, as some nested
+/// ones do, ends at once because of `enforce`.
 const ACCELERATORS: [&[&str]; 2] = [&["kvm"], &["tcg", "-icount", "shift=1,sleep=on"]];
 
 /// Runs the machine to its end; what it says at its two serial ports.

@@ -1,4 +1,5 @@
-//! Tests of the packages on clean systems: the deb in a Debian chroot, and the image with no other system files.
+//! Tests of the packages on clean systems: the deb in a Debian chroot, and the image with no other system
+//! files.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
-//! Test of the reproducible build: two copies of the sources, at paths of different lengths, give the same packages.
+//! Test of the reproducible build: two copies of the sources, at paths of different lengths, give the same
+//! packages.
 
 use super::*;
 

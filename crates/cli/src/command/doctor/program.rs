@@ -111,8 +111,8 @@ fn listen(child: &mut Child) -> LogReader {
     reader
 }
 
-/// Lines of ours are no evidence: what they say of allocations the report has. They leave empty lines, so that the others
-/// keep their numbers.
+/// Lines of ours are no evidence: what they say of allocations the report has. They leave empty lines, so
+/// that the others keep their numbers.
 fn without_own(block: Vec<u8>) -> Vec<u8> {
     const OWN: [&[u8]; 2] = [b"plimsoll run: ", b"plimsoll guard: "];
     let is_own = |line: &[u8]| OWN.iter().any(|own| line.starts_with(own));

@@ -32,7 +32,8 @@ pub(super) struct LogVerdict {
 }
 
 impl LogVerdict {
-    /// Weighs the diagnosis of all lines together against those of each log; `each` is empty for a single log.
+    /// Weighs the diagnosis of all lines together against those of each log; `each` is empty for a single
+    /// log.
     ///
     /// DECISION: proof in one log is never outvoted by the words of the joined text. A verdict over logs that
     /// prove different causes would be true of one of them at most.

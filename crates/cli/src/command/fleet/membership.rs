@@ -24,8 +24,8 @@ const MOST_WRITES: usize = 100;
 
 #[derive(Debug, Args)]
 pub(super) struct Folder {
-    /// Folder of this host's certificate and key [default: /etc/plimsoll/fleet, or plimsoll/fleet in the user's
-    /// configuration]
+    /// Folder of this host's certificate and key [default: /etc/plimsoll/fleet, or plimsoll/fleet in the
+    /// user's configuration]
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
 }
@@ -67,7 +67,8 @@ pub(super) struct Invite {
 pub(super) struct Join {
     /// The line that `plimsoll fleet invite` has printed
     invitation: Invitation,
-    /// Where other hosts reach this one [default: the address from which it reaches the inviting host, port 7079]
+    /// Where other hosts reach this one [default: the address from which it reaches the inviting host, port
+    /// 7079]
     #[arg(long, value_name = "ADDRESS[:PORT]")]
     address: Option<String>,
     #[command(flatten)]
@@ -196,8 +197,8 @@ pub(super) async fn revoke(arguments: Revoke) -> Result<(), ErrorReport> {
     ))
 }
 
-/// The writes that revoke certificates, in transactions that etcd takes. A register of an earlier version may have
-/// thousands of one host.
+/// The writes that revoke certificates, in transactions that etcd takes. A register of an earlier version may
+/// have thousands of one host.
 fn revocations(revoked: &[IssuedCertificate]) -> Vec<Transaction> {
     let write = |one: &IssuedCertificate| {
         let record = Record::new(Revocation { expires: one.expires });

@@ -141,7 +141,8 @@ impl Signals {
     }
 }
 
-/// Gives a host its certificate, as an operator does: the first one begins the fleet, and each other one joins it there.
+/// Gives a host its certificate, as an operator does: the first one begins the fleet, and each other one
+/// joins it there.
 async fn enrol(
     authority: &mut Option<FleetAuthority>,
     identity: &Path,

@@ -69,7 +69,8 @@ pub(super) fn run(arguments: &Arguments, text: &str) -> Result<ExitCode, ErrorRe
     Ok(status(ok))
 }
 
-/// Checks the llama-server at an address, or behind the plimsoll server there, and asks it for its own figures.
+/// Checks the llama-server at an address, or behind the plimsoll server there, and asks it for its own
+/// figures.
 fn served(arguments: &Arguments, target: &Target) -> Result<Checked, ErrorReport> {
     let props = get(target, "/props")?;
     if let Some(engines) = engines_behind(target)? {
@@ -100,7 +101,8 @@ fn served(arguments: &Arguments, target: &Target) -> Result<Checked, ErrorReport
     Ok(checked)
 }
 
-/// Name and process of each engine of a plimsoll server; `None` for another program. llama-swap's list has no processes.
+/// Name and process of each engine of a plimsoll server; `None` for another program. llama-swap's list has no
+/// processes.
 fn engines_behind(target: &Target) -> Result<Option<Vec<(String, u32)>>, ErrorReport> {
     let answer = get(target, "/running")?;
     let Some(running) = answer.as_ref().and_then(|answer| answer["running"].as_array()) else {

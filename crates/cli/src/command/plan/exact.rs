@@ -1,6 +1,7 @@
 //! Choice of the estimate: the engine's own sizes where an engine is asked, else the formulas.
 //!
-//! `--exact` asks and fails where that fails; without it, the installed engine is asked, and the formulas remain.
+//! `--exact` asks and fails where that fails; without it, the installed engine is asked, and the formulas
+//! remain.
 
 use std::io::Write;
 use std::path::Path;
@@ -119,7 +120,8 @@ impl<'a> Estimated<'a> {
         cards: &[Card],
         plan: &Plan,
     ) -> Result<Vec<ContextPoint>, ErrorReport> {
-        // The largest context that fits rarely is a multiple of the step, and it is the one that users look for.
+        // The largest context that fits rarely is a multiple of the step, and it is the one that users look
+        // for.
         let besides: Vec<u64> = plan.largest_context.into_iter().collect();
         match self {
             Self::Engine(requested) => Ok(requested.course(plan)?),

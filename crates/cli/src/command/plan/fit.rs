@@ -1,8 +1,8 @@
 //! `plimsoll plan --fit`: the largest values that fit, as flags to paste.
 //!
-//! Stdout has one command line, so that `llama-server $(plimsoll plan --fit ctx -- -m model.gguf)` works. If the model
-//! fits, it has every value that can be combined; if not, the change that the advice lists first. Stderr has all
-//! results. Exits 1 if nothing fits.
+//! Stdout has one command line, so that `llama-server $(plimsoll plan --fit ctx -- -m model.gguf)` works. If
+//! the model fits, it has every value that can be combined; if not, the change that the advice lists first.
+//! Stderr has all results. Exits 1 if nothing fits.
 
 use std::io::Write;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Command line that `plan --fit` prints for a shell: all values that can be combined or, for a model that does not
-//! fit, the change that the advice lists first.
+//! Command line that `plan --fit` prints for a shell: all values that can be combined or, for a model that
+//! does not fit, the change that the advice lists first.
 
 use std::collections::BTreeSet;
 use std::mem::discriminant;
@@ -15,8 +15,9 @@ pub(super) struct Pasted {
 }
 
 impl Pasted {
-    // DECISION: where the request fits, its answers are printed together as far as they hold together. Where it does not fit, each
-    // answer is a way of its own to make it fit, and the first one of the hints loses the least.
+    // DECISION: where the request fits, its answers are printed together as far as they hold together. Where
+    // it does not fit, each answer is a way of its own to make it fit, and the first one of the hints loses
+    // the least.
     /// Chooses among the answers with a change. `holds` shows whether several changes fit together;
     /// `is_named` is false for `all`, of which answers that change nothing are left out.
     pub(super) fn choose(

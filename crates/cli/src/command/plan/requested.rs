@@ -133,8 +133,8 @@ pub(super) fn other_program(words: &[String]) -> Option<String> {
     })
 }
 
-/// The engine's flags after those that stand outside of them for the model, and without the program's name before them;
-/// and the program that was named there.
+/// The engine's flags after those that stand outside of them for the model, and without the program's name
+/// before them; and the program that was named there.
 pub(super) fn flags(model: &[String], after: &[String]) -> (Vec<String>, Option<ProgramKind>) {
     let (mut words, mut program) = (after.to_vec(), None);
     // A whole command line was pasted: `llama-server -m model.gguf`.

@@ -13,8 +13,8 @@ use super::Arguments;
 const SPELLED: [(&str, &str); 4] =
     [("-hf", "--hf-repo"), ("-hfr", "--hf-repo"), ("-hff", "--hf-file"), ("-mu", "--model")];
 
-/// The command line as clap reads it, where it is that of a plan: llama-server's short flags are written out, and its
-/// flags that `plan` does not have stand after `--`.
+/// The command line as clap reads it, where it is that of a plan: llama-server's short flags are written out,
+/// and its flags that `plan` does not have stand after `--`.
 pub(crate) fn spelled(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut words: Vec<OsString> = words.collect();
     if words.get(1).is_none_or(|command| command != "plan") {
@@ -56,8 +56,8 @@ pub(crate) fn spelled(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     kept
 }
 
-/// The error without the tip to write an unknown option behind `--`, which is refused there too; that of a plan names the
-/// engine's flag that may be meant.
+/// The error without the tip to write an unknown option behind `--`, which is refused there too; that of a
+/// plan names the engine's flag that may be meant.
 pub(crate) fn meant(mut error: clap::Error) -> clap::Error {
     let verb = std::env::args_os().nth(1).unwrap_or_default();
     if error.kind() == ErrorKind::ArgumentConflict

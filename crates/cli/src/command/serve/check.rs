@@ -1,4 +1,5 @@
-//! Report of `plimsoll serve --check`: a summary, the cards, what each model takes, and what is wrong with the file.
+//! Report of `plimsoll serve --check`: a summary, the cards, what each model takes, and what is wrong with
+//! the file.
 
 use std::collections::BTreeSet;
 
@@ -183,7 +184,8 @@ impl ModelGroup<'_> {
     }
 }
 
-/// The warnings that matter: those that differ by the model's name alone are one, with the lines that it holds for.
+/// The warnings that matter: those that differ by the model's name alone are one, with the lines that it
+/// holds for.
 fn reported_once(warnings: &[Warning], models: &[Forecast]) -> Vec<String> {
     let mut reported: Vec<ReportedWarning> = Vec::new();
     for warning in warnings.iter().filter(|warning| !warning.is_cosmetic) {

@@ -76,7 +76,8 @@ impl Reader {
         Self { uid, groups: own.into_iter().chain(others).collect() }
     }
 
-    /// The first place on the way to a file that this user cannot pass or read. Access lists are not looked at.
+    /// The first place on the way to a file that this user cannot pass or read. Access lists are not looked
+    /// at.
     pub(super) fn stopped_at(&self, path: &Path) -> Option<(PathBuf, u32)> {
         // A link's target is what is read.
         let path = path.canonicalize().ok()?;

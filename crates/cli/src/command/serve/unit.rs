@@ -1,7 +1,7 @@
 //! Systemd units of the server, for `serve --print-unit`.
 //!
-//! The unit files of the packages are the templates. Only the program, its configuration and, for a user, its folder
-//! differ.
+//! The unit files of the packages are the templates. Only the program, its configuration and, for a user, its
+//! folder differ.
 
 use std::env::{current_dir, current_exe, split_paths, var, var_os};
 use std::io;
@@ -55,7 +55,8 @@ pub(super) fn unit(config: Option<&Path>, of_user: bool) -> Result<PrintedUnit, 
     // Only packages bring the man page, without which systemd-analyze does not verify the unit.
     let template: String = template.split_inclusive('\n').filter(|line| !line.starts_with(MANUAL)).collect();
     let mut text = replaced(&template, &program, word_of_config.as_deref());
-    // Relative paths in a configuration start where the server does; the service of the machine has its own folder.
+    // Relative paths in a configuration start where the server does; the service of the machine has its own
+    // folder.
     if of_user && config.is_some() {
         let folder = format!("WorkingDirectory={}\n{START}", folder(&current_dir()?)?);
         text = text.replacen(START, &folder, 1);

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use super::{ServerAddress, ServerVerbError, done};
 use crate::screen;
 
-/// The server decides within a few milliseconds, after a reading of the cards; an engine that rejects its command line
-/// ends within a second.
+/// The server decides within a few milliseconds, after a reading of the cards; an engine that rejects its
+/// command line ends within a second.
 const DECIDED_WITHIN: Duration = Duration::from_millis(1500);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 

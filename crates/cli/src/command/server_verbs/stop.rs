@@ -1,7 +1,7 @@
 //! `plimsoll stop`: SIGTERM to the server's process, and the wait for its end.
 //!
-//! DECISION: a signal instead of an endpoint. Any client may use the API, but the kernel lets only the server's own
-//! user (or root) end it.
+//! DECISION: a signal instead of an endpoint. Any client may use the API, but the kernel lets only the
+//! server's own user (or root) end it.
 
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
@@ -72,7 +72,8 @@ fn listening(url: &Target) -> Option<OwnedFd> {
     is_ours.then(|| own_process(pid.into(), url)).flatten()
 }
 
-/// The process with this number, if it is the one that listens at the address: the number is a server's word only.
+/// The process with this number, if it is the one that listens at the address: the number is a server's word
+/// only.
 fn own_process(pid: i64, url: &Target) -> Option<OwnedFd> {
     // A negative number is a group of processes, which rustix refuses with a panic.
     let pid = Pid::from_raw(i32::try_from(pid).ok().filter(|pid| *pid > 0)?)?;

@@ -16,7 +16,8 @@ impl SweepReport<'_> {
                 (name.to_owned(), curve.iter().map(|(tokens, occupied)| (*tokens, occupied.get())).collect())
             })
             .collect();
-        // Planned and measured share one chart, and so one scale. The plan starts at depth 0, the loaded size.
+        // Planned and measured share one chart, and so one scale. The plan starts at depth 0, the loaded
+        // size.
         memory.extend(self.planned.map(|planned| {
             let depths = std::iter::once(0).chain(self.sweep.depths.iter().map(|depth| depth.tokens));
             ("planned".to_owned(), depths.map(|tokens| (tokens, planned.at(tokens).get())).collect())

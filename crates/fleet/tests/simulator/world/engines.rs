@@ -31,7 +31,8 @@ impl World {
         }
     }
 
-    /// Loads a model as its host would: what has no seat leaves first, and what is beyond the card is refused.
+    /// Loads a model as its host would: what has no seat leaves first, and what is beyond the card is
+    /// refused.
     pub(super) fn load(&mut self, daemon: usize, model: &str, token: Option<u64>) {
         let host = &mut self.daemons[daemon];
         if let Some(token) = token

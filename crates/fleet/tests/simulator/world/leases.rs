@@ -3,7 +3,8 @@
 use super::{Happening, TTL, World, ms};
 
 impl World {
-    /// Renews the lease of a host, or asks for one. An answer to that is late now and then, or lost, and so is the lease.
+    /// Renews the lease of a host, or asks for one. An answer to that is late now and then, or lost, and so
+    /// is the lease.
     pub(super) fn renew(&mut self, daemon: usize, life: u32) {
         self.after(ms(1000), Happening::Renew { daemon, life });
         if self.is_cut(daemon) {

@@ -26,8 +26,8 @@ impl CopyStreams {
         Some(Self { to_host: OwnStream::new()?, to_card: OwnStream::new()? })
     }
 
-    /// Copies each pair of granules to the spares: what leaves the card to the one in host memory, and what comes to it to
-    /// that of the card. There are no more pairs than spares.
+    /// Copies each pair of granules to the spares: what leaves the card to the one in host memory, and what
+    /// comes to it to that of the card. There are no more pairs than spares.
     pub(super) fn copy(
         &self,
         frames: &Frames,

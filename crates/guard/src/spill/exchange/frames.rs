@@ -1,8 +1,9 @@
-//! Memory of the granules that change their places: what the program has behind its addresses, and spare memory on the
-//! card and in host memory.
+//! Memory of the granules that change their places: what the program has behind its addresses, and spare
+//! memory on the card and in host memory.
 //!
-//! Spare memory has an address of guard's, to which is copied. Memory keeps that address when it becomes the program's,
-//! so it costs no call of the driver to be spare again: the calls take most of the time of an exchange.
+//! Spare memory has an address of guard's, to which is copied. Memory keeps that address when it becomes the
+//! program's, so it costs no call of the driver to be spare again: the calls take most of the time of an
+//! exchange.
 
 use alloc::vec::Vec;
 
@@ -41,8 +42,8 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// Frames of so many granules of the program, and [`SPARES`] of each kind within the budget and the limit of host
-    /// memory; None without the memory.
+    /// Frames of so many granules of the program, and [`SPARES`] of each kind within the budget and the limit
+    /// of host memory; None without the memory.
     pub(super) fn make(index: CardIndex, granule: u64, place: SpillPlace, count: usize) -> Option<Self> {
         let all = count + 2 * SPARES;
         let size = granule.checked_mul(u64::try_from(all).ok()?)?;
@@ -166,7 +167,8 @@ impl Frames {
         is_mapped
     }
 
-    /// Notes that spare host memory is behind a granule that left the card, and that nothing came in its place.
+    /// Notes that spare host memory is behind a granule that left the card, and that nothing came in its
+    /// place.
     pub(super) fn lost(&mut self, spare: usize, left: GranulePlace) {
         if spare >= self.host.len() {
             return;

@@ -15,8 +15,9 @@ use crate::driver_guard;
 use crate::say::say;
 use crate::state::{page, ranges};
 
-/// Time after which no further pair begins: a pair took 0.25 ms on an H200, and a step of a thousand positions of an 8B
-/// model has 64. The program then computes for half as long, because a token may wait for its card several times.
+/// Time after which no further pair begins: a pair took 0.25 ms on an H200, and a step of a thousand
+/// positions of an 8B model has 64. The program then computes for half as long, because a token may wait for
+/// its card several times.
 const PAUSE: Duration = Duration::from_millis(40);
 
 /// A cache and the weights that give way to it.

@@ -1,8 +1,9 @@
-//! Exchange of two granules, one on the card and one in host memory, so that no failure of the driver loses a byte.
+//! Exchange of two granules, one on the card and one in host memory, so that no failure of the driver loses a
+//! byte.
 //!
-//! Both granules were copied to spares, which are mapped in their places. Until the last step the old memory has the
-//! same bytes as the new one, so either may be mapped: whatever the driver refuses, one of them is. The old memory
-//! becomes the next spares.
+//! Both granules were copied to spares, which are mapped in their places. Until the last step the old memory
+//! has the same bytes as the new one, so either may be mapped: whatever the driver refuses, one of them is.
+//! The old memory becomes the next spares.
 
 use super::super::vmm;
 use super::frames::Frames;
@@ -37,8 +38,8 @@ enum Behind {
     New,
 }
 
-/// Exchanges a granule on the card and one in host memory, which were copied to the spares with this number. No work
-/// uses them.
+/// Exchanges a granule on the card and one in host memory, which were copied to the spares with this number.
+/// No work uses them.
 pub(super) fn swap(frames: &mut Frames, spare: usize, leaves: GranulePlace, comes: GranulePlace) -> Swap {
     let Some((card, host)) = frames.spare_handles(spare) else { return Swap::default() };
     let Some(from_card) = frames.handle_behind(leaves) else { return Swap::default() };
@@ -82,7 +83,8 @@ fn replace(frames: &Frames, at: DevicePointer, old: AllocationHandle, new: Alloc
             }
         }
     }
-    // The driver takes back no memory that it had before. The next use of the address fails there, with an error.
+    // The driver takes back no memory that it had before. The next use of the address fails there, with an
+    // error.
     say!("the driver refuses to map {at:#x} again; the program's next use of it will fail");
     Behind::Old
 }

@@ -75,7 +75,8 @@ impl Decoder<'_> {
         self.graph.in_place(&[attended, gate])
     }
 
-    /// A norm over all heads together (OLMo 2) or over each head (Qwen 3), whichever has the length of the weight.
+    /// A norm over all heads together (OLMo 2) or over each head (Qwen 3), whichever has the length of the
+    /// weight.
     fn fitting_norm(&mut self, role: &str, of: Id) -> Id {
         let width = self.graph.shape(of)[0];
         match self.block().part(role, WEIGHT) {

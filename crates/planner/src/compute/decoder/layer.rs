@@ -39,12 +39,14 @@ impl Decoder<'_> {
             }
         };
         let mut residual = input;
-        // Rows without logits are dropped before the last feed-forward, which then computes far fewer of them.
+        // Rows without logits are dropped before the last feed-forward, which then computes far fewer of
+        // them.
         if is_last && self.variant.wanted == WantedRows::WithinLastLayer {
             current = self.wanted_rows(current);
             residual = self.wanted_rows(residual);
         }
-        // Gemma norms the result of attention as well; elsewhere `post_attention_norm` is the feed-forward's norm.
+        // Gemma norms the result of attention as well; elsewhere `post_attention_norm` is the feed-forward's
+        // norm.
         let has_own_norm = self.block().has("ffn_norm.weight") || self.block().has("ffn_norm");
         if has_own_norm {
             current = self.norm("post_attention_norm", current);
@@ -114,8 +116,8 @@ impl Decoder<'_> {
     }
 }
 
-/// Tensors that tell a layer's mixer, the first that it has. Both Mambas have `ssm_in`; only the first computes its steps
-/// from a matrix of their own.
+/// Tensors that tell a layer's mixer, the first that it has. Both Mambas have `ssm_in`; only the first
+/// computes its steps from a matrix of their own.
 const MIXERS: [(&str, Mixer); 7] = [
     ("ssm_ba.weight", Mixer::DeltaNet),
     ("ssm_beta.weight", Mixer::DeltaNet),

@@ -1,7 +1,8 @@
-//! Compute graph of a prediction layer: the next token's embedding and the trunk's result become the input of one layer.
+//! Compute graph of a prediction layer: the next token's embedding and the trunk's result become the input of
+//! one layer.
 //!
-//! The code mirrors `models/qwen35.cpp, qwen35moe.cpp, qwen3next.cpp, glm4-moe.cpp: graph_mtp @ b11063`. A file with
-//! several prediction layers has one graph for each; they are alike.
+//! The code mirrors `models/qwen35.cpp, qwen35moe.cpp, qwen3next.cpp, glm4-moe.cpp: graph_mtp @ b11063`. A
+//! file with several prediction layers has one graph for each; they are alike.
 
 use crate::WantedRows;
 use crate::compute::{Decoder, F32, I32, Id};

@@ -1,4 +1,5 @@
-//! The forty-eight well-behaved clients: chats and streams, on new and reused connections, with pauses in between.
+//! The forty-eight well-behaved clients: chats and streams, on new and reused connections, with pauses in
+//! between.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -130,8 +131,8 @@ fn on_fresh(stage: &Stage, body: &Value) -> Answer {
     sent.map_or_else(|_| Answer::default(), |stream| http::read(&stream))
 }
 
-/// Asks on the kept connection. One that was closed before the first byte of an answer is replaced, as every HTTP
-/// client does.
+/// Asks on the kept connection. One that was closed before the first byte of an answer is replaced, as every
+/// HTTP client does.
 fn on_kept(stage: &Stage, kept: &mut Option<TcpStream>, body: &Value) -> Answer {
     let mut old = kept.take();
     loop {

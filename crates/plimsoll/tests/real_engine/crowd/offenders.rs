@@ -104,7 +104,8 @@ impl Offender<'_> {
         }
     }
 
-    /// Holds up to `most` connections that have sent `bytes`; the oldest makes room for the next now and then.
+    /// Holds up to `most` connections that have sent `bytes`; the oldest makes room for the next now and
+    /// then.
     fn hold(&mut self, bytes: &[u8], most: usize, pause: u64) {
         if self.occupied.len() >= most && self.dice.below(100) == 0 {
             self.occupied.remove(0);

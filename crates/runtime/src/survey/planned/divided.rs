@@ -39,11 +39,11 @@ impl PlannedModel {
         }
     }
 
-    /// The share of each card if a cache without room there overflows. `None` where all fits, or where a cache that does not
-    /// fit cannot be divided.
+    /// The share of each card if a cache without room there overflows. `None` where all fits, or where a
+    /// cache that does not fit cannot be divided.
     ///
-    /// DECISION: the share is what the card has free, but never less than the bound. So a model that would fit an empty card
-    /// starts beside another one and unloads nothing.
+    /// DECISION: the share is what the card has free, but never less than the bound. So a model that would
+    /// fit an empty card starts beside another one and unloads nothing.
     pub(super) fn divided(
         &self,
         plan: &Plan,

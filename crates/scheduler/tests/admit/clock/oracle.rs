@@ -1,8 +1,9 @@
 //! Lost time of an oracle that knows every client and every answer: a beam search over the order of loads.
 //!
-//! It plays an easier machine: loads do not share the disk, engines have no faults, and clients that give up wait
-//! instead. Its schedules are possible there, so the least lost time is at most what it finds. A client's timeline is
-//! lost time, answers and pauses; at equal times, less lost time is therefore more work done.
+//! It plays an easier machine: loads do not share the disk, engines have no faults, and clients that give up
+//! wait instead. Its schedules are possible there, so the least lost time is at most what it finds. A
+//! client's timeline is lost time, answers and pauses; at equal times, less lost time is therefore more work
+//! done.
 
 use std::collections::BTreeMap;
 

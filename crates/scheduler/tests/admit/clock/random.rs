@@ -1,4 +1,5 @@
-//! Random machines at real sizes, each by its seed: more models than fit, and clients with a fixed amount of work.
+//! Random machines at real sizes, each by its seed: more models than fit, and clients with a fixed amount of
+//! work.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -88,7 +88,8 @@ pub(super) fn idle_alongside_a_long_answer() -> Scenario {
     scenario(models, clients, 120)
 }
 
-/// A chat with a load of 20 s, asked every 13 s; a cheap model that is always busy, and one that comes now and then.
+/// A chat with a load of 20 s, asked every 13 s; a cheap model that is always busy, and one that comes now
+/// and then.
 pub(super) fn dear_alongside_cheap() -> Scenario {
     let models = vec![Model::new(12, 20 * S), Model::new(12, S), Model::new(12, S)];
     let chat = Client { calls: 20, ..Client::agent(0, 0, S, 12 * S) };

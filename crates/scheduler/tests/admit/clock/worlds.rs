@@ -1,7 +1,8 @@
 //! Lost time in random worlds, compared with what a rule of fixed patience lost in them, and with an oracle.
 //!
-//! `fixed_patience.txt` has that rule's lost time in each world, in seconds, in the order of seeds: a model that waited for
-//! five seconds drained the runs that were used least recently, whatever its load and theirs took.
+//! `fixed_patience.txt` has that rule's lost time in each world, in seconds, in the order of seeds: a model
+//! that waited for five seconds drained the runs that were used least recently, whatever its load and theirs
+//! took.
 
 use super::S;
 use super::machine::{Machine, Model, Scenario};
@@ -45,7 +46,8 @@ fn median(ratios: impl Iterator<Item = f64>) -> f64 {
     ratios[ratios.len() / 2]
 }
 
-/// Compares the lost time in the first worlds, and in some of these with the oracle's; returns a line about it.
+/// Compares the lost time in the first worlds, and in some of these with the oracle's; returns a line about
+/// it.
 fn compare(worlds: usize, with_oracle: usize, most: f64) -> String {
     let lost = lost(worlds, with_oracle);
     let before = median(lost.iter().map(|lost| lost.here / lost.with_fixed_patience));
@@ -69,8 +71,9 @@ fn long_ten_thousand_worlds_lose_three_fifths_of_the_time_lost_with_fixed_patien
     println!("{}", compare(10_000, 600, 0.6));
 }
 
-/// The longest that a client of a world without faults may wait, where each client has a slot: a turn of every model, and
-/// what higher priorities are ahead. A turn is the patience, the load, three swaps, the longest answer, and the stop.
+/// The longest that a client of a world without faults may wait, where each client has a slot: a turn of
+/// every model, and what higher priorities are ahead. A turn is the patience, the load, three swaps, the
+/// longest answer, and the stop.
 fn longest_wait(world: &Scenario) -> Option<f64> {
     let users = |model: u32| world.clients.iter().filter(move |client| client.models.contains(&model));
     let has_slots = |(model, kind): (u32, &Model)| users(model).count() <= kind.slots;

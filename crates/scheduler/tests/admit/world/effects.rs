@@ -155,7 +155,8 @@ impl World {
         }
     }
 
-    /// No load begins beside a start that measures free memory, and none that measures beside memory that changes.
+    /// No load begins beside a start that measures free memory, and none that measures beside memory that
+    /// changes.
     fn check_calm(&self, model: ModelId, placement: &Placement) {
         let alongside = self.engines.values().filter(|engine| share_a_card(&engine.placement, placement));
         for engine in alongside {

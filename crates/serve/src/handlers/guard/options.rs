@@ -30,12 +30,13 @@ pub(super) fn budget_on(
     claim: Bytes,
 ) -> Option<Bytes> {
     let budget = settings.budget_for(Some(claim))?;
-    // An engine that spills takes all of its budget, so what the driver takes besides has to be left out of it.
+    // An engine that spills takes all of its budget, so what the driver takes besides has to be left out of
+    // it.
     Some(if spills(run) { guard_budget(card, budget) } else { budget })
 }
 
-/// Options of guard for these cards. A card that is only described has no UUID by which an option could name it; then one
-/// budget holds for every card.
+/// Options of guard for these cards. A card that is only described has no UUID by which an option could name
+/// it; then one budget holds for every card.
 pub(super) fn of_run(
     settings: &GuardSettings,
     run: &EngineRun,

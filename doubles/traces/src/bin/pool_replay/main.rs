@@ -89,8 +89,8 @@ fn read(arguments: &Arguments) -> Result<Trace, Box<dyn Error>> {
 
 fn bytes_of(path: &Path) -> Result<Vec<u8>, Box<dyn Error>> {
     let mut bytes = Vec::new();
-    // One byte more than allowed tells a file that is too large from one that just fits. A pipe has no size to
-    // ask for, so the size of the file is not used.
+    // One byte more than allowed tells a file that is too large from one that just fits. A pipe has no size
+    // to ask for, so the size of the file is not used.
     let read = File::open(path)?.take(LARGEST_FILE + 1).read_to_end(&mut bytes)?;
     match u64::try_from(read) {
         Ok(..=LARGEST_FILE) => Ok(bytes),

@@ -1,4 +1,5 @@
-//! Replay of an allocation trace under several allocator policies, which compares reserved memory and failures.
+//! Replay of an allocation trace under several allocator policies, which compares reserved memory and
+//! failures.
 
 use plimsoll_base::Bytes;
 use plimsoll_pool::replay::GRANULE;

@@ -1,4 +1,5 @@
-//! Tests of the exchange with a driver that fails, or a process that dies, in any call that an exchange makes.
+//! Tests of the exchange with a driver that fails, or a process that dies, in any call that an exchange
+//! makes.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -9,11 +10,12 @@ use super::{arguments, is_right, options, run};
 /// Conversations of a run, and its budget in MiB.
 const CONVERSATIONS: u32 = 3;
 const BUDGET: u64 = 120;
-/// Functions that are called outside of exchanges too. Which call is an exchange's depends on how long earlier ones took.
+/// Functions that are called outside of exchanges too. Which call is an exchange's depends on how long
+/// earlier ones took.
 const SHARED: [&str; 4] = ["cuStreamSynchronize", "cuMemcpyDtoDAsync_v2", "cuCtxSynchronize", "cuMemUnmap"];
 
-/// Calls of an exchange until its first pair is done: a wait, copies of four pairs and two waits for them, two handles,
-/// and for each granule three calls to replace it and two to make its memory a spare.
+/// Calls of an exchange until its first pair is done: a wait, copies of four pairs and two waits for them,
+/// two handles, and for each granule three calls to replace it and two to make its memory a spare.
 const OF_FIRST_PAIR: usize = 1 + 8 + 2 + 2 + 6 + 4;
 /// Faults of later calls.
 const LATER: usize = 16;
@@ -76,7 +78,8 @@ impl Calls {
         self.preparation.iter().chain(self.first.iter().take(OF_FIRST_PAIR))
     }
 
-    /// Some of the others, of functions that nothing else uses. How many exchanges there are is a matter of time.
+    /// Some of the others, of functions that nothing else uses. How many exchanges there are is a matter of
+    /// time.
     fn later(&self) -> impl Iterator<Item = &Call> {
         let others = self.first.iter().skip(OF_FIRST_PAIR).chain(&self.later);
         let others: Vec<&Call> = others.filter(|call| !SHARED.contains(&call.function.as_str())).collect();
@@ -117,7 +120,8 @@ fn each<T: Sync>(items: &[T], act: impl Fn(&T) + Sync) {
     });
 }
 
-/// A run with a driver that fails so keeps every byte, breaks no rule and leaves nothing. False if the fault was not met.
+/// A run with a driver that fails so keeps every byte, breaks no rule and leaves nothing. False if the fault
+/// was not met.
 fn survives(fault: &str) -> bool {
     let ran = run(&format!("fail={fault}"), &options(BUDGET), CONVERSATIONS, "");
     assert_eq!(ran.lines, ["all right"], "{fault}: {}", ran.errors);
