@@ -275,7 +275,7 @@ fn the_pool_of_a_plan_is_that_of_the_engines_own_backend_after_a_prompt() {
     let computed = pool(None, "8.9");
     assert!(terms(&long)["pool"].abs_diff(computed) <= 16 << 20, "{long:?} for {computed}");
     let stated = String::from_utf8_lossy(&long.stdout).into_owned();
-    assert!(stated.contains("requested for a prompt of 4000 tokens"), "{stated}");
+    assert!(stated.contains("after a prompt of 4000 tokens"), "{stated}");
     assert_eq!(terms(&plan(Some(4000), "8.9")), terms(&long), "the answer is kept");
 
     let refused = plan(Some(5000), "8.9");
