@@ -6,8 +6,7 @@ use super::cause::{Cause, SubCause};
 
 /// A cause below this confidence is not named.
 pub(super) const TELLING: f64 = 0.28;
-/// Upper bound for a cause that the log does not prove: it rests on words, on names, or on what usually is
-/// so.
+/// Upper bound for a cause that the log does not prove: it rests on words, names or experience.
 pub(super) const MOST_INDIRECT: f64 = 0.7;
 
 /// A possible cause with its confidence.
@@ -19,8 +18,7 @@ pub struct DiagnosisCandidate {
 }
 
 impl DiagnosisCandidate {
-    /// The cause under its published code, which its mechanism decides: rules weigh some of them under
-    /// another.
+    /// The cause under its published code, which its mechanism decides.
     pub(super) fn named(&self) -> Cause {
         use SubCause::{CommitLimit, GroupLimit, HostKilled, HostMemory, Killed, OldDriver};
         match (self.cause, self.sub_cause) {

@@ -32,8 +32,7 @@ pub(crate) use self::words::{has_any, is_word, words as known_words};
 
 /// Adds the fields of a line that contains a phrase of `pattern`.
 pub(crate) fn read_line(facts: &mut Facts, pattern: Pattern, text: &str, quote: &Quote) {
-    // DECISION: one table is used for all engine output, so `serve` and `plimsoll doctor` cannot interpret a
-    // line differently.
+    // DECISION: one table is used for all engine output, so `serve` and `doctor` read a line alike.
     facts.note(pattern, quote);
     // Each reader ignores the patterns of the others, so their order does not matter.
     llama::read(facts, pattern, text, quote);
@@ -50,8 +49,7 @@ pub(crate) fn read_line(facts: &mut Facts, pattern: Pattern, text: &str, quote: 
 /// Reports above this size are not read for names: in a long log a model's or card's name is chance.
 const NAMED: usize = 1 << 14;
 
-/// Reads a short report for numbers without a known phrase: series of readings, chosen cards, names with
-/// sizes.
+/// Reads a short report for numbers without a known phrase: readings, chosen cards, names with sizes.
 pub(crate) fn read_report(facts: &mut Facts, origin: &LineOrigin, report: &[u8]) {
     let lines: Vec<_> = report.split(|byte| *byte == b'\n').map(clean).collect();
     let text = lines.join("\n");

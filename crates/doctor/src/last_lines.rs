@@ -63,8 +63,7 @@ pub fn read_last_lines<'a>(lines: impl IntoIterator<Item = &'a str>) -> Option<L
     })
 }
 
-/// The sign of one line. The name of a host buffer outweighs the words for a refusal that host and card
-/// share.
+/// The sign of one line. The name of a host buffer outweighs words that host and card share.
 fn sign_of(signs: impl Iterator<Item = LineSign>) -> Option<CauseSign> {
     let mut fatal = Vec::new();
     for sign in signs {

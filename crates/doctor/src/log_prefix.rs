@@ -1,5 +1,5 @@
 //! Log prefixes: the time, host and unit that journald, syslog, Docker, Kubernetes, the kernel or a logger
-//! puts before a line.
+//! adds.
 //!
 //! A prefix states when and where a line was written. It says nothing about the cause of a failure.
 //! `formats/shapes.tsv` has the forms.

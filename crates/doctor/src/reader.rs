@@ -1,5 +1,4 @@
-//! Streaming reader that extracts facts (numbers and known messages) from logs and problem reports, in
-//! bounded memory.
+//! Streaming reader that extracts facts (numbers and known messages) from logs, in bounded memory.
 
 mod document;
 mod other_text;
@@ -63,8 +62,7 @@ impl LogReader {
         }
     }
 
-    /// Reads the next bytes of `source`, which may end anywhere. Another source ends the line of the one
-    /// before.
+    /// Reads the next bytes of `source`, which may end anywhere. Another source ends the line.
     pub fn feed(&mut self, source: LineSource, bytes: &[u8]) {
         // DECISION: whole blocks of bytes are searched for phrases, and only lines with a match are read. A
         // line longer than `PIECE` is read in pieces.

@@ -1,5 +1,4 @@
-//! Refused allocation as recorded by guard, the preloaded library: its size, the limit, and other processes
-//! on the card.
+//! Refused allocation as recorded by guard: its size, the limit, and other processes on the card.
 //!
 //! The figures are those of the moment at which the program got the error.
 

@@ -1,5 +1,4 @@
-//! Causes that a single log line of an engine shows, such as a full card, and the detection of ggml's abort
-//! messages.
+//! Causes that a single log line of an engine shows, such as a full card, and ggml's abort messages.
 
 use std::fmt;
 
@@ -61,8 +60,7 @@ mod tests {
         assert!(!gives_up("RuntimeError: CUDA error: out of memory", Stage::Serving));
     }
 
-    /// Client text in an engine's log: an abort that is quoted, cut, or in the middle of its line is no
-    /// abort.
+    /// Client text in an engine's log: a quoted, cut or inner abort is none.
     #[test]
     fn words_of_a_request_never_have_the_shape_of_an_abort() {
         for line in [

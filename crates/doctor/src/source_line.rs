@@ -1,7 +1,6 @@
 //! Lines of source and configuration files, distinguished from log lines by their syntax.
 //!
-//! The phrases in such a line belong to a program that was never run here. `formats/shapes.tsv` has the
-//! forms.
+//! The phrases in such a line belong to a program that did not run. `formats/shapes.tsv` has the forms.
 
 use super::formats::fits;
 

@@ -88,8 +88,7 @@ impl Facts {
         !self.card_sizes.is_empty()
     }
 
-    /// All weights of the model: as an engine printed them, or by the model's name with 16 bits unless it
-    /// names another width.
+    /// All weights of the model: as an engine printed them, or by the model's name (16 bits by default).
     pub(crate) fn weights(&self) -> Option<Bytes> {
         const MIB_OF_A_THOUSAND_MILLION_BITS: f64 = 1e9 / 8.0 / 1_048_576.0;
         let named = self.model.parameters.and_then(|parameters| {
@@ -100,8 +99,7 @@ impl Facts {
     }
 
     /// More than a quarter of a card is others' memory, so that the refused request would fit without them.
-    /// The figure is the free memory before the engine's first allocation, else a table of the card's
-    /// processes.
+    /// The figure is the free memory before the first allocation, else a table of the card's processes.
     pub(crate) fn taken_before(&self) -> Option<Bytes> {
         let of_table = self.usage.as_ref().map(|usage| usage.total);
         let card = self.card_sizes.iter().copied().max().or(of_table)?;
@@ -131,8 +129,7 @@ impl Facts {
         (left < Bytes::mib(128) && self.refusals.is_empty()).then_some(left)
     }
 
-    /// Memory that the failed load had placed on the cards, without the refused buffer, whose size some
-    /// programs print first.
+    /// Memory that the failed load had placed on the cards, without the refused buffer.
     pub(crate) fn placed_by_load(&self) -> Bytes {
         let Some(refusal) = self.refusal() else { return Bytes::ZERO };
         let is_refused = |buffer: &PlacedBuffer| {

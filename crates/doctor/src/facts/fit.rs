@@ -1,5 +1,4 @@
-//! Comparison of a refused request with the free memory that its own log shows, and the causes that this
-//! excludes.
+//! Comparison of a refused request with the free memory in its log, and the causes that this excludes.
 
 use plimsoll_base::Bytes;
 
@@ -39,8 +38,7 @@ impl Facts {
         self.cards_free.get(&card).copied().or_else(of_any)
     }
 
-    /// The refused request, where it and all that its load had placed would have fitted into what was free
-    /// before.
+    /// The refused request, where the whole load would have fitted into the memory that was free before.
     pub(crate) fn request_fit(&self) -> Option<RequestFit> {
         /// More than a context and the rounding of a log's figures.
         const ALONGSIDE: Bytes = Bytes::gib(1);

@@ -1,5 +1,4 @@
-//! Types of the facts that the diagnosis reads from a log, such as a failed allocation or a process on a
-//! card.
+//! Types of the facts that are read from a log, such as a failed allocation or a process on a card.
 
 use plimsoll_base::Bytes;
 use serde::Serialize;

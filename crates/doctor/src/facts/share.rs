@@ -1,5 +1,4 @@
-//! Memory share of a card (`--gpu-memory-utilization`) that is too small for a model which would fit on the
-//! whole card.
+//! Memory share of a card (`--gpu-memory-utilization`) that is too small for a model that fits on the card.
 
 use std::fmt;
 
@@ -41,8 +40,7 @@ impl Facts {
         let is_printed = printed.is_some();
         let demand = printed.unwrap_or_else(|| weights.scaled(20, 17));
         let Some(card) = card else {
-            // The card has at least what weights less shortage are of the share; then so much more of it
-            // suffices.
+            // The card has at least (weights - shortage) / share; then so much more of it suffices.
             let lacking = self.model.lacking.filter(|lacking| *lacking < weights);
             let more = lacking.map(|lacking| {
                 let least = weights.saturating_sub(lacking).scaled(100, given.max(1));
@@ -63,8 +61,7 @@ impl Facts {
     }
 }
 
-/// SGLang's share for weights and KV cache (`--mem-fraction-static`), where it does not hold the weights
-/// alone.
+/// SGLang's share for weights and KV cache (`--mem-fraction-static`), less than the weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StaticShare {
     pub(crate) weights: Bytes,

@@ -1,5 +1,4 @@
-//! GPU selection in a problem report: by environment variable, command-line option, function argument or
-//! call.
+//! GPU selection in a problem report: by environment variable, option, argument or call.
 
 use super::words::words;
 use crate::facts::{CardChoice, Facts, LineOrigin, Quote};

@@ -1,5 +1,4 @@
-//! Memory figures of a caching allocator (such as PyTorch's) that a report quotes without the full error
-//! message.
+//! Memory figures of a caching allocator (such as PyTorch's) that a report quotes without the error.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,6 @@
-//! Reader of log lines of llama.cpp and other ggml programs: refused and allocated buffers, progress of the
-//! load.
+//! Reader of log lines of llama.cpp and other ggml programs: refused and allocated buffers, progress.
 //!
-//! ggml reports a refusal in up to three lines: first the size and the device, then the buffer and its
-//! purpose.
+//! ggml reports a refusal in up to three lines: first size and device, then buffer and purpose.
 
 use plimsoll_base::Bytes;
 

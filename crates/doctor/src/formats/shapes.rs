@@ -1,5 +1,4 @@
-//! Regular expressions for kinds of lines: log prefixes, aborts of engines, source code, configuration and
-//! documents.
+//! Regular expressions for kinds of lines: log prefixes, aborts, source code, configuration, documents.
 
 use std::sync::{LazyLock, OnceLock};
 

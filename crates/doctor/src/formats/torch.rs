@@ -1,5 +1,4 @@
-//! Reader of PyTorch's out-of-memory error in all versions, ComfyUI's memory figures, and Python traceback
-//! frames.
+//! Reader of PyTorch's out-of-memory error of all versions, ComfyUI's figures, and Python frames.
 //!
 //! PyTorch has often changed the error's wording, so each size is found by the words next to it.
 

@@ -1,5 +1,4 @@
-//! Rules for reports in which no card ran out of memory: warnings that the program survives, and exits for
-//! other reasons.
+//! Rules for reports in which no card ran out of memory: warnings that the program survives, other exits.
 
 use super::EvidenceWeight::{Decisive, Fair, Hint, Strong, Weak};
 use super::RuleFinding;

@@ -52,8 +52,8 @@ fn refused_buffer(facts: &Facts) -> Option<RuleFinding> {
         Purpose::Weights if facts.taken_before().is_some() => Fair,
         Purpose::Weights => Strong,
         Purpose::Output => Fair,
-        // A legacy pool calls cudaMalloc from its first operation on, so on a full card it fails without
-        // having grown.
+        // A legacy pool calls cudaMalloc from its first operation on, so it fails on a full card without
+        // growth.
         Purpose::Pool if refusal.stage == LoadStage::Unknown && !has_grown(facts) => Weak,
         _ => Decisive,
     };
@@ -126,8 +126,7 @@ fn beyond_any_card(facts: &Facts) -> Option<RuleFinding> {
     })
 }
 
-/// Rule: the driver reports a failed address reservation like a lack of memory, on unified memory as on a
-/// discrete card.
+/// Rule: the driver reports a failed address reservation like a lack of memory.
 fn address_reservation(facts: &Facts) -> Option<RuleFinding> {
     let line = facts.quote(Pattern::VaReservation)?;
     let weight = match facts.refusal() {

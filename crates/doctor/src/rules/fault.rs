@@ -102,8 +102,7 @@ fn memory_fault(facts: &Facts) -> Option<RuleFinding> {
 }
 
 fn wrong_build(facts: &Facts) -> Option<RuleFinding> {
-    // ggml's flash attention aborts with its file name where a build lacks the kernel; other lines only
-    // mention it.
+    // ggml's flash attention aborts with its file name where a build lacks the kernel.
     let build = facts.quote(Pattern::WrongBuild).filter(|quote| {
         let lower = quote.text.to_ascii_lowercase();
         !lower.contains("fattn") || lower.contains("fatal error")

@@ -26,8 +26,7 @@ fn occupied(facts: &Facts) -> Bytes {
     facts.holders.iter().map(|holder| holder.used).sum()
 }
 
-/// The holders may be this program and its workers. Without a refusal, a table is shown for the largest of
-/// them.
+/// The holders may be this program and its workers. Without a refusal, a table shows the largest.
 fn listed_processes(facts: &Facts) -> Option<RuleFinding> {
     let ran_out = facts.ran_out();
     let card = facts.card().or(facts.model.named_cards.filter(|_| !ran_out))?;

@@ -1,5 +1,4 @@
-//! Rules for memory that was refused although the log shows that it was free, and for limits that no size of
-//! a card explains.
+//! Rules for memory that was refused although it was free, and for limits that no size of a card explains.
 
 use plimsoll_base::Bytes;
 

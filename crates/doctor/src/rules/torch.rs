@@ -119,8 +119,7 @@ fn not_the_card(facts: &Facts) -> Option<RuleFinding> {
         () if facts.says(Pattern::PinCall) => RuleFinding::new(Cause::HostPinnedLimit, Fair, text, quotes),
         () if facts.is_unified() => RuleFinding::new(Cause::UnifiedMemoryRefused, Strong, text, quotes),
         () if facts.misreported().is_some() => return None,
-        // The driver, a limit of the host or a lack of its memory may be the reason: the log does not show
-        // which.
+        // The driver, a limit of the host or a lack of its memory may be the reason.
         () => {
             RuleFinding::new(Cause::Other, Strong, text, quotes).by(SubCause::AlongsideFree).proven_if(false)
         }
