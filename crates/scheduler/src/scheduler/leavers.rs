@@ -58,7 +58,9 @@ impl Scheduler {
     pub(super) fn forget_left(&mut self) {
         let now = self.clock.now();
         for slot in self.models.iter_mut() {
-            slot.left = slot.left.filter(|left| left.until > now);
+            // One that came again waits in the line; where its wait has ended otherwise, it is not expected any more.
+            let waits = !slot.line.is_empty();
+            slot.left = slot.left.filter(|left| left.until > now && (waits || left.until < Moment::NEVER));
         }
     }
 
