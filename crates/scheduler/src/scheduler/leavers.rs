@@ -58,7 +58,7 @@ impl Scheduler {
     pub(super) fn forget_left(&mut self) {
         let now = self.clock.now();
         for slot in self.models.iter_mut() {
-            // One that came again waits in the line; where its wait has ended otherwise, it is not expected any more.
+            // One that came again waits in the line, and is not expected once that wait has ended.
             let waits = !slot.line.is_empty();
             slot.left = slot.left.filter(|left| left.until > now && (waits || left.until < Moment::NEVER));
         }
