@@ -63,9 +63,10 @@ pub(crate) fn run(options: &Hop) -> Result<(), HopError> {
     let mut report = Report::of_this_machine();
     for certificates in [false, true] {
         let pair = Pair::start(&plimsoll, address, certificates)?;
-        let names = match certificates {
-            false => ["host, key", "hop, key"],
-            true => ["host, certificates", "hop, certificates"],
+        let names = if certificates {
+            ["host, certificates", "hop, certificates"]
+        } else {
+            ["host, key", "hop, key"]
         };
         // The direct path is that of a client who asks the model's own host.
         let targets = [(names[0], &pair.hosts[1]), (names[1], &pair.hosts[0])];
@@ -102,12 +103,11 @@ impl Pair {
         let mut hosts = Vec::new();
         for (number, memory) in [(1, "64MiB"), (2, "1GiB")] {
             let identity = plimsoll.folder.join(format!("{fleet}-{number}"));
-            let table = match certificates {
-                false => format!("[fleet]\nhost = \"host-{number}\"\nkey-file = {key:?}\n"),
-                true => {
-                    enrol(plimsoll.program, fleet, number, &identity, plimsoll.folder)?;
-                    format!("[fleet]\nidentity = {identity:?}\n")
-                }
+            let table = if certificates {
+                enrol(plimsoll.program, fleet, number, &identity, plimsoll.folder)?;
+                format!("[fleet]\nidentity = {identity:?}\n")
+            } else {
+                format!("[fleet]\nhost = \"host-{number}\"\nkey-file = {key:?}\n")
             };
             let mut host = plimsoll.spawn_host(&table, &store, memory)?;
             host.wait_ready()?;
@@ -154,12 +154,13 @@ fn enrol(program: &Path, fleet: &str, number: u32, identity: &Path, folder: &Pat
 fn command(program: &Path, verb: &'static str, line: &[&str]) -> Result<String, HopError> {
     let ran = Command::new(program).arg("fleet").args(line).stdin(Stdio::null()).output();
     let output = ran.map_err(HopError::Prepare)?;
-    match output.status.success() {
-        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-        false => Err(HopError::Fleet {
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    } else {
+        Err(HopError::Fleet {
             verb,
             status: output.status,
             stated: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
-        }),
+        })
     }
 }

@@ -124,9 +124,10 @@ fn finish(
 ) -> Result<(), PlansError> {
     let status =
         command.status().map_err(|source| PlansError::Start { program: program.to_owned(), source })?;
-    match fine(status) {
-        true => Ok(()),
-        false => Err(PlansError::Failed { program: program.to_owned(), subject: subject.to_owned(), status }),
+    if fine(status) {
+        Ok(())
+    } else {
+        Err(PlansError::Failed { program: program.to_owned(), subject: subject.to_owned(), status })
     }
 }
 

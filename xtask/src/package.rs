@@ -101,9 +101,10 @@ fn has_target(root: &Path) -> bool {
 
 fn cargo(folder: &Path, words: &[&str]) -> Result<(), PackageError> {
     let status = Command::new("cargo").args(words).current_dir(folder).stdin(Stdio::null()).status();
-    match status.map_err(PackageError::Cargo)?.success() {
-        true => Ok(()),
-        false => Err(PackageError::Failed(words.join(" "))),
+    if status.map_err(PackageError::Cargo)?.success() {
+        Ok(())
+    } else {
+        Err(PackageError::Failed(words.join(" ")))
     }
 }
 
@@ -111,8 +112,9 @@ fn cargo_text(root: &Path, words: &[&str]) -> Result<String, PackageError> {
     let mut command = Command::new("cargo");
     command.args(words).current_dir(root).stdin(Stdio::null()).stderr(Stdio::inherit());
     let output = command.output().map_err(PackageError::Cargo)?;
-    match output.status.success() {
-        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-        false => Err(PackageError::Failed(words.join(" "))),
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    } else {
+        Err(PackageError::Failed(words.join(" ")))
     }
 }

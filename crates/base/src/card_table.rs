@@ -61,10 +61,7 @@ fn key(name: &str) -> String {
     let stripped = words.map(|word| {
         let digit = word.find(|c: char| c.is_ascii_digit()).unwrap_or(word.len());
         // `rtx3090` is a brand and a number.
-        match BRANDS.contains(&&word[..digit]) {
-            true => &word[digit..],
-            false => word,
-        }
+        if BRANDS.contains(&&word[..digit]) { &word[digit..] } else { word }
     });
     stripped.collect()
 }

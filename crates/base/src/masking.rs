@@ -125,9 +125,10 @@ fn one(word: &str, bare: &str, depth: u32) -> String {
     if let Some(hidden) = assigned().or_else(|| json(word)).or_else(|| secret_header(bare)) {
         return hidden;
     }
-    match bare.contains(char::is_whitespace) && depth > 0 {
-        true => in_script(word, depth - 1),
-        false => without_user(word),
+    if bare.contains(char::is_whitespace) && depth > 0 {
+        in_script(word, depth - 1)
+    } else {
+        without_user(word)
     }
 }
 
@@ -231,10 +232,7 @@ fn in_script(script: &str, depth: u32) -> String {
     let mut hidden = hide(pieces.iter().copied().filter(|piece| !is_gap(piece)), depth).into_iter();
     let shown: String = pieces
         .iter()
-        .map(|piece| match is_gap(piece) {
-            true => (*piece).to_owned(),
-            false => hidden.next().unwrap_or_default(),
-        })
+        .map(|piece| if is_gap(piece) { (*piece).to_owned() } else { hidden.next().unwrap_or_default() })
         .collect();
     format!("{quote}{shown}{quote}")
 }

@@ -69,9 +69,10 @@ pub(crate) fn stderr() -> Printer<io::StderrLock<'static>> {
 
 /// Stdout, for data.
 pub(crate) fn data() -> Box<dyn Write> {
-    match stdout_is_terminal() {
-        true => Box::new(Printer { is_ours: false, ..stdout() }),
-        false => Box::new(io::stdout().lock()),
+    if stdout_is_terminal() {
+        Box::new(Printer { is_ours: false, ..stdout() })
+    } else {
+        Box::new(io::stdout().lock())
     }
 }
 

@@ -169,9 +169,12 @@ impl ServiceReader<'_> {
     /// Folders of the host; relative ones start at the folder of the file.
     fn mounts(&mut self, service: &Node) -> Vec<(String, String)> {
         let folder = self.file.rsplit_once('/').map_or(".", |(folder, _)| folder);
-        let absolute = |(source, target): (String, String)| match source.starts_with('.') {
-            true => (format!("{}{folder}/{}", here(folder), source.trim_start_matches("./")), target),
-            false => (source, target),
+        let absolute = |(source, target): (String, String)| {
+            if source.starts_with('.') {
+                (format!("{}{folder}/{}", here(folder), source.trim_start_matches("./")), target)
+            } else {
+                (source, target)
+            }
         };
         self.each(service, "volumes", of_volume).into_iter().map(absolute).collect()
     }

@@ -92,9 +92,10 @@ impl LeftOutFlag {
     /// The fault, and what is known to follow from it.
     pub fn reported(&self, then: &str) -> String {
         let (first, rest) = then.split_at(then.chars().next().map_or(0, char::len_utf8));
-        match self.problem.ends_with('?') {
-            true => format!("{} {}{rest}", self.problem, first.to_uppercase()),
-            false => format!("{}; {then}", self.problem),
+        if self.problem.ends_with('?') {
+            format!("{} {}{rest}", self.problem, first.to_uppercase())
+        } else {
+            format!("{}; {then}", self.problem)
         }
     }
 

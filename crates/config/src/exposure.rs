@@ -43,9 +43,10 @@ fn confined(entry: &mut ConfiguredModel) -> Option<Warning> {
         Some(at) => {
             let (place, host) = replaced(argv, at, &mut entry.env)?;
             let given = quoted(&host);
-            let why = match is_loopback(&host) {
-                true => "the router reaches engines at that address alone".to_owned(),
-                false => format!("the engine would listen on {}, {OPEN}", listener(&host)),
+            let why = if is_loopback(&host) {
+                "the router reaches engines at that address alone".to_owned()
+            } else {
+                format!("the engine would listen on {}, {OPEN}", listener(&host))
             };
             let text = format!("`{place}{given}` of `{name}` is replaced by {LOOPBACK}: {why}");
             warning(text, format!("write `{place}{LOOPBACK}`, or remove it"))

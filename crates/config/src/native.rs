@@ -100,9 +100,10 @@ fn serve_settings(
     let serve = &document.serve;
     for key in &serve.api_keys {
         // An unset variable in a template leaves `""`, which would switch the check for keys off.
-        let read = match key.get_ref().trim().is_empty() {
-            true => Err(ConfigProblem::BlankKey { key: "api-keys" }),
-            false => KeySecret::read(key.get_ref()).map(drop).map_err(ConfigProblem::Parse),
+        let read = if key.get_ref().trim().is_empty() {
+            Err(ConfigProblem::BlankKey { key: "api-keys" })
+        } else {
+            KeySecret::read(key.get_ref()).map(drop).map_err(ConfigProblem::Parse)
         };
         found.extend(read.err().map(|problem| ConfigError::new(lines.origin(key.span().start), problem)));
     }
@@ -168,9 +169,12 @@ fn named_keys(
         let fail = |why| ConfigError::new(lines.origin(name.span().start), ConfigProblem::Parse(why));
         let secret =
             table.key.as_ref().ok_or_else(|| "the key has no `key`; add its text or its digest".to_owned());
-        let secret = secret.and_then(|text| match text.get_ref().trim().is_empty() {
-            true => Err("`key` is empty, which would admit requests without a key; write the key".to_owned()),
-            false => KeySecret::read(text.get_ref()),
+        let secret = secret.and_then(|text| {
+            if text.get_ref().trim().is_empty() {
+                Err("`key` is empty, which would admit requests without a key; write the key".to_owned())
+            } else {
+                KeySecret::read(text.get_ref())
+            }
         });
         let secret = secret.map_err(|why| found.push(fail(why))).ok()?;
         Some(ConfiguredKey {
@@ -204,11 +208,12 @@ fn each<T>(
 ) -> Vec<T> {
     let mut all: Vec<T> = Vec::with_capacity(texts.len());
     for text in texts {
-        let one = read(text.get_ref()).and_then(|one| match all.iter().any(|other| same(other, &one)) {
-            true => {
+        let one = read(text.get_ref()).and_then(|one| {
+            if all.iter().any(|other| same(other, &one)) {
                 Err(format!("`{}` repeats an earlier entry; keep one of the two", quoted(text.get_ref())))
+            } else {
+                Ok(one)
             }
-            false => Ok(one),
         });
         let fail = |why| ConfigError::new(lines.origin(text.span().start), ConfigProblem::Parse(why));
         match one {

@@ -56,9 +56,10 @@ pub(super) fn parse(file: &Arc<str>, text: &str) -> Result<(Configuration, Vec<C
             continue;
         }
         // A mistake of [*] refuses every model; all of them are reported once.
-        match of_global.is_empty() {
-            true => found.extend(first_of_global.clone()),
-            false => found.append(&mut of_global),
+        if of_global.is_empty() {
+            found.extend(first_of_global.clone())
+        } else {
+            found.append(&mut of_global)
         }
         let options = own.merged_over(&global_options);
         let mut entry = assemble::entry(file, &section, options, &mut roster.warnings, &mut found);

@@ -22,13 +22,12 @@ pub fn reserve_size(text: &str) -> Result<Bytes, String> {
     let size: Bytes = text.parse().map_err(|error: plimsoll_base::ParseBytesError| error.to_string())?;
     let number = text.trim();
     let is_bare = number.bytes().all(|byte| byte.is_ascii_digit());
-    match is_bare && !size.is_zero() && size < Bytes::mib(1) {
-        true => {
-            // The size of a card or a model has one or two digits in GiB.
-            let unit = if number.len() > 2 { "MiB" } else { "GiB" };
-            Err(format!("`{0}` is a number of bytes; did you mean {0}{unit}?", quoted(number)))
-        }
-        false => Ok(size),
+    if is_bare && !size.is_zero() && size < Bytes::mib(1) {
+        // The size of a card or a model has one or two digits in GiB.
+        let unit = if number.len() > 2 { "MiB" } else { "GiB" };
+        Err(format!("`{0}` is a number of bytes; did you mean {0}{unit}?", quoted(number)))
+    } else {
+        Ok(size)
     }
 }
 
@@ -40,34 +39,33 @@ pub fn web_origin(text: &str) -> Result<String, String> {
     // Pages of files and of sandboxed frames send `null`.
     let known = matches!(text, "*" | "null" | "localhost")
         || text.split_once("://").is_some_and(|(_, host)| is_host(host));
-    match plain && known {
-        true => Ok(text.to_owned()),
-        false => Err(format!(
+    if plain && known {
+        Ok(text.to_owned())
+    } else {
+        Err(format!(
             "`{}` is not the origin of a web page; write https://host or https://host:port without a path, \
             localhost for every port of this machine, or * for all",
             quoted(text)
-        )),
+        ))
     }
 }
 
 /// The cards that a description as for `--card` stands for.
 pub(crate) fn cards(text: &str) -> Result<Vec<Card>, String> {
-    match text.len() > LONGEST_CARD {
-        true => Err(format!(
-            "`{}` is longer than any card; write for example name=H200,total=80GiB",
-            quoted(text)
-        )),
-        false => text
-            .parse()
+    if text.len() > LONGEST_CARD {
+        Err(format!("`{}` is longer than any card; write for example name=H200,total=80GiB", quoted(text)))
+    } else {
+        text.parse()
             .map(|spec: CardSpec| spec.cards)
-            .map_err(|error: plimsoll_base::CardSpecError| error.to_string()),
+            .map_err(|error: plimsoll_base::CardSpecError| error.to_string())
     }
 }
 
 fn file(text: &str) -> Result<PathBuf, String> {
-    match text.trim().is_empty() || text.len() > LONGEST {
-        true => Err(format!("`{}` is not the path of a file; write for example engines.log", quoted(text))),
-        false => Ok(text.into()),
+    if text.trim().is_empty() || text.len() > LONGEST {
+        Err(format!("`{}` is not the path of a file; write for example engines.log", quoted(text)))
+    } else {
+        Ok(text.into())
     }
 }
 

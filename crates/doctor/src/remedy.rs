@@ -80,10 +80,8 @@ pub(super) fn of_sign(sign: CauseSign) -> Vec<Hint> {
 
 pub(super) fn hints(cause: Cause, sub_cause: Option<SubCause>, facts: &Facts) -> Vec<Hint> {
     // Not in `LogProgram::of`: the classifier, which asks it too, is trained without these lines.
-    let program = match facts.says(Pattern::OllamaLine) {
-        true => Some(LogProgram::Ollama),
-        false => LogProgram::of(facts),
-    };
+    let program =
+        if facts.says(Pattern::OllamaLine) { Some(LogProgram::Ollama) } else { LogProgram::of(facts) };
     let mut hints = sub_cause.map(|sub_cause| of_code(sub_cause.code(), program, facts)).unwrap_or_default();
     // Sub-causes without a row of their own are served by their cause.
     if hints.is_empty() {

@@ -91,9 +91,10 @@ impl EngineAddress {
                 let stream = UnixStream::connect(path).await?;
                 // The engine may put a link to another program's socket there (Docker's, say), and that
                 // program would be asked with our rights.
-                match stream.peer_cred()?.uid() == *user {
-                    true => Ok(Box::new(stream)),
-                    false => Err(io::ErrorKind::PermissionDenied.into()),
+                if stream.peer_cred()?.uid() == *user {
+                    Ok(Box::new(stream))
+                } else {
+                    Err(io::ErrorKind::PermissionDenied.into())
                 }
             }
         }

@@ -125,10 +125,7 @@ fn last_value<'a>(arguments: &'a [String], flags: &[&str]) -> Option<&'a str> {
 
 /// llama.cpp takes `_` for `-` in the long ones (`arg.cpp: common_params_parse_ex @ b10605`).
 fn spelling(argument: &str) -> String {
-    match argument.starts_with("--") {
-        true => argument.replace('_', "-"),
-        false => argument.to_owned(),
-    }
+    if argument.starts_with("--") { argument.replace('_', "-") } else { argument.to_owned() }
 }
 
 type Rewrite = fn(&str, &CardNumbering) -> Option<String>;

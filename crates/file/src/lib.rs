@@ -50,10 +50,7 @@ pub fn read_open(file: File, most: Bytes) -> io::Result<Vec<u8>> {
     // One byte more: the file may grow meanwhile, and one of exactly the bound is distinguished from a longer
     // one.
     file.take(most.get().saturating_add(1)).read_to_end(&mut bytes)?;
-    match u64::try_from(bytes.len()).is_ok_and(|length| length <= most.get()) {
-        true => Ok(bytes),
-        false => Err(long()),
-    }
+    if u64::try_from(bytes.len()).is_ok_and(|length| length <= most.get()) { Ok(bytes) } else { Err(long()) }
 }
 
 fn open_as(path: &Path, flags: OFlags) -> io::Result<File> {

@@ -88,9 +88,10 @@ impl FleetView {
             FleetKey::Revoked(serial) => put(revoked, serial.clone(), change),
             FleetKey::Copies(name) => put(copies, name.clone(), change),
         };
-        match is_read {
-            true => drop(unreadable.remove(&change.key)),
-            false => drop(unreadable.insert(change.key.clone(), change.revision)),
+        if is_read {
+            unreadable.remove(&change.key);
+        } else {
+            unreadable.insert(change.key.clone(), change.revision);
         }
     }
 

@@ -51,12 +51,13 @@ pub(crate) fn usual(paths: &[&str], tag: Option<&str>) -> Option<Vec<String>> {
 
 /// The files of the set that `file` belongs to (`--hf-file`).
 pub(crate) fn named(paths: &[&str], file: &str) -> Result<Vec<String>, HubFailure> {
-    match paths.contains(&file) {
-        true => parts(paths, file),
-        false => Err(HubFailure::NoSuchFile {
+    if paths.contains(&file) {
+        parts(paths, file)
+    } else {
+        Err(HubFailure::NoSuchFile {
             file: file.escape_debug().to_string(),
             has: firsts(paths).into_iter().map(str::to_owned).collect(),
-        }),
+        })
     }
 }
 

@@ -271,10 +271,7 @@ impl Resolver for PublicResolver {
         let mut public = self.empty();
         let found = self.0.resolve(uri, config, timeout)?;
         found.iter().filter(|address| is_public(address.ip())).for_each(|address| public.push(*address));
-        match public.is_empty() {
-            true => Err(ureq::Error::Other(Box::new(PrivateHost))),
-            false => Ok(public),
-        }
+        if public.is_empty() { Err(ureq::Error::Other(Box::new(PrivateHost))) } else { Ok(public) }
     }
 }
 

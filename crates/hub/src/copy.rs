@@ -87,9 +87,10 @@ impl FileCopy {
         let notify = |done| if (calls.goes_on)(done) { Ok(()) } else { Err(of(HubFailure::Cancelled)) };
         part.fill((&self.path.display(), self.size), length, calls.fetch, &notify)?;
         let digest = part.finish().map_err(|error| self.of_disk(&error))?;
-        let whole = match digest == self.digest {
-            true => (calls.accept)(&part_path),
-            false => Err(format!("its SHA-256 is {digest}, but {} was expected", self.digest)),
+        let whole = if digest == self.digest {
+            (calls.accept)(&part_path)
+        } else {
+            Err(format!("its SHA-256 is {digest}, but {} was expected", self.digest))
         };
         if let Err(why) = whole {
             // Nothing of it can be used, and continuing would end here again.

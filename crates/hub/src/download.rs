@@ -133,9 +133,10 @@ impl Hub {
 fn room(plan: &DownloadPlan, blobs: &Path) -> Result<(), HubFailure> {
     let have = |file: &PlannedFile| {
         let of = |name: &str| fs::metadata(blobs.join(name)).map_or(0, |found| found.len());
-        match file.is_reported_apart() {
-            true => of(&file.key).max(of(&format!("{}.part", file.key))).min(file.size),
-            false => 0,
+        if file.is_reported_apart() {
+            of(&file.key).max(of(&format!("{}.part", file.key))).min(file.size)
+        } else {
+            0
         }
     };
     let needed: Bytes = plan.files.iter().map(|file| Bytes::new(file.size - have(file))).sum();

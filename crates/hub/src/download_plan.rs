@@ -67,10 +67,7 @@ fn is_address(requested: &str) -> bool {
 /// The name under which a model that is asked for will be served: that of the hub, or of the file at an
 /// address.
 pub fn download_name(requested: &str) -> Result<String, HubError> {
-    match is_address(requested) {
-        true => Ok(named(&Address::parse(requested)?)?.1),
-        false => Ok(requested.to_owned()),
-    }
+    if is_address(requested) { Ok(named(&Address::parse(requested)?)?.1) } else { Ok(requested.to_owned()) }
 }
 
 /// The name of the file at an address, and that of its model.
@@ -96,9 +93,10 @@ impl Hub {
     /// The files of `USER/REPO`, `USER/REPO:QUANT` or `https://HOST/PATH.gguf`; their headers show that they
     /// are a model.
     pub fn plan_download(&self, requested: &str, dialect: Dialect) -> Result<DownloadPlan, HubError> {
-        match is_address(requested) {
-            true => self.plan_address(&Address::parse(requested)?, dialect),
-            false => self.plan_repository(requested, dialect),
+        if is_address(requested) {
+            self.plan_address(&Address::parse(requested)?, dialect)
+        } else {
+            self.plan_repository(requested, dialect)
         }
     }
 

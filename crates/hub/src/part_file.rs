@@ -28,9 +28,10 @@ pub(crate) type FetchPart<'a> = &'a mut dyn FnMut(u64, u64) -> Result<Vec<u8>, H
 pub(crate) fn fits(needed: Bytes, folder: &Path) -> Result<(), HubFailure> {
     let disk = rustix::fs::statvfs(folder).map_err(|error| HubFailure::Disk(error.to_string()))?;
     let free = Bytes::new(disk.f_bavail.saturating_mul(disk.f_frsize));
-    match needed.is_zero() || needed + MARGIN <= free {
-        true => Ok(()),
-        false => Err(HubFailure::NoSpace { needed, margin: MARGIN, free }),
+    if needed.is_zero() || needed + MARGIN <= free {
+        Ok(())
+    } else {
+        Err(HubFailure::NoSpace { needed, margin: MARGIN, free })
     }
 }
 

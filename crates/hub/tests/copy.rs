@@ -113,9 +113,10 @@ fn every_lie_of_a_host_costs_it_the_copy_and_leaves_no_file() {
     for (name, lie, keeps_part) in lies {
         let (folder, copy) = copy();
         let ended = run(&copy, lie).unwrap_err();
-        let is_reported = match keeps_part {
-            false => matches!(ended, HubFailure::WrongFile(_)),
-            true => matches!(ended, HubFailure::WrongRange(_) | HubFailure::Host(HostFault::Lies(_))),
+        let is_reported = if keeps_part {
+            matches!(ended, HubFailure::WrongRange(_) | HubFailure::Host(HostFault::Lies(_)))
+        } else {
+            matches!(ended, HubFailure::WrongFile(_))
         };
         assert!(is_reported, "{name}: {ended}");
         assert!(fs::symlink_metadata(copy.path()).is_err(), "{name}");

@@ -123,9 +123,10 @@ impl PeerTls {
         host: &str,
     ) -> io::Result<client::TlsStream<S>> {
         let stream = connect(&self.connector, stream).await.map_err(|error| {
-            match matches!(tls_error(&error), Some(rustls::Error::InvalidCertificate(_))) {
-                true => DistrustedHost(in_words(&error)).into(),
-                false => error,
+            if matches!(tls_error(&error), Some(rustls::Error::InvalidCertificate(_))) {
+                DistrustedHost(in_words(&error)).into()
+            } else {
+                error
             }
         })?;
         let shown = stream.get_ref().1.peer_certificates().and_then(|shown| shown.first());

@@ -152,10 +152,7 @@ impl PeerVerifier {
             .map_err(reported)?;
         let peer = PeerCertificate::read(certificate, &self.fleet);
         let peer = peer.ok_or(CertificateError::NotValidForName)?;
-        match self.revoked.contains(&peer.serial) {
-            true => Err(CertificateError::Revoked.into()),
-            false => Ok(()),
-        }
+        if self.revoked.contains(&peer.serial) { Err(CertificateError::Revoked.into()) } else { Ok(()) }
     }
 
     fn signature(

@@ -111,9 +111,12 @@ impl Gathered {
         );
         gathered(
             self.missing,
-            |paths, is_one| match is_one {
-                true => format!("the file {paths} is not on this machine"),
-                false => format!("files are not on this machine: {paths}"),
+            |paths, is_one| {
+                if is_one {
+                    format!("the file {paths} is not on this machine")
+                } else {
+                    format!("files are not on this machine: {paths}")
+                }
             },
             "correct the path, unless the configuration is for another machine",
             reported,

@@ -294,9 +294,10 @@ impl StoreReader<'_> {
     /// The path of a blob; a digest of any other form could name any file.
     fn blob(&self, digest: &str) -> Result<PathBuf, String> {
         let hex = digest.strip_prefix("sha256:").unwrap_or_default();
-        match hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            true => Ok(self.folder.join("blobs").join(format!("sha256-{hex}"))),
-            false => Err(format!("`{}` is not a digest", quoted(digest))),
+        if hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            Ok(self.folder.join("blobs").join(format!("sha256-{hex}")))
+        } else {
+            Err(format!("`{}` is not a digest", quoted(digest)))
         }
     }
 }

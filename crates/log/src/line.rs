@@ -249,12 +249,11 @@ const HINT: &str = "\nhint: ";
 
 fn escaped(text: &str, mut cut: usize) -> String {
     let joined;
-    let text = match text.contains(HINT) {
-        true => {
-            joined = text.replace(HINT, "; hint: ");
-            &joined
-        }
-        false => text,
+    let text = if text.contains(HINT) {
+        joined = text.replace(HINT, "; hint: ");
+        &joined
+    } else {
+        text
     };
     let mut line = String::with_capacity(text.len());
     for (at, letter) in text.char_indices() {
@@ -262,10 +261,7 @@ fn escaped(text: &str, mut cut: usize) -> String {
             cut += text.len() - at;
             break;
         }
-        match is_control(letter) {
-            true => line.extend(letter.escape_default()),
-            false => line.push(letter),
-        }
+        if is_control(letter) { line.extend(letter.escape_default()) } else { line.push(letter) }
     }
     if cut > 0 {
         let _ = write!(line, "… ({cut} bytes more)");

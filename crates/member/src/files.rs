@@ -116,13 +116,10 @@ impl SharedFiles {
     /// Notes whether this host lacks files of a model that it cannot serve.
     pub(super) fn note(&self, entry: &ConfiguredModel, is_offered: bool) {
         let mut lacking = self.lacking.borrow_mut();
-        match !is_offered && place::lacks(entry) {
-            true => {
-                lacking
-                    .entry(entry.name.clone())
-                    .or_insert_with(|| Lack { from: Instant::now(), failures: 0 });
-            }
-            false => drop(lacking.remove(&entry.name)),
+        if !is_offered && place::lacks(entry) {
+            lacking.entry(entry.name.clone()).or_insert_with(|| Lack { from: Instant::now(), failures: 0 });
+        } else {
+            drop(lacking.remove(&entry.name))
         }
     }
 

@@ -123,10 +123,7 @@ impl FleetMember {
             }
             let line = tokio::select! {
                 line = timeout(SILENT, lines.next()) => line.map_err(|_| NewsError::Silent)??,
-                () = self.source_left.notified() => match self.leaves_source.get() {
-                    true => return Err(NewsError::Doubted),
-                    false => continue,
-                },
+                () = self.source_left.notified() => if self.leaves_source.get() { return Err(NewsError::Doubted) } else { continue },
             };
             share.change(lines.length).await?;
             match line {

@@ -31,9 +31,12 @@ fn need(demand: &dyn MemoryModel, cards: &[Card]) -> Option<Bytes> {
         Some(shares.iter().filter(|(card, _)| is_of_set(card)).map(|(_, bytes)| *bytes).sum::<Bytes>())
     };
     // A model of unknown size gets a card of its own.
-    let on_card = |card: &Card| match demand.alone() {
-        true => Some(card.free),
-        false => on(std::slice::from_ref(card)).filter(|need| *need <= card.free),
+    let on_card = |card: &Card| {
+        if demand.alone() {
+            Some(card.free)
+        } else {
+            on(std::slice::from_ref(card)).filter(|need| *need <= card.free)
+        }
     };
     cards.iter().filter_map(on_card).min().or_else(|| on(cards))
 }

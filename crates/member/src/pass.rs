@@ -105,9 +105,12 @@ impl PeerPass {
         tokio::time::sleep(PAUSE * (tries + 1)).await;
         let name = runtime.entry(model).name.clone();
         let affinity = member.affinity(&runtime, model, &name, &options, prompt.body);
-        let (undecided, decision) = member.ask(|request| match is_declined.get() {
-            true => wanted(request, &name, &options, affinity),
-            false => FleetEvent::HostFailed { request, model: name.clone(), host },
+        let (undecided, decision) = member.ask(|request| {
+            if is_declined.get() {
+                wanted(request, &name, &options, affinity)
+            } else {
+                FleetEvent::HostFailed { request, model: name.clone(), host }
+            }
         });
         let decision = decision.await.unwrap_or_else(|_| ended());
         let decision = (undecided.request, decision);

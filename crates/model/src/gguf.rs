@@ -110,9 +110,10 @@ impl<'a> Header<'a> {
         let tensors = tensors::read(cursor, tensor_count, dialect)?;
         let tensor_list = list_start..cursor.offset();
         // gguf.cpp pads only before data, and a file without tensors has none.
-        let data_offset = match tensors.is_empty() {
-            true => tensor_list.end,
-            false => Bytes::new(tensor_list.end).padded(alignment).get(),
+        let data_offset = if tensors.is_empty() {
+            tensor_list.end
+        } else {
+            Bytes::new(tensor_list.end).padded(alignment).get()
         };
         let header = Self {
             version,

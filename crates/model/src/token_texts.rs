@@ -134,9 +134,10 @@ mod tests {
     /// The letter of each byte.
     fn letters() -> Vec<String> {
         let mut other = 0;
-        let letter = |byte: u8| match is_printable(byte) {
-            true => char::from(byte).to_string(),
-            false => {
+        let letter = |byte: u8| {
+            if is_printable(byte) {
+                char::from(byte).to_string()
+            } else {
                 other += 1;
                 char::from_u32(255 + other).unwrap().to_string()
             }

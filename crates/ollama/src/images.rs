@@ -51,9 +51,10 @@ pub(crate) fn part(image: &RawValue) -> Result<ContentPart<'_>, InvalidRequest> 
     let quoted = image.get();
     let inner = quoted.strip_prefix('"').and_then(|text| text.strip_suffix('"')).ok_or_else(wrong)?;
     // Some writers of JSON escape the slash.
-    let base64: Cow<'_, str> = match inner.contains('\\') {
-        true => serde_json::from_str::<String>(quoted).map_err(|_| wrong())?.into(),
-        false => inner.into(),
+    let base64: Cow<'_, str> = if inner.contains('\\') {
+        serde_json::from_str::<String>(quoted).map_err(|_| wrong())?.into()
+    } else {
+        inner.into()
     };
     let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
     let found = FORMATS.iter().find(|(start, _)| base64.starts_with(start));

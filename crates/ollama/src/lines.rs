@@ -46,9 +46,10 @@ impl OllamaLines {
     /// The engine's stream has ended.
     pub fn end(&mut self, lines: &mut Vec<u8>) {
         if !self.over {
-            match self.answer.is_finished() {
-                true => self.finish(lines),
-                false => self.fail(&AnswerError::EndedEarly, lines),
+            if self.answer.is_finished() {
+                self.finish(lines)
+            } else {
+                self.fail(&AnswerError::EndedEarly, lines)
             }
         }
     }

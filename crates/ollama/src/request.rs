@@ -114,10 +114,7 @@ impl<'a> OllamaRequest<'a> {
         }
         let request: Self = serde_json::from_slice(body)
             .map_err(|error| refused(format!("the body is not a valid request of this API: {error}")))?;
-        match request.model.is_empty() {
-            true => Err(refused("model is required".to_owned())),
-            false => Ok(request),
-        }
+        if request.model.is_empty() { Err(refused("model is required".to_owned())) } else { Ok(request) }
     }
 
     pub fn streams(&self) -> bool {

@@ -92,11 +92,10 @@ pub(crate) fn occupancy(card: &Card, code: Option<Code>, threads: u32, dynamic: 
     let warps = threads.div_ceil(32).max(1);
     let by_threads = limits.threads / 32 / warps;
     let shared = code.map_or(0, |code| code.shared).saturating_add(dynamic);
-    let by_shared = match shared > limits.opt_in {
-        true => 0,
-        false => {
-            limits.shared.checked_div((shared + card.reserved()).next_multiple_of(GRAIN)).unwrap_or(u32::MAX)
-        }
+    let by_shared = if shared > limits.opt_in {
+        0
+    } else {
+        limits.shared.checked_div((shared + card.reserved()).next_multiple_of(GRAIN)).unwrap_or(u32::MAX)
     };
     let by_registers = code.filter(|code| code.registers > 0).map_or(u32::MAX, |code| {
         let of_a_warp = (code.registers.min(MOST_REGISTERS) * 32).next_multiple_of(UNIT);

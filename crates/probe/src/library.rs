@@ -77,9 +77,10 @@ impl Library {
         };
         // The loader knows no escape for a separator in LD_PRELOAD (ld.so(8)).
         let splits = |byte: &u8| byte.is_ascii_whitespace() || *byte == b':';
-        match path.as_os_str().as_bytes().iter().any(splits) {
-            true => Err(FindLibraryError::Split { library: self, path }),
-            false => Ok(path),
+        if path.as_os_str().as_bytes().iter().any(splits) {
+            Err(FindLibraryError::Split { library: self, path })
+        } else {
+            Ok(path)
         }
     }
 }

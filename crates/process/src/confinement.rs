@@ -225,9 +225,10 @@ mod tests {
     #[test]
     fn a_user_is_looked_up_by_root_only_and_must_exist() {
         let found = EngineUser::find("nobody");
-        match geteuid().is_root() {
-            true => assert_eq!(found.unwrap().uid, 65534),
-            false => assert!(matches!(found, Err(EngineUserError::NotRoot(_)))),
+        if geteuid().is_root() {
+            assert_eq!(found.unwrap().uid, 65534)
+        } else {
+            assert!(matches!(found, Err(EngineUserError::NotRoot(_))))
         }
         if geteuid().is_root() {
             for user in ["no-such-user", "", "-h", "nobody:x"] {

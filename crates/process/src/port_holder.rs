@@ -95,9 +95,10 @@ pub fn kind(port: u16, group: u32) -> ListenerKind {
     }
     let engine = i32::try_from(group).ok().and_then(started);
     let is_older = started(*pid).zip(engine).is_some_and(|(holder, engine)| holder < engine);
-    match is_older && !FORWARDERS.contains(&name.as_str()) {
-        true => ListenerKind::Foreign(holder),
-        false => ListenerKind::Unclear(holder.inode),
+    if is_older && !FORWARDERS.contains(&name.as_str()) {
+        ListenerKind::Foreign(holder)
+    } else {
+        ListenerKind::Unclear(holder.inode)
     }
 }
 

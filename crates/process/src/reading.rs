@@ -72,10 +72,7 @@ impl MeasuredProcess {
     pub fn gauge(&self) -> ProcessGauge {
         let start = Instant::now();
         let read = self.occupied(ProcessGauge::Rollup);
-        match read.is_some() && start.elapsed() < LONG {
-            true => ProcessGauge::Rollup,
-            false => ProcessGauge::Counters,
-        }
+        if read.is_some() && start.elapsed() < LONG { ProcessGauge::Rollup } else { ProcessGauge::Counters }
     }
 
     /// The private memory of the tree; `None` once it is gone or may not be seen.

@@ -360,9 +360,10 @@ pub fn find_program(
         found_file |= candidate.exists();
     }
     let program = program.to_owned();
-    Err(match found_file {
-        true => LaunchError::NotExecutable { program },
-        false => LaunchError::FindProgram { program },
+    Err(if found_file {
+        LaunchError::NotExecutable { program }
+    } else {
+        LaunchError::FindProgram { program }
     })
 }
 

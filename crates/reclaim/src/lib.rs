@@ -183,10 +183,7 @@ impl Measure {
         let files = request.files.iter().map(|path| FileCache::look(path)).collect::<Result<Vec<_>, _>>()?;
         let cached = files.iter().map(FileCache::at_most).sum();
         // Guard pages lie in this machine's shared memory; a captured tree has none.
-        let neighbours = match tree.is_live() {
-            true => request.whom.there(),
-            false => Vec::new(),
-        };
+        let neighbours = if tree.is_live() { request.whom.there() } else { Vec::new() };
         let idle = neighbours.iter().map(|neighbour| neighbour.occupied.idle).sum();
         let ground = Baseline::of(&snapshot, &allowance, request.goal.order, cached, idle);
         Ok(Self { snapshot, allowance, files, neighbours, ground })

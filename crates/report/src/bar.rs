@@ -88,9 +88,10 @@ impl Bar {
         let end: Bytes = self.segments.iter().map(|segment| segment.bytes).sum();
         let full = self.total.max(end);
         // An overflow has a cell of its own, however small it is.
-        let line = match end > self.total {
-            true => self.total.scaled(width, full.get()).get().min(width.saturating_sub(1)),
-            false => width,
+        let line = if end > self.total {
+            self.total.scaled(width, full.get()).get().min(width.saturating_sub(1))
+        } else {
+            width
         };
         let (mut text, mut end, mut drawn) = (String::new(), Bytes::ZERO, 0);
         for segment in &self.segments {
@@ -141,10 +142,7 @@ impl Bar {
         }
         writeln!(out, r#"<line class="edge" x1="{line:.1}" x2="{line:.1}" y1="-8" y2="48"/>"#)?;
         // The label stays inside of the picture, wherever the line is.
-        let (anchor, at) = match line > BAR_WIDTH / 2.0 {
-            true => ("end", line + 2.0),
-            false => ("start", line - 2.0),
-        };
+        let (anchor, at) = if line > BAR_WIDTH / 2.0 { ("end", line + 2.0) } else { ("start", line - 2.0) };
         writeln!(
             out,
             r#"<text class="ink" x="{at:.1}" y="61" font-size="13" text-anchor="{anchor}">load line: card {}</text></svg>"#,

@@ -34,9 +34,10 @@ pub fn wrapped(text: &str, width: usize, indent: usize) -> Vec<String> {
 
 /// The beginning of a text that is longer than `most` characters, with an ellipsis.
 pub fn shortened(text: &str, most: usize) -> String {
-    match text.chars().count() > most {
-        true => text.chars().take(most.saturating_sub(1)).chain(['…']).collect(),
-        false => text.to_owned(),
+    if text.chars().count() > most {
+        text.chars().take(most.saturating_sub(1)).chain(['…']).collect()
+    } else {
+        text.to_owned()
     }
 }
 

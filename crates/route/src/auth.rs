@@ -179,9 +179,8 @@ impl ApiKeys {
     fn find(&self, digest: &KeyDigest) -> Option<(KeyNumber, Rc<AccessKey>)> {
         let table = self.0.table.borrow();
         // Every key is compared, so that the time does not reveal which one fits.
-        table.keys.iter().fold(None, |found, (number, key)| match bool::from(key.digest.ct_eq(digest)) {
-            true => Some((*number, Rc::clone(key))),
-            false => found,
+        table.keys.iter().fold(None, |found, (number, key)| {
+            if bool::from(key.digest.ct_eq(digest)) { Some((*number, Rc::clone(key))) } else { found }
         })
     }
 

@@ -93,9 +93,10 @@ impl Origins {
     /// Answers a preflight for a path, which takes any method or those of llama-server; the origin itself is
     /// granted by [`Origins::grant`].
     pub(crate) fn preflight(is_any: bool, request: &HeaderMap, answer: &mut HeaderMap) {
-        let methods = match is_any {
-            true => HeaderValue::from_static("GET, POST, PUT, PATCH, DELETE, OPTIONS"),
-            false => HeaderValue::from_static("GET, POST, DELETE, OPTIONS"),
+        let methods = if is_any {
+            HeaderValue::from_static("GET, POST, PUT, PATCH, DELETE, OPTIONS")
+        } else {
+            HeaderValue::from_static("GET, POST, DELETE, OPTIONS")
         };
         answer.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
         let requested = request.get(header::ACCESS_CONTROL_REQUEST_HEADERS).cloned();

@@ -74,9 +74,10 @@ pub(crate) fn write(page: &mut Exposition, status: &Value) {
             // Names of equal cards would make two series the same.
             let is_unique =
                 devices().enumerate().all(|(place, other)| place == at || other["name"] != device["name"]);
-            let label = match is_unique {
-                true => text(&device["name"]),
-                false => format!("{} {}", text(&device["name"]), text(&device["device"])),
+            let label = if is_unique {
+                text(&device["name"])
+            } else {
+                format!("{} {}", text(&device["name"]), text(&device["device"]))
             };
             let mut models: Vec<(String, u64)> = Vec::new();
             for model in device["models"].as_array().into_iter().flatten() {

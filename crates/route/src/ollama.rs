@@ -324,10 +324,7 @@ fn whole_answer(
             let text = partial.take(body)?;
             let whole = partial.whole(&text, times)?.to_string();
             // An engine that does not stream gives a stream of one line.
-            match streams {
-                true => (listing::LINES, whole + "\n"),
-                false => (listing::JSON, whole),
-            }
+            if streams { (listing::LINES, whole + "\n") } else { (listing::JSON, whole) }
         }
     })
 }

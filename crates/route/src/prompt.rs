@@ -97,10 +97,7 @@ impl RequestPrompt<'_> {
             return None;
         }
         // A count's memory is outside the bound on all bodies, so few large ones run at once.
-        let _place = match size > SMALL {
-            true => Some(LARGE_COUNTS.acquire().await.ok()?),
-            false => None,
-        };
+        let _place = if size > SMALL { Some(LARGE_COUNTS.acquire().await.ok()?) } else { None };
         let (works, body) = (use_of(self.method, self.path), self.body.clone());
         let (prompt, counted) = off_thread(size, move || {
             let text = text(&body);
@@ -133,10 +130,7 @@ impl RequestPrompt<'_> {
 
 /// Runs `work` on a body of this size: on another thread where the one that serves would stand still for it.
 async fn off_thread<T: Send + 'static>(size: usize, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    match size > SMALL {
-        true => spawn_blocking(work).await.ok(),
-        false => Some(work()),
-    }
+    if size > SMALL { spawn_blocking(work).await.ok() } else { Some(work()) }
 }
 
 fn bound_of(body: &Rope, works: CacheUse) -> RequestDepth {

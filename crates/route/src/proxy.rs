@@ -205,10 +205,8 @@ impl ProxyRequest {
         let response = wire.send(request).await.map_err(|_| Lost::Unanswered)?;
         let (head, body) = response.into_parts();
         let mut source = StreamSource { wire, body };
-        let first = match self.holds_head {
-            true => source.first().await.map_err(|_| Lost::Died)?,
-            false => Bytes::new(),
-        };
+        let first =
+            if self.holds_head { source.first().await.map_err(|_| Lost::Died)? } else { Bytes::new() };
         Ok(UpstreamAnswer { head, source, first })
     }
 

@@ -125,9 +125,10 @@ impl<H: ModelService> HttpServer<H> {
 
     /// Checks that the key of the request may use a model of this name, which no model has yet.
     pub(crate) fn permitted_name(&self, head: &Parts, name: &str) -> Result<(), HttpProblem> {
-        match self.named_key(head)?.is_none_or(|key| key.permits(&[name])) {
-            true => Ok(()),
-            false => Err(not_permitted(name)),
+        if self.named_key(head)?.is_none_or(|key| key.permits(&[name])) {
+            Ok(())
+        } else {
+            Err(not_permitted(name))
         }
     }
 

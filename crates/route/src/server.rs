@@ -363,9 +363,12 @@ impl<H: ModelService> HttpServer<H> {
             Some(answer) => answer,
             None if request.prompt().streams().await => {
                 let server = Rc::clone(self);
-                let line = move || match waits.get() {
-                    true => server.service.wait_line(model),
-                    false => "the engine has the request".to_owned(),
+                let line = move || {
+                    if waits.get() {
+                        server.service.wait_line(model)
+                    } else {
+                        "the engine has the request".to_owned()
+                    }
                 };
                 let heartbeat = Heartbeat::new(exchange, every, request.target.path(), line);
                 return Ok(reply::feed("text/event-stream", ReplyBody::Heartbeat(heartbeat)));

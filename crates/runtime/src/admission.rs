@@ -97,12 +97,7 @@ impl AdmissionTicket {
         exact: bool,
         prompt: RequestPrompt<'_>,
     ) -> Option<AdmissionAnswer> {
-        let measure = async {
-            match exact {
-                false => Some(prompt.bound().await),
-                true => count(run, prompt).await,
-            }
-        };
+        let measure = async { if exact { count(run, prompt).await } else { Some(prompt.bound().await) } };
         tokio::select! {
             // First, because a request that has ended has no depth to report.
             biased;

@@ -168,19 +168,17 @@ impl Config {
             }
         }
         for warning in &self.roster.warnings {
-            match warning.is_cosmetic {
-                true => tracing::info!("{warning}"),
-                false => tracing::warn!("{warning}"),
-            }
+            if warning.is_cosmetic { tracing::info!("{warning}") } else { tracing::warn!("{warning}") }
         }
     }
 
     /// Warnings of variables that choose cards, which engines do not get as written.
     pub fn of_variables<'a>(&self, mut cards: impl Iterator<Item = &'a Card>) -> Vec<Warning> {
         // Cards without a UUID are only described: the variable then reaches the engine.
-        match cards.all(|card| card.kind != CardKind::Cuda || card.uuid.is_some()) {
-            true => self.roster.models.iter().flat_map(ConfiguredModel::card_variables_left_out).collect(),
-            false => Vec::new(),
+        if cards.all(|card| card.kind != CardKind::Cuda || card.uuid.is_some()) {
+            self.roster.models.iter().flat_map(ConfiguredModel::card_variables_left_out).collect()
+        } else {
+            Vec::new()
         }
     }
 

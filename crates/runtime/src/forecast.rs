@@ -320,10 +320,8 @@ fn need(entry: &ConfiguredModel, own: &[Card], demand: &dyn MemoryModel) -> (Str
     };
     let alongside = parts::alongside(&shares, own);
     let total = shares.iter().map(|(_, bytes)| *bytes).sum::<Bytes>().saturating_sub(alongside);
-    let of_host = match alongside.is_zero() {
-        true => String::new(),
-        false => format!(", and {alongside} of host memory"),
-    };
+    let of_host =
+        if alongside.is_zero() { String::new() } else { format!(", and {alongside} of host memory") };
     let text =
         format!("{total} {stated}{of_host}{}{}", growth(entry, own, total, demand), overflowing(own, demand));
     (text, parts::lines(&shares, own, demand))
@@ -338,15 +336,16 @@ fn growth(entry: &ConfiguredModel, cards: &[Card], total: Bytes, demand: &dyn Me
     let loaded: Bytes = curve.at(0).iter().map(|share| share.bytes).sum();
     let full: Bytes = curve.at(u64::MAX).iter().map(|share| share.bytes).sum();
     let grows = full.saturating_sub(loaded);
-    match full > total {
-        true => format!(
+    if full > total {
+        format!(
             "; a full context would take {full}, which fits on no card, so a request with too many tokens is \
                 refused"
-        ),
-        false => format!(
+        )
+    } else {
+        format!(
             "; {grows} of it are used only when the context is full; until they are free, a long request \
                 waits"
-        ),
+        )
     }
 }
 

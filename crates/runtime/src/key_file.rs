@@ -84,10 +84,7 @@ pub(crate) fn read(file: &str) -> Result<(Vec<WrittenKey>, Vec<Warning>), ReadCo
             }
         }
     }
-    match keys.is_empty() {
-        true => Err(ReadConfigError::NoKeyIn { path }),
-        false => Ok((keys, warnings)),
-    }
+    if keys.is_empty() { Err(ReadConfigError::NoKeyIn { path }) } else { Ok((keys, warnings)) }
 }
 
 /// Warns of keys with a name that are short, or that open no model.

@@ -12,10 +12,7 @@ pub fn post_mortem(model: &str, ended: &ChildEnded, refused: Option<&RefusedAllo
         exit: ended.exit,
         requested: matches!(ended.cause, EndCause::Requested | EndCause::RequestedAndKilled),
         stuck: ended.cause == EndCause::Stuck,
-        stage: match ended.was_ready {
-            true => Stage::Serving,
-            false => Stage::Loading,
-        },
+        stage: if ended.was_ready { Stage::Serving } else { Stage::Loading },
         kernel_oom_kill: ended.kernel_oom_kill,
         last_lines: &ended.last_lines,
         refused,

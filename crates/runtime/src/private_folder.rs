@@ -21,9 +21,10 @@ impl PrivateFolder {
     pub(super) fn root(user: Option<&EngineUser>) -> io::Result<OwnedFolder> {
         let usual = std::env::temp_dir();
         // The daemon's own TMPDIR may be closed to the other user.
-        match user.is_some() || usual.as_os_str().len() > LONGEST_BASE {
-            true => OwnedFolder::create_in(Path::new("/tmp"), PREFIX),
-            false => OwnedFolder::create_in(&usual, PREFIX),
+        if user.is_some() || usual.as_os_str().len() > LONGEST_BASE {
+            OwnedFolder::create_in(Path::new("/tmp"), PREFIX)
+        } else {
+            OwnedFolder::create_in(&usual, PREFIX)
         }
     }
 

@@ -103,10 +103,13 @@ async fn ask(run: &EngineRun, upstream: &Upstream, kind: Option<ProbeKind>) -> P
     let (before, answer) = tokio::join!(before, tokio::time::timeout(ANSWER_WITHIN, answer));
     match answer {
         // Behind a long answer it waits for its turn, so that silence alone proves nothing.
-        Err(_) => match before.rests_until(&WorkSample::take(run, upstream).await) {
-            true => ProbeAnswer::Silent,
-            false => ProbeAnswer::Good,
-        },
+        Err(_) => {
+            if before.rests_until(&WorkSample::take(run, upstream).await) {
+                ProbeAnswer::Silent
+            } else {
+                ProbeAnswer::Good
+            }
+        }
         Ok(_) if kind.is_none() => ProbeAnswer::Good,
         Ok(None) => ProbeAnswer::Failed,
         Ok(Some((status, _))) if is_failure(status) && status != StatusCode::SERVICE_UNAVAILABLE => {

@@ -78,15 +78,12 @@ impl Runtime {
             notes.push(format!("key {name}: {}", done(act)));
         }
         if changes.plain {
-            match self.settings.keys.is_empty() {
-                true => {
-                    notes.push("the API keys were removed; no request needs one now".to_owned());
-                    tracing::warn!("{}: the API keys were removed; no request needs one now", path.display());
-                }
-                false => {
-                    notes.push("the API keys were replaced".to_owned());
-                    tracing::info!("{}: the API keys were replaced", path.display());
-                }
+            if self.settings.keys.is_empty() {
+                notes.push("the API keys were removed; no request needs one now".to_owned());
+                tracing::warn!("{}: the API keys were removed; no request needs one now", path.display());
+            } else {
+                notes.push("the API keys were replaced".to_owned());
+                tracing::info!("{}: the API keys were replaced", path.display());
             }
         }
         let before = self.reports.operator_log.warned.replace(warnings.clone());

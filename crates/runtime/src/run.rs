@@ -379,10 +379,7 @@ impl Starter<'_> {
         // The scheduler's own limit runs already, and the engine needs some of it to end.
         let limit = self.stop_within() / 2;
         tokio::select! {
-            in_time = self.runtime.save_slots(self.run, slots, &upstream, limit) => match in_time {
-                true => Stopping::Graceful,
-                false => Stopping::Kill,
-            },
+            in_time = self.runtime.save_slots(self.run, slots, &upstream, limit) => if in_time { Stopping::Graceful } else { Stopping::Kill },
             Some(how) = orders.recv() => how,
         }
     }

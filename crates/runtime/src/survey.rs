@@ -177,10 +177,7 @@ pub(super) fn look_with(
             }
         }
     };
-    Ok(match named.cards.is_empty() {
-        true => demand,
-        false => Arc::new(OnNamed { named, demand }),
-    })
+    Ok(if named.cards.is_empty() { demand } else { Arc::new(OnNamed { named, demand }) })
 }
 
 /// A declared size, on one card or on those that the program names itself.

@@ -156,9 +156,10 @@ pub(crate) fn too_deep(depths: &DepthRefusal) -> RequestRefusal {
         .fact("fits", fits)
         .because(requested(&depths.depth, depths.slots))
         .because_all(depths.cards.iter().filter_map(|card| on_card(depths, card)));
-    let (kind, retry_after) = match crowded_out {
-        true => (RequestRefusalKind::NoRoom, Some(LATER)),
-        false => (RequestRefusalKind::TooDeep, None),
+    let (kind, retry_after) = if crowded_out {
+        (RequestRefusalKind::NoRoom, Some(LATER))
+    } else {
+        (RequestRefusalKind::TooDeep, None)
     };
     let hints: Vec<Hint> = shallower(&depths.depth, fits).into_iter().collect();
     let advice = PlanAdvice { cards: depths.cards.to_vec(), place: hints.len(), model: Some(depths.model) };

@@ -103,10 +103,7 @@ fn listen(serve: &ServeSettings) -> Vec<SocketAddr> {
 }
 
 fn sampler(cards: &[Card]) -> Result<Sampler, StartSamplerError> {
-    match cards::are_host_only(cards) {
-        true => Sampler::of_host(),
-        false => Sampler::start(),
-    }
+    if cards::are_host_only(cards) { Sampler::of_host() } else { Sampler::start() }
 }
 
 /// Handle on a running daemon, for programs that run it in their own process.

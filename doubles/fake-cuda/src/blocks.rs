@@ -98,9 +98,10 @@ impl Blocks {
 
     /// A block in the common file, or in one of its own.
     pub(crate) fn add(&mut self, physical: Physical, place: Place, size: u64, own_file: bool) -> Outcome {
-        let (file, offset) = match own_file {
-            true => (sparse_file(&own_file_name(place.location()), size)?, 0),
-            false => (Arc::clone(&self.file), self.next),
+        let (file, offset) = if own_file {
+            (sparse_file(&own_file_name(place.location()), size)?, 0)
+        } else {
+            (Arc::clone(&self.file), self.next)
         };
         if !own_file {
             self.next += size.next_multiple_of(GRANULE);

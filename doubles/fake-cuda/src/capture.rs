@@ -74,9 +74,10 @@ impl Driver {
         let graph = self.work.streams[&stream].capture;
         self.spoil(|captured, _| Some(captured) == graph)?;
         self.forbid_unsafe()?;
-        match self.is_legacy(stream) && self.invalidate_blocking_captures(stream) {
-            true => Err(STREAM_CAPTURE_IMPLICIT),
-            false => Ok(()),
+        if self.is_legacy(stream) && self.invalidate_blocking_captures(stream) {
+            Err(STREAM_CAPTURE_IMPLICIT)
+        } else {
+            Ok(())
         }
     }
 

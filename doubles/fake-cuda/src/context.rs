@@ -62,10 +62,7 @@ impl Driver {
     /// The thread's context.
     pub(crate) fn current(&self) -> Result<Context, Code> {
         let top = top().ok_or(INVALID_CONTEXT)?;
-        match self.contexts.open.contains_key(&top) {
-            true => Ok(top),
-            false => Err(CONTEXT_IS_DESTROYED),
-        }
+        if self.contexts.open.contains_key(&top) { Ok(top) } else { Err(CONTEXT_IS_DESTROYED) }
     }
 
     /// The card of the thread's context.
@@ -96,10 +93,7 @@ impl Driver {
     }
 
     fn known(&self, context: Context) -> Outcome {
-        match self.contexts.open.contains_key(&context) {
-            true => Ok(()),
-            false => Err(INVALID_CONTEXT),
-        }
+        if self.contexts.open.contains_key(&context) { Ok(()) } else { Err(INVALID_CONTEXT) }
     }
 }
 
@@ -239,10 +233,7 @@ driver! {
     fn cuCtxEnablePeerAccess = "cuCtxEnablePeerAccess" since 4000 (peerContext: Context, Flags: u32) {
         let driver = driver()?;
         driver.known(peerContext)?;
-        match driver.current()? == peerContext || Flags != 0 {
-            true => Err(INVALID_VALUE),
-            false => Ok(()),
-        }
+        if driver.current()? == peerContext || Flags != 0 { Err(INVALID_VALUE) } else { Ok(()) }
     }
 
     fn cuCtxDisablePeerAccess = "cuCtxDisablePeerAccess" since 4000 (peerContext: Context) {

@@ -53,10 +53,7 @@ impl Driver {
         }
         let (_, region) = self.space.region(at).ok_or(INVALID_VALUE)?;
         let inside = self.space.cover(at, length).is_some();
-        match region.kind == Kind::Managed && inside && length > 0 {
-            true => Ok(()),
-            false => Err(INVALID_VALUE),
-        }
+        if region.kind == Kind::Managed && inside && length > 0 { Ok(()) } else { Err(INVALID_VALUE) }
     }
 
     fn prefetch(&mut self, at: DevicePtr, length: u64, device: i32, stream: Stream) -> Outcome {

@@ -43,10 +43,7 @@ impl Driver {
 
     fn unload(&mut self, module: Module) -> Outcome {
         self.modules.kernels.retain(|_, (owner, _)| *owner != module);
-        match self.modules.loaded.remove(&module) {
-            true => Ok(()),
-            false => Err(INVALID_HANDLE),
-        }
+        if self.modules.loaded.remove(&module) { Ok(()) } else { Err(INVALID_HANDLE) }
     }
 }
 

@@ -39,20 +39,14 @@ impl Driver {
             LOCATION_HOST_NUMA => return Err(INVALID_DEVICE),
             _ => return Err(INVALID_VALUE),
         };
-        match settings().refuse.contains(&location.kind) {
-            true => Err(NOT_SUPPORTED),
-            false => Ok(place),
-        }
+        if settings().refuse.contains(&location.kind) { Err(NOT_SUPPORTED) } else { Ok(place) }
     }
 
     /// The reservation that a range lies in.
     fn reservation(&self, at: DevicePtr, length: u64) -> Result<Region, Code> {
         let (start, region) = self.space.region(at).ok_or(INVALID_VALUE)?;
         let inside = at.0.checked_add(length).is_some_and(|end| end <= start + region.length);
-        match region.kind == Kind::Reserved && inside && length > 0 {
-            true => Ok(*region),
-            false => Err(INVALID_VALUE),
-        }
+        if region.kind == Kind::Reserved && inside && length > 0 { Ok(*region) } else { Err(INVALID_VALUE) }
     }
 
     fn unmap(&mut self, at: DevicePtr, length: u64) -> Outcome {
@@ -93,9 +87,10 @@ impl Driver {
                 access.writers = if writes { access.writers | bit } else { access.writers & !bit };
             }
             LOCATION_HOST | LOCATION_HOST_NUMA if block.is_host() => {
-                match reads {
-                    true => self.space.open_to_host(at, block, offset, segment.length)?,
-                    false => self.space.close_to_host(at, segment.length)?,
+                if reads {
+                    self.space.open_to_host(at, block, offset, segment.length)?
+                } else {
+                    self.space.close_to_host(at, segment.length)?
                 }
                 access.host = desc.flags;
             }

@@ -74,9 +74,10 @@ impl Work {
     }
 
     pub(crate) fn now(&self) -> u64 {
-        match settings().by_queries {
-            true => self.queries,
-            false => u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX),
+        if settings().by_queries {
+            self.queries
+        } else {
+            u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX)
         }
     }
 

@@ -148,9 +148,10 @@ async fn requested_to_stop(engine: &Engine) {
             return std::future::pending().await;
         }
         let reported = control::exit_command(script.ignore_term);
-        match script.early_channel {
-            true => control::report_early_ready(),
-            false => control::report("ready", &answers::model_entry(&engine.args)),
+        if script.early_channel {
+            control::report_early_ready()
+        } else {
+            control::report("ready", &answers::model_entry(&engine.args))
         }
         reported.await.ok();
     };

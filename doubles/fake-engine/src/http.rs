@@ -45,9 +45,10 @@ pub(crate) enum Listener {
 
 impl Listener {
     pub(crate) async fn bind(host: &str, port: u16) -> io::Result<Self> {
-        match host.ends_with(SOCKET_ENDING) {
-            true => UnixListener::bind(host).map(Self::Socket),
-            false => TcpListener::bind((host, port)).await.map(Self::Port),
+        if host.ends_with(SOCKET_ENDING) {
+            UnixListener::bind(host).map(Self::Socket)
+        } else {
+            TcpListener::bind((host, port)).await.map(Self::Port)
         }
     }
 

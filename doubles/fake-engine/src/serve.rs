@@ -243,10 +243,7 @@ async fn compute(engine: &Engine, connection: &mut Connection, tokens: u64) -> i
         return unless_gone(connection, std::future::pending()).await;
     }
     script.hoard.take(engine.stats.served.get());
-    let deep = match script.budget.shared {
-        true => engine.stats.depth.get(),
-        false => tokens,
-    };
+    let deep = if script.budget.shared { engine.stats.depth.get() } else { tokens };
     if engine.booking.get().is_some_and(|booking| booking.grow(deep).is_err()) {
         return abort(engine, connection).await;
     }

@@ -78,9 +78,10 @@ impl fmt::Display for Written {
 /// Writes the files of a shape or specimen.
 pub fn write(name: &str, out: &Path, changes: &Changes) -> Result<Vec<Written>, WriteError> {
     if let Some(draft) = super::specimen(name) {
-        return match *changes == Changes::default() {
-            true => Ok(vec![write_file(out, &draft, None)?]),
-            false => Err(WriteError::Fixed { name: name.to_owned() }),
+        return if *changes == Changes::default() {
+            Ok(vec![write_file(out, &draft, None)?])
+        } else {
+            Err(WriteError::Fixed { name: name.to_owned() })
         };
     }
     let recipe = super::shape(name).ok_or_else(|| WriteError::Shape { name: name.to_owned() })?;

@@ -184,9 +184,10 @@ impl GrownModel {
         let (_, keys) = REMEDIES.iter().find(|(words, _)| message.contains(words))?;
         let mut changed = None;
         for (key, value) in *keys {
-            let key = match key.starts_with("tokenizer.") {
-                true => (*key).to_owned(),
-                false => format!("{}.{key}", self.architecture),
+            let key = if key.starts_with("tokenizer.") {
+                (*key).to_owned()
+            } else {
+                format!("{}.{key}", self.architecture)
             };
             changed = self.put(&key, (*value).into()).or(changed);
         }
@@ -309,9 +310,10 @@ fn value(key: &str) -> Datum {
 
 /// One number for each layer, or the four sections of positions.
 fn list(key: &str, length: u32) -> Datum {
-    let numbers = match key.ends_with("sections") {
-        true => vec![16, 24, 24, 0],
-        false => vec![1; usize::try_from(length).unwrap_or(0)],
+    let numbers = if key.ends_with("sections") {
+        vec![16, 24, 24, 0]
+    } else {
+        vec![1; usize::try_from(length).unwrap_or(0)]
     };
     Datum::Numbers(ValueType::I32, numbers)
 }

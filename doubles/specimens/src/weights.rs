@@ -65,9 +65,8 @@ const fn encodes(kind: TensorType) -> bool {
 fn encode_q4_0(block: &[f32], out: &mut Vec<u8>) {
     let further = |a: f32, &b: &f32| if b.abs() > a.abs() { b } else { a };
     let scale = block.iter().fold(0.0_f32, further) / -8.0;
-    let share = |number: f32| match scale == 0.0 {
-        true => 8,
-        false => nearest(number / scale + 8.0).clamp(0, 15).to_le_bytes()[0],
+    let share = |number: f32| {
+        if scale == 0.0 { 8 } else { nearest(number / scale + 8.0).clamp(0, 15).to_le_bytes()[0] }
     };
     let (low, high) = block.split_at(block.len() / 2);
     out.extend(half(scale).to_le_bytes());

@@ -57,10 +57,7 @@ pub(super) fn of(
     let models = models.filter_map(|model| Some((model, header(model)?)));
     let models: Vec<RequestedModel> =
         models.map(|(model, header)| written(asker, model, &header)).collect::<Result<_, _>>()?;
-    match models.is_empty() {
-        true => grown(asker, engine, name).map(|model| vec![model]),
-        false => Ok(models),
-    }
+    if models.is_empty() { grown(asker, engine, name).map(|model| vec![model]) } else { Ok(models) }
 }
 
 /// A file that an engine takes, from an earlier engine if it has the same header.

@@ -101,8 +101,9 @@ fn digest(path: &Path) -> Result<String, ManifestError> {
     let output = Command::new("sha256sum").arg(path).output().map_err(digest)?;
     let stated = String::from_utf8_lossy(&output.stdout);
     let word = stated.split_whitespace().next().unwrap_or_default();
-    match word.len() == 64 && output.status.success() {
-        true => Ok(word.to_owned()),
-        false => Err(digest(io::ErrorKind::InvalidData.into())),
+    if word.len() == 64 && output.status.success() {
+        Ok(word.to_owned())
+    } else {
+        Err(digest(io::ErrorKind::InvalidData.into()))
     }
 }

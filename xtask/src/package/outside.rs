@@ -30,8 +30,12 @@ pub(super) fn write(root: &Path, packages: &[(String, PathBuf)]) -> Result<PathB
     let sources = place.join("packages");
     let _ = fs::remove_dir_all(&sources);
     for (_, path) in packages {
-        let unpack =
-            File::open(path).and_then(|file| tar::Archive::new(GzDecoder::new(file)).unpack(&sources));
+        let unpack = File::open(path).and_then(|file| {
+            let mut archive = tar::Archive::new(GzDecoder::new(file));
+            // All packages have the same times, by which cargo would take new files for known ones.
+            archive.set_preserve_mtime(false);
+            archive.unpack(&sources)
+        });
         unpack.map_err(|error| UnpackError::Unpack { path: path.clone(), error })?;
     }
     let put = |path: PathBuf, text: &[u8]| {

@@ -128,9 +128,10 @@ fn in_words(diagnosis: &Diagnosis, seen: &[Reason], failed: bool, is_alive: bool
     let mut words: String = seen.iter().map(|part| format!("{part}\n")).collect();
     // The lines of a log are older than the process that writes it is alive.
     if is_alive {
-        let reported = match diagnosis.confidence > 0.0 && !is_of_an_end(diagnosis) {
-            true => format!("the log shows an earlier failure:\n{}", diagnosis.reason),
-            false => "no failure of this process is known".to_owned(),
+        let reported = if diagnosis.confidence > 0.0 && !is_of_an_end(diagnosis) {
+            format!("the log shows an earlier failure:\n{}", diagnosis.reason)
+        } else {
+            "no failure of this process is known".to_owned()
         };
         return words + "the process is running; " + &reported + "\n";
     }

@@ -82,11 +82,10 @@ fn remove() -> Result<(), ErrorReport> {
         return Err(ErrorReport::new(text));
     }
     let removed = program::uninstall(&home)?;
-    match removed.is_empty() {
-        true => print("nothing is installed\n"),
-        false => {
-            print(removed.iter().map(|path| format!("removed {}\n", path.display())).collect::<String>())
-        }
+    if removed.is_empty() {
+        print("nothing is installed\n")
+    } else {
+        print(removed.iter().map(|path| format!("removed {}\n", path.display())).collect::<String>())
     }
 }
 

@@ -267,9 +267,10 @@ async fn move_seat(store: &Etcd, model: &str, host: &str) -> Result<(), ErrorRep
             TransactionOutcome::Applied(_) | TransactionOutcome::Conflict => false,
         };
     }
-    Err(ErrorReport::new(match is_unknown {
-        true => format!("the store did not answer {MOVE_TRIES} times; it is unknown where {model} is seated"),
-        false => format!("the seat of {model} changed {MOVE_TRIES} times during the move; try again"),
+    Err(ErrorReport::new(if is_unknown {
+        format!("the store did not answer {MOVE_TRIES} times; it is unknown where {model} is seated")
+    } else {
+        format!("the seat of {model} changed {MOVE_TRIES} times during the move; try again")
     }))
 }
 

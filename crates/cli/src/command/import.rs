@@ -61,9 +61,10 @@ fn write(path: &Path, arguments: &Arguments, imported: &ImportedConfiguration) -
     }
     let mut options = OpenOptions::new();
     options.write(true).mode(SECRET);
-    match arguments.force {
-        true => options.create(true).truncate(true),
-        false => options.create_new(true),
+    if arguments.force {
+        options.create(true).truncate(true)
+    } else {
+        options.create_new(true)
     };
     let failed = || ErrorReport::of_file("cannot write", path);
     let mut file = options.open(path).map_err(|error| match error.kind() {

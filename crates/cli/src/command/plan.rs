@@ -220,10 +220,7 @@ impl Arguments {
     /// The described cards, else the ones that `others` returns.
     fn described_or(&self, others: impl FnOnce() -> Vec<Card>) -> Result<Vec<Card>, ErrorReport> {
         let cards = if self.cards.is_empty() { others() } else { requested::described(&self.cards) };
-        match cards.is_empty() {
-            true => Err(no_card()),
-            false => Ok(cards),
-        }
+        if cards.is_empty() { Err(no_card()) } else { Ok(cards) }
     }
 }
 

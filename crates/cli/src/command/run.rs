@@ -120,10 +120,7 @@ async fn guarded(arguments: &Arguments) -> Result<(RunSummary<'_>, ChildEnd), Er
     let plans = arguments.rungs.params().is_to_be_planned();
     // NVML is asked while the program starts. Only named cards, or a plan, have to wait for its answer.
     let sampler = Sampler::start()?;
-    let machine = match arguments.cards.is_empty() && !plans {
-        true => None,
-        false => sampler.machine().await,
-    };
+    let machine = if arguments.cards.is_empty() && !plans { None } else { sampler.machine().await };
     let chosen = cards::choose(&arguments.cards, machine.as_ref().map(|machine| &*machine.cards))?;
     // The trace's path is resolved here, because guard opens it from inside the program.
     let trace = arguments.trace.as_deref().map(whole).transpose()?;

@@ -159,10 +159,7 @@ impl Progress {
     }
 
     fn notify(&mut self, results: &SoakResults) {
-        let every = match self.on_terminal {
-            true => EVERY_ON_TERMINAL,
-            false => EVERY_IN_LOG,
-        };
+        let every = if self.on_terminal { EVERY_ON_TERMINAL } else { EVERY_IN_LOG };
         if self.reported.is_some_and(|reported| reported.elapsed() < every) {
             return;
         }
@@ -182,10 +179,8 @@ impl Progress {
         let (lasted, failed) = (lasted(results.occupied_ms), results.failed());
         // A closed stderr is no failure.
         let line = format!("soak: {lasted}{time}, {requests}, {failed} failed{occupied}");
-        let _ = match self.on_terminal {
-            true => terminal::progress(&line),
-            false => writeln!(terminal::stderr(), "{line}"),
-        };
+        let _ =
+            if self.on_terminal { terminal::progress(&line) } else { writeln!(terminal::stderr(), "{line}") };
     }
 
     fn end(&self) {

@@ -104,9 +104,10 @@ async fn swept(arguments: &Arguments) -> Result<(LoadTarget, Sweep, Result<Sweep
     notify(&sweep_head());
     let mut reported = |depth: &SweepDepth| notify(&sweep_row(depth, known));
     let limits = (arguments.answer, arguments.patience);
-    let depths = match arguments.depths.is_empty() {
-        true => usual_depths(server.context().await, arguments.answer),
-        false => arguments.depths.clone(),
+    let depths = if arguments.depths.is_empty() {
+        usual_depths(server.context().await, arguments.answer)
+    } else {
+        arguments.depths.clone()
     };
     let sweep = sweep(&server, &warm, &depths, limits, &mut figures, &mut reported).await;
     // A process that was stopped before its flags were read has left its place to another one.
@@ -130,9 +131,12 @@ fn usual_depths(context: Option<u64>, answer: u64) -> Vec<u64> {
 fn planned(figures: &Figures, build: Option<u32>) -> Result<SweepPlan, String> {
     let process = figures.process().ok_or("no process of the server is known")?;
     let (pid, engine) = (process.pid, EngineBuild { kind: EngineKind::LlamaCpp, build });
-    let plan = again(pid, engine).map_err(|error| match process.lives() {
-        true => format!("process {pid} cannot be planned: {error}"),
-        false => format!("process {pid} of the model was stopped before its flags could be read"),
+    let plan = again(pid, engine).map_err(|error| {
+        if process.lives() {
+            format!("process {pid} cannot be planned: {error}")
+        } else {
+            format!("process {pid} of the model was stopped before its flags could be read")
+        }
     })?;
     let sum = |of: fn(&CardPlan) -> Bytes| plan.cards.iter().map(of).sum();
     Ok(SweepPlan {

@@ -76,9 +76,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     let output = arguments.output.clone().unwrap_or_else(free_name);
     let runtime = super::runtime()?;
     let code = runtime.block_on(async {
-        match arguments.command.is_empty() {
-            true => attached(arguments, &output).await,
-            false => started(arguments, &output).await,
+        if arguments.command.is_empty() {
+            attached(arguments, &output).await
+        } else {
+            started(arguments, &output).await
         }
     })?;
     let path = output.display();

@@ -38,10 +38,7 @@ pub(super) fn bar(card: &CardPlan, least: Bytes) -> Bar {
 /// `fits, 12 MiB to spare` or `does not fit, 12 MiB too much`.
 pub(crate) fn verdict(card: &CardPlan) -> String {
     let size = Bytes::new(card.headroom.unsigned_abs());
-    match card.fits {
-        true => format!("fits, {size} to spare"),
-        false => format!("does not fit, {size} too much"),
-    }
+    if card.fits { format!("fits, {size} to spare") } else { format!("does not fit, {size} too much") }
 }
 
 /// Draws a plan as a standalone SVG document, a bar for each card.

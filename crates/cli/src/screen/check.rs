@@ -55,9 +55,10 @@ fn write_row(row: &Row, out: &mut String) -> fmt::Result {
 
 fn difference(row: &Row) -> String {
     let size = Bytes::new(row.difference.unsigned_abs());
-    let margin = match row.of_host {
-        true => format!("{}, which is for the program and its libraries", row.margin),
-        false => row.margin.to_string(),
+    let margin = if row.of_host {
+        format!("{}, which is for the program and its libraries", row.margin)
+    } else {
+        row.margin.to_string()
     };
     match (row.measured, row.difference, row.ok) {
         (None, ..) => "not measured".to_owned(),

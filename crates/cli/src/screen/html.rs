@@ -75,9 +75,10 @@ fn head(plan: &Plan, page: &mut ReportPage) {
 
 fn section(plan: &Plan, points: &[ContextPoint], index: usize, card: &CardPlan, page: &mut ReportPage) {
     let spare = Bytes::new(card.headroom.unsigned_abs());
-    let (class, words) = match card.fits {
-        true => ("yes", format!("fits: peak {}, {spare} to spare", card.peak)),
-        false => ("no", format!("does not fit: peak {}, {spare} too much", card.peak)),
+    let (class, words) = if card.fits {
+        ("yes", format!("fits: peak {}, {spare} to spare", card.peak))
+    } else {
+        ("no", format!("does not fit: peak {}, {spare} too much", card.peak))
     };
     page.heading(card.id.as_str());
     page.markup(&format!(
@@ -162,15 +163,17 @@ fn table(plan: &Plan, points: &[ContextPoint]) -> String {
             // Compared with free, not total: memory of other processes is not available to this plan.
             let short = peak.saturating_sub(card.free);
             fits &= short.is_zero();
-            let left = match short.is_zero() {
-                true => card.free.saturating_sub(peak).to_string(),
-                false => format!("−{short}"),
+            let left = if short.is_zero() {
+                card.free.saturating_sub(peak).to_string()
+            } else {
+                format!("−{short}")
             };
             let _ = write!(out, "<td class=\"number\">{peak}</td><td class=\"number\">{left}</td>");
         }
-        out += match fits {
-            true => "<td class=\"yes\">fits</td></tr>\n",
-            false => "<td class=\"no\">does not fit</td></tr>\n",
+        out += if fits {
+            "<td class=\"yes\">fits</td></tr>\n"
+        } else {
+            "<td class=\"no\">does not fit</td></tr>\n"
         };
     }
     out + "</tbody></table></details>\n"

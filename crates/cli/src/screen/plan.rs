@@ -84,19 +84,17 @@ fn host(plan: &Plan) -> String {
         .map(|(name, bytes)| format!("{name} {bytes}"))
         .collect();
     // The verdict of the whole, where every card has room.
-    let verdict = match !plan.fits && plan.cards.iter().all(|card| card.fits) {
-        true => "does not fit, ",
-        false => "",
-    };
+    let verdict = if !plan.fits && plan.cards.iter().all(|card| card.fits) { "does not fit, " } else { "" };
     format!("host memory: {verdict}{} ({})", plan.host.peak, parts.join(", "))
 }
 
 fn growth(plan: &Plan) -> String {
     let context = format!("one more token of context: {}", plan.growth.bytes_per_token);
     // The cache is reserved at the start, the pool grows with use, so the two rates stay apart.
-    match plan.growth.pool.is_zero() {
-        true => context,
-        false => format!("{context}; each token in use adds {pool} of pool", pool = plan.growth.pool),
+    if plan.growth.pool.is_zero() {
+        context
+    } else {
+        format!("{context}; each token in use adds {pool} of pool", pool = plan.growth.pool)
     }
 }
 

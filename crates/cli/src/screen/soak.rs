@@ -150,9 +150,10 @@ impl<'a> SoakReport<'a> {
     /// The largest leak that this soak does not exclude, where that is more than is negligible.
     fn unseen(&self) -> String {
         let highest = self.judged.iter().map(|figure| figure.trend.slope_high).fold(0.0, f64::max);
-        match highest > self.negligible {
-            true => format!("; one of less than {highest:.0} B per request might not have been seen"),
-            false => String::new(),
+        if highest > self.negligible {
+            format!("; one of less than {highest:.0} B per request might not have been seen")
+        } else {
+            String::new()
         }
     }
 

@@ -25,9 +25,10 @@ pub(crate) fn status(status: &Value) -> String {
     let refused: String = list("refused").iter().map(not_served).collect();
     let kept: String = list("cards").iter().filter_map(|card| kept(card, now)).collect();
     // Shown only if there are some, which is rare.
-    let requests = match requests.is_empty() {
-        true => String::new(),
-        false => format!("\n{}", table(&["REQUEST", "MODEL", "ARRIVED", "STATE"], requests)),
+    let requests = if requests.is_empty() {
+        String::new()
+    } else {
+        format!("\n{}", table(&["REQUEST", "MODEL", "ARRIVED", "STATE"], requests))
     };
     let downloads: String = list("downloads").iter().map(coming).collect();
     let downloads = if downloads.is_empty() { downloads } else { format!("\n{downloads}") };

@@ -49,9 +49,10 @@ impl<'a> ModelSets<'a> {
 
     fn model(&self, word: &str) -> Result<Sets, String> {
         let name = self.variables.get(word).map_or(word, String::as_str);
-        match self.known.iter().any(|known| known == name) {
-            true => Ok(vec![BTreeSet::from([name.to_owned()])]),
-            false => Err(format!("`{word}` is no model")),
+        if self.known.iter().any(|known| known == name) {
+            Ok(vec![BTreeSet::from([name.to_owned()])])
+        } else {
+            Err(format!("`{word}` is no model"))
         }
     }
 }

@@ -107,10 +107,7 @@ fn setting(
 /// `parse_bool_arg`, then `to_args`: a negative key is turned round by a true value only, and then whatever
 /// is not false is on.
 fn switched(found: FoundFlag, value: &str) -> bool {
-    match found.negative {
-        true => truth(value) != Some(true),
-        false => truth(value) != Some(false),
-    }
+    if found.negative { truth(value) != Some(true) } else { truth(value) != Some(false) }
 }
 
 /// Settings that llama-server's router takes out before it starts a child.

@@ -60,9 +60,10 @@ fn driver_mismatch(facts: &Facts) -> Option<RuleFinding> {
     if quotes.iter().any(is_too_old) {
         let text = "the driver is older than the CUDA version that the program was built for";
         // A board's driver belongs to its release, so a build for servers is at fault.
-        let (cause, sub_cause) = match facts.is_unified() && quotes.iter().all(is_of_ptx) {
-            true => (Cause::NotOom, SubCause::WrongBuild),
-            false => (Cause::DriverOrHw, SubCause::OldDriver),
+        let (cause, sub_cause) = if facts.is_unified() && quotes.iter().all(is_of_ptx) {
+            (Cause::NotOom, SubCause::WrongBuild)
+        } else {
+            (Cause::DriverOrHw, SubCause::OldDriver)
         };
         return Some(RuleFinding::new(cause, Strong, text, quotes).by(sub_cause));
     }

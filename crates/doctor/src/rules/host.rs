@@ -85,9 +85,10 @@ fn killed_without_a_word(facts: &Facts) -> Option<RuleFinding> {
         let text = "systemd killed the process, which did not end in time";
         return Some(RuleFinding::new(Cause::NotOom, Fair, text, [line]));
     }
-    Some(match facts.is_unified() {
-        true => RuleFinding::new(Cause::ModelTooLarge, Fair, KILLED, [line]),
-        false => RuleFinding::new(Cause::NotOom, Fair, KILLED, [line]).by(SubCause::Killed),
+    Some(if facts.is_unified() {
+        RuleFinding::new(Cause::ModelTooLarge, Fair, KILLED, [line])
+    } else {
+        RuleFinding::new(Cause::NotOom, Fair, KILLED, [line]).by(SubCause::Killed)
     })
 }
 
@@ -105,9 +106,10 @@ fn host_refused(facts: &Facts) -> Option<RuleFinding> {
         return None;
     }
     let lower = refusal.quote.text.to_ascii_lowercase();
-    let (text, sub_cause) = match lower.contains("1455") || lower.contains("paging file") {
-        true => ("Windows had no page file left to back the memory", SubCause::CommitLimit),
-        false => ("a buffer in host memory was refused; the card is not involved", SubCause::HostMemory),
+    let (text, sub_cause) = if lower.contains("1455") || lower.contains("paging file") {
+        ("Windows had no page file left to back the memory", SubCause::CommitLimit)
+    } else {
+        ("a buffer in host memory was refused; the card is not involved", SubCause::HostMemory)
     };
     // Without a size, the request may have been an overflow.
     let is_shown = refusal.requested.is_some() || sub_cause == SubCause::CommitLimit;

@@ -131,9 +131,10 @@ fn previous_child(facts: &Facts) -> Option<RuleFinding> {
     let quote = facts.quote(Pattern::SlowRecovery)?;
     let refused_later = facts.seen(Pattern::OutOfMemory).is_some_and(|seen| seen.last.line > quote.line);
     // The next engine may have asked for too much all the same.
-    let (cause, sub_cause, text) = match refused_later {
-        true => (Cause::Other, SubCause::PreviousChild, "the previous engine had not released its memory"),
-        false => (Cause::NotOom, SubCause::Optional, "the engine went on before memory was released"),
+    let (cause, sub_cause, text) = if refused_later {
+        (Cause::Other, SubCause::PreviousChild, "the previous engine had not released its memory")
+    } else {
+        (Cause::NotOom, SubCause::Optional, "the engine went on before memory was released")
     };
     Some(RuleFinding::new(cause, Fair, text, [quote]).by(sub_cause))
 }

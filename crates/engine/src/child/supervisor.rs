@@ -285,10 +285,7 @@ impl Supervisor {
     }
 
     fn stage(&self) -> Stage {
-        match self.was_ready {
-            true => Stage::Serving,
-            false => Stage::Loading,
-        }
+        if self.was_ready { Stage::Serving } else { Stage::Loading }
     }
 
     fn kill(&mut self) {

@@ -107,10 +107,7 @@ pub fn install(
 /// Removes the installed engines and the models of the tour; returns the folders that were there. A tour in
 /// another folder is its user's.
 pub fn uninstall(home: &EngineHome) -> Result<Vec<PathBuf>, InstallError> {
-    let _lock = match home.engines().is_dir() {
-        true => Some(lock(&home.engines(), &mut |_| {})?),
-        false => None,
-    };
+    let _lock = if home.engines().is_dir() { Some(lock(&home.engines(), &mut |_| {})?) } else { None };
     let folders = [home.engines(), home.quickstart()].into_iter().filter(|folder| folder.is_dir());
     let folders: Vec<PathBuf> = folders.collect();
     folders.iter().try_for_each(|folder| remove(folder))?;

@@ -232,9 +232,10 @@ impl FleetNode {
     pub(super) fn check_runs(&mut self, now: Duration, effects: &mut Vec<FleetEffect>) {
         let is_reported = self.trust.is_reported();
         for (seat, need) in self.adoptable() {
-            match is_reported {
-                true => self.confirm_reported(now, &seat.model, effects),
-                false => self.adopt(&seat, need),
+            if is_reported {
+                self.confirm_reported(now, &seat.model, effects)
+            } else {
+                self.adopt(&seat, need)
             }
         }
         let mut lost = Vec::new();
@@ -247,9 +248,10 @@ impl FleetNode {
             }
         }
         for (model, token, leaves) in lost {
-            match is_reported {
-                true => self.confirm_reported(now, &model, effects),
-                false => self.lose(&model, token, leaves, effects),
+            if is_reported {
+                self.confirm_reported(now, &model, effects)
+            } else {
+                self.lose(&model, token, leaves, effects)
             }
         }
     }
@@ -284,9 +286,10 @@ impl FleetNode {
             // burnt token.
             let wait = if self.is_unburnt(&seat.model, seat.token) { UNCLAIMED } else { DELETE_AGAIN };
             if now >= since + wait {
-                match self.trust.is_reported() {
-                    true => self.confirm_reported(now, &seat.model, effects),
-                    false => self.give_up(now, seat, effects),
+                if self.trust.is_reported() {
+                    self.confirm_reported(now, &seat.model, effects)
+                } else {
+                    self.give_up(now, seat, effects)
                 }
             }
         }

@@ -148,9 +148,10 @@ impl FleetNode {
             let taken = FleetEffect::NameTaken { address: other.address.clone() };
             self.registration.again = Some(now + TAKEN);
             // Only the store itself is believed in this.
-            return match self.trust.is_reported() {
-                true => self.doubt_news(now, effects),
-                false => effects.push(taken),
+            return if self.trust.is_reported() {
+                self.doubt_news(now, effects)
+            } else {
+                effects.push(taken)
             };
         }
         let has_offers = self.view.offers.contains_key(&body.offers);

@@ -66,12 +66,11 @@ impl FleetNode {
             .filter(|(_, seat)| Some(&*seat.record.body.host) != except)
             .filter_map(|(_, seat)| {
                 let body = &seat.record.body;
-                let place = match self.is_mine(body) {
-                    true => Place::Here { token: seat.revision },
-                    false => {
-                        let (host, address, token) = self.address(now, seat)?;
-                        Place::There { host, address, token }
-                    }
+                let place = if self.is_mine(body) {
+                    Place::Here { token: seat.revision }
+                } else {
+                    let (host, address, token) = self.address(now, seat)?;
+                    Place::There { host, address, token }
                 };
                 Some(Replica { busy: 0, is_ready: true, warmth: hash(affinity.prompt, &body.host), place })
             })
@@ -124,9 +123,12 @@ fn choose(mut replicas: Vec<Replica>, is_drawn: bool) -> Option<Replica> {
     let least = replicas.iter().map(|replica| replica.busy).min()?;
     let warm = |replica: &Replica| is_drawn && replica.busy <= least.saturating_add(WARM);
     // The least busy; among equals and warm ones, the one that the prompt draws.
-    let order = |replica: &Replica| match warm(replica) {
-        true => (0, u64::MAX - replica.warmth),
-        false => (replica.busy.saturating_add(1), u64::MAX - replica.warmth),
+    let order = |replica: &Replica| {
+        if warm(replica) {
+            (0, u64::MAX - replica.warmth)
+        } else {
+            (replica.busy.saturating_add(1), u64::MAX - replica.warmth)
+        }
     };
     let best = (0..replicas.len()).min_by_key(|at| replicas.get(*at).map(order))?;
     Some(replicas.swap_remove(best))

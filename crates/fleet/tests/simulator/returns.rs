@@ -169,10 +169,8 @@ pub(crate) fn run(hosts: usize, watchers: usize) -> ReturnFigures {
                 let of = |failed| source(&world.view, &name, world.watchers, failed, 1);
                 let next = if of(failed) == NewsSource::Store { 0 } else { failed + 1 };
                 let asks_the_store = of(next) == NewsSource::Store;
-                let pause = match asks_the_store {
-                    true => world.node.share_of_reading(AGAIN),
-                    false => world.node.share(AGAIN),
-                };
+                let pause =
+                    if asks_the_store { world.node.share_of_reading(AGAIN) } else { world.node.share(AGAIN) };
                 queue.push(Reverse((ended + pause, number, next)));
             }
         }

@@ -307,9 +307,10 @@ impl World {
             Happening::Event { daemon, life, event } if self.lives(daemon, life) => self.event(daemon, event),
             Happening::Apply { daemon, life, lease, operation, transaction, answer } => {
                 let outcome = self.store.apply(&transaction, lease);
-                let (pause, outcome) = match self.is_cut(daemon) {
-                    true => (ms(500), TransactionOutcome::Unknown),
-                    false => (ms(1 + self.draw(10)), outcome),
+                let (pause, outcome) = if self.is_cut(daemon) {
+                    (ms(500), TransactionOutcome::Unknown)
+                } else {
+                    (ms(1 + self.draw(10)), outcome)
                 };
                 if answer {
                     let answer = Happening::Answer { daemon, life, lease, operation, transaction, outcome };
@@ -382,16 +383,12 @@ impl World {
                 requested.at = self.daemons[to].alive.then(|| (to, token.clone()));
                 let model = requested.model.clone();
                 let pause = ms(1 + self.draw(5));
-                match self.daemons[to].alive {
-                    true => {
-                        let (life, event) =
-                            (self.daemons[to].life, FleetEvent::Hop { request, model, token });
-                        self.after(pause, Happening::Event { daemon: to, life, event });
-                    }
-                    false => {
-                        let event = FleetEvent::HostFailed { request, model, host };
-                        self.after(pause, Happening::Event { daemon, life, event });
-                    }
+                if self.daemons[to].alive {
+                    let (life, event) = (self.daemons[to].life, FleetEvent::Hop { request, model, token });
+                    self.after(pause, Happening::Event { daemon: to, life, event });
+                } else {
+                    let event = FleetEvent::HostFailed { request, model, host };
+                    self.after(pause, Happening::Event { daemon, life, event });
                 }
             }
             FleetEffect::Refuse { request, .. } => self.refuse(request),
@@ -427,9 +424,10 @@ impl World {
             let event = FleetEvent::Transacted { operation, outcome: TransactionOutcome::Unknown };
             return self.after(ms(1), Happening::Event { daemon, life, event });
         }
-        let (is_lost, is_late) = match self.settings.faults {
-            true => (self.is_cut(daemon) || way < 4, (4..4 + self.settings.late).contains(&way)),
-            false => (false, false),
+        let (is_lost, is_late) = if self.settings.faults {
+            (self.is_cut(daemon) || way < 4, (4..4 + self.settings.late).contains(&way))
+        } else {
+            (false, false)
         };
         let is_silent = is_lost || is_late || (self.settings.faults && way < self.settings.late + 9);
         if is_silent {

@@ -88,9 +88,10 @@ impl StreamParser {
         }
         self.line.extend_from_slice(rest);
         // Checked after each feed, so a server that never ends its line cannot fill the memory.
-        match self.line.len() > MOST_EVENT {
-            true => Err(LoadFailure::Malformed("a server-sent event has no closing blank line")),
-            false => Ok(()),
+        if self.line.len() > MOST_EVENT {
+            Err(LoadFailure::Malformed("a server-sent event has no closing blank line"))
+        } else {
+            Ok(())
         }
     }
 

@@ -48,10 +48,7 @@ impl Round {
             .zip(depths)
             .map(|(place, depth)| {
                 // Never 0, which stands for no nonce; unique over all rounds of a run.
-                let nonce = match self.fresh {
-                    true => number * self.requests + place + 1,
-                    false => 0,
-                };
+                let nonce = if self.fresh { number * self.requests + place + 1 } else { 0 };
                 let prompt = LoadPrompt { depth: *depth, answer: self.answer, number: place, nonce };
                 prompt.request(model, self.yardstick)
             })

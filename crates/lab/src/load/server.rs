@@ -68,10 +68,8 @@ impl LoadTarget {
     /// Properties of a llama-server.
     async fn props(&self) -> Option<Value> {
         // `/upstream/MODEL/` passes through to the engine, as in llama-swap.
-        let path = match self.is_plimsoll {
-            true => format!("/upstream/{}/props", self.model),
-            false => "/props".to_owned(),
-        };
+        let path =
+            if self.is_plimsoll { format!("/upstream/{}/props", self.model) } else { "/props".to_owned() };
         self.get(&path).await.ok()
     }
 

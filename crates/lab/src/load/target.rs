@@ -81,9 +81,10 @@ impl Target {
 
     pub fn authority(&self) -> String {
         // An IPv6 address needs its brackets back in the Host header.
-        match self.host.contains(':') {
-            true => format!("[{}]:{}", self.host, self.port),
-            false => format!("{}:{}", self.host, self.port),
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
         }
     }
 }

@@ -39,10 +39,7 @@ impl FileStamp {
         let mut bytes = vec![0; length];
         file.read_exact_at(&mut bytes, start)?;
         // Afterwards: what was read may be of a file that changed meanwhile.
-        match Self::of(&file)? == *self {
-            true => Ok(bytes),
-            false => Err(io::Error::other("the file has changed")),
-        }
+        if Self::of(&file)? == *self { Ok(bytes) } else { Err(io::Error::other("the file has changed")) }
     }
 }
 

@@ -47,10 +47,7 @@ pub(super) fn matched(
             None => return lies("a digest is invalid".to_owned()),
         }
     }
-    match copies.is_empty() {
-        true => Err(HostFault::Refused("the model names no file".to_owned())),
-        false => Ok(copies),
-    }
+    if copies.is_empty() { Err(HostFault::Refused("the model names no file".to_owned())) } else { Ok(copies) }
 }
 
 /// Writes the files that are missing. Runs on a thread of its own, and ends when the task does that it asks.
@@ -115,9 +112,10 @@ fn fetched(
 /// Checks that a file is the one of the offer.
 fn is_offered(path: &Path, digest: &FileDigest) -> Result<(), String> {
     let found = offers::file_digest(path).map_err(|error| error.to_string())?;
-    match found == *digest {
-        true => Ok(()),
-        false => Err(format!("its header is {}, but {} was offered", found.header, digest.header)),
+    if found == *digest {
+        Ok(())
+    } else {
+        Err(format!("its header is {}, but {} was offered", found.header, digest.header))
     }
 }
 

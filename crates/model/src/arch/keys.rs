@@ -40,10 +40,7 @@ impl<'h, 'a> ArchKeys<'h, 'a> {
 
     /// A number, unless the file has a list under this name.
     pub(super) fn scalar(&self, name: &str) -> Result<Option<u32>, ModelError> {
-        match self.is_list(name) {
-            true => Ok(None),
-            false => self.number(name),
-        }
+        if self.is_list(name) { Ok(None) } else { self.number(name) }
     }
 
     pub(super) fn is_list(&self, name: &str) -> bool {

@@ -224,20 +224,14 @@ impl<'a> Cursor<'a> {
 /// The bytes behind the text at the head of `bytes`, if the text is complete.
 fn after_text(bytes: &[u8], big_endian: bool) -> Option<&[u8]> {
     let (length, rest) = bytes.split_first_chunk::<8>()?;
-    let length = match big_endian {
-        false => u64::from_le_bytes(*length),
-        true => u64::from_be_bytes(*length),
-    };
+    let length = if big_endian { u64::from_be_bytes(*length) } else { u64::from_le_bytes(*length) };
     rest.get(usize::try_from(length).ok().filter(|_| length <= LONGEST)?..)
 }
 
 /// The unsigned number that at most 8 bytes make.
 pub(super) fn number(bytes: &[u8], big_endian: bool) -> u64 {
     let shifted = |number: u64, &byte: &u8| number << 8 | u64::from(byte);
-    match big_endian {
-        false => bytes.iter().rev().fold(0, shifted),
-        true => bytes.iter().fold(0, shifted),
-    }
+    if big_endian { bytes.iter().fold(0, shifted) } else { bytes.iter().rev().fold(0, shifted) }
 }
 
 fn too_long(length: u64, offset: u64, place: GgufPlace<'_>) -> GgufError {

@@ -152,10 +152,7 @@ impl Writer {
         let little = number.to_le_bytes();
         // Only the low bytes: values are stored as the bits of their own type.
         let used = little.iter().take(width);
-        match self.big_endian {
-            false => self.bytes.extend(used),
-            true => self.bytes.extend(used.rev()),
-        }
+        if self.big_endian { self.bytes.extend(used.rev()) } else { self.bytes.extend(used) }
     }
 
     pub(super) fn length(&mut self, length: usize) {

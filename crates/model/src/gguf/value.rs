@@ -108,9 +108,10 @@ fn read_array<'a>(cursor: &mut Cursor<'a>, key: &str) -> Result<Array<'a>, GgufE
         count,
         offset,
         // Only the vocabulary may be missing from an excerpt.
-        bytes: match key.starts_with(VOCABULARY) {
-            true => cursor.vocabulary(element, count, key)?,
-            false => cursor.elements(element, count, place)?,
+        bytes: if key.starts_with(VOCABULARY) {
+            cursor.vocabulary(element, count, key)?
+        } else {
+            cursor.elements(element, count, place)?
         },
         big_endian: cursor.big_endian,
     })

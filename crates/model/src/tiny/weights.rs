@@ -126,10 +126,9 @@ fn encode_q8_0(block: &[f32], out: &mut Vec<u8>) {
     let largest = block.iter().fold(0.0_f32, |largest, number| largest.max(number.abs()));
     let scale = largest / 127.0;
     out.extend(half(scale).to_le_bytes());
-    out.extend(block.iter().map(|number| match scale > 0.0 {
-        true => nearest(number / scale).to_le_bytes()[0],
-        false => 0,
-    }));
+    out.extend(
+        block.iter().map(|number| if scale > 0.0 { nearest(number / scale).to_le_bytes()[0] } else { 0 }),
+    );
 }
 
 /// The integer nearest to a number of -127 to 127.

@@ -53,9 +53,10 @@ impl FitScale {
                 // The engine rounds the context of every stream up to whole cells.
                 let step = CELLS * reserve.streams;
                 let trained = super::trained_context(request, reserve.streams);
-                let end = match trained >= reserve.context {
-                    true => "the model was not trained for a larger context",
-                    false => "this is the requested context, which is larger than the model was trained for",
+                let end = if trained >= reserve.context {
+                    "the model was not trained for a larger context"
+                } else {
+                    "this is the requested context, which is larger than the model was trained for"
                 };
                 let most = trained.max(reserve.context);
                 scale(1..=most.div_ceil(step).max(1), step, reserve.context, end)

@@ -108,9 +108,12 @@ impl World {
             key.display()
         );
         let setup = Setup::with_cards(&[CARD]).config(&table);
-        let setup = MODELS.iter().fold(setup, |setup, model| match CROWDED.contains(model) {
-            true => setup.model(model, MEMORY, SLOW, "replicas = 2"),
-            false => setup.model(model, MEMORY, "", ""),
+        let setup = MODELS.iter().fold(setup, |setup, model| {
+            if CROWDED.contains(model) {
+                setup.model(model, MEMORY, SLOW, "replicas = 2")
+            } else {
+                setup.model(model, MEMORY, "", "")
+            }
         });
         self.links.start_daemon(number, setup)
     }

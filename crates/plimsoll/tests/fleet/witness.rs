@@ -150,9 +150,10 @@ fn judge(answer: &Answer, model: &str, streams: bool, seen: &mut Seen) {
         }
         (200, false) => {
             let is_of_model = answer.json()["model"] == *model;
-            match is_of_model {
-                true => seen.answered.push(identity(&answer.body)),
-                false => seen.faults.push(format!("another model than '{model}': {}", answer.text())),
+            if is_of_model {
+                seen.answered.push(identity(&answer.body))
+            } else {
+                seen.faults.push(format!("another model than '{model}': {}", answer.text()))
             }
         }
         (502 | 503, _) if answer.json()["error"]["code"].is_string() => seen.refused += 1,

@@ -141,13 +141,14 @@ fn page_cache_of_a_load_is_dropped_once_its_weights_are_on_the_card() {
         .start();
     for path in [&whole, &partial, &read] {
         warm(path);
-        let all: u64 = match path == &whole {
-            true => [path.clone(), PathBuf::from(path.to_string_lossy().replace("00001-of", "00002-of"))]
+        let all: u64 = if path == &whole {
+            [path.clone(), PathBuf::from(path.to_string_lossy().replace("00001-of", "00002-of"))]
                 .iter()
                 .inspect(|path| warm(path))
                 .map(|path| path.metadata().expect("it is there").len())
-                .sum(),
-            false => path.metadata().expect("it is there").len(),
+                .sum()
+        } else {
+            path.metadata().expect("it is there").len()
         };
         assert_eq!(cached(path), Some(all), "{}", path.display());
     }

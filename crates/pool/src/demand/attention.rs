@@ -148,9 +148,8 @@ impl Call {
     /// The f16 copies of K and V.
     pub fn copies(&self, kernel: Kernel) -> DemandGroup<2> {
         let [k, v] = self.copied(kernel);
-        let copy = |needed, width| match needed {
-            true => times([2, width, self.kv_heads, self.cells, self.sequences]),
-            false => 0,
+        let copy = |needed, width| {
+            if needed { times([2, width, self.kv_heads, self.cells, self.sequences]) } else { 0 }
         };
         // Both copies live at the same time.
         [copy(k, self.key), copy(v, self.value)]
@@ -159,10 +158,7 @@ impl Call {
     /// Requests in order: copy of K, copy of V, mask bounds, partial results, their sums.
     pub fn group(&self, rules: Rules) -> DemandGroup<5> {
         let kernel = self.kernel(rules);
-        let [k, v] = match rules.engine.copies() {
-            true => self.copies(kernel),
-            false => [0, 0],
-        };
+        let [k, v] = if rules.engine.copies() { self.copies(kernel) } else { [0, 0] };
         // The order of the blocks is the order of allocation in launch_fattn: K_f16, V_f16, KV_max, dst_tmp,
         // dst_tmp_meta.
         let tile = AttentionTile::of(rules, self, kernel);

@@ -118,10 +118,7 @@ impl AttentionTile {
         let (_, tiles) = self.count(call);
         // ik_llama.cpp has two kernels for matrix units, and chooses by the shape of a head.
         let newer_kernel = call.key != call.value || call.key > 256;
-        let streams = match newer_kernel {
-            true => rules.capability >= ADA,
-            false => call.tokens > MANY_IN_IK,
-        };
+        let streams = if newer_kernel { rules.capability >= ADA } else { call.tokens > MANY_IN_IK };
         if streams || !self.is_good(rules, tiles) { self.most(rules) } else { tiles }
     }
 

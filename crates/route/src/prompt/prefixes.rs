@@ -59,9 +59,10 @@ impl RequestPrompt<'_> {
 
 fn prefixes_of(body: &Rope) -> PromptPrefixes {
     let longest = SEARCHED + (SHORTEST << MOST);
-    match body.len() > longest {
-        true => PromptPrefixes::of(&body.copy(0..longest)),
-        false => PromptPrefixes::of(&text(body)),
+    if body.len() > longest {
+        PromptPrefixes::of(&body.copy(0..longest))
+    } else {
+        PromptPrefixes::of(&text(body))
     }
 }
 

@@ -48,11 +48,12 @@ fn words(term: &str) -> &str {
 }
 
 fn explained(PromptCache { bytes, is_set }: PromptCache) -> String {
-    let limit = match is_set {
-        true => "as `-cram` says".to_owned(),
-        false => "a sixteenth of that memory (8192 MiB at most), because no flag sets it; `-cram MIB` does, and `-cram 0` \
+    let limit = if is_set {
+        "as `-cram` says".to_owned()
+    } else {
+        "a sixteenth of that memory (8192 MiB at most), because no flag sets it; `-cram MIB` does, and `-cram 0` \
             turns it off"
-            .to_owned(),
+            .to_owned()
     };
     format!("a prompt cache of up to {bytes} of host memory keeps prompts of idle slots: {limit}")
 }

@@ -249,10 +249,7 @@ fn described(path: &Path, key: &str, stem: &str) -> Result<SavedSlot, SlotFileEr
     if slot.version != VERSION {
         return Err(SlotFileError::Undescribed);
     }
-    match slot.key == key && slot.stem() == stem {
-        true => Ok(slot),
-        false => Err(SlotFileError::OtherModel),
-    }
+    if slot.key == key && slot.stem() == stem { Ok(slot) } else { Err(SlotFileError::OtherModel) }
 }
 
 /// Opens a plain file of this user. `fresh`: its mode is still the engine's.

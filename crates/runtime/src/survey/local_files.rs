@@ -28,9 +28,10 @@ pub(super) fn check(
         Launch::LlamaServer { .. } => single_program(entry, engine).is_some(),
         Launch::Command { argv, .. } => llama_server_in(argv) == Some(0),
     };
-    match is_engine && !is_shell_script(program) {
-        true => named(params).iter().try_for_each(|path| openable(Path::new(path))),
-        false => Ok(()),
+    if is_engine && !is_shell_script(program) {
+        named(params).iter().try_for_each(|path| openable(Path::new(path)))
+    } else {
+        Ok(())
     }
 }
 

@@ -119,15 +119,15 @@ fn cuda(cards: &[Card]) -> Vec<&Card> {
 fn listed(cuda: &[&Card]) -> String {
     let each = cuda.iter().enumerate();
     let each: Vec<String> = each
-        .map(|(number, card)| match card.id.as_str() == card.name {
-            true => format!("CUDA{number} {}", card.name),
-            false => format!("CUDA{number} {} {}", card.name, card.id),
+        .map(|(number, card)| {
+            if card.id.as_str() == card.name {
+                format!("CUDA{number} {}", card.name)
+            } else {
+                format!("CUDA{number} {} {}", card.name, card.id)
+            }
         })
         .collect();
-    match each.is_empty() {
-        true => "none".to_owned(),
-        false => each.join(", "),
-    }
+    if each.is_empty() { "none".to_owned() } else { each.join(", ") }
 }
 
 /// The origin of the last flag that names cards.

@@ -72,9 +72,12 @@ impl PlannedModel {
 
     /// The cards without the room that the cache of idle prompts takes, which no plan counts.
     fn alongside_prompts(&self, cards: &[Card]) -> Vec<Card> {
-        let less = |card: &Card| match self.host.as_ref() == Some(&card.id) {
-            true => Card { free: card.free.saturating_sub(self.prompts()), ..card.clone() },
-            false => card.clone(),
+        let less = |card: &Card| {
+            if self.host.as_ref() == Some(&card.id) {
+                Card { free: card.free.saturating_sub(self.prompts()), ..card.clone() }
+            } else {
+                card.clone()
+            }
         };
         cards.iter().map(less).collect()
     }

@@ -140,9 +140,10 @@ pub(crate) const RULES: &str = "`groups` or `together` in the configuration";
 
 /// Way to release a pinned model.
 fn unpin(tenants: &[CardTenant], run: RunId, name: &str) -> String {
-    match tenants.iter().any(|tenant| tenant.run == run && tenant.is_pinned_by_file) {
-        true => format!("remove `pin` of {name} from the configuration and reload"),
-        false => format!("unpin {name}"),
+    if tenants.iter().any(|tenant| tenant.run == run && tenant.is_pinned_by_file) {
+        format!("remove `pin` of {name} from the configuration and reload")
+    } else {
+        format!("unpin {name}")
     }
 }
 
@@ -191,11 +192,13 @@ fn too_little(ledger: &Ledger, tenants: &[CardTenant], placement: &Placement, cr
     };
     // A card with room enough is no reason.
     let any = shares.iter().any(|share| lacks(&share));
-    let named =
-        shares.iter().filter(|share| !any || lacks(share)).map(|(account, bytes)| match crowded_out {
-            true => on_card(account, tenants, *bytes, placement.alone),
-            false => on_empty_card(account, *bytes, placement.alone),
-        });
+    let named = shares.iter().filter(|share| !any || lacks(share)).map(|(account, bytes)| {
+        if crowded_out {
+            on_card(account, tenants, *bytes, placement.alone)
+        } else {
+            on_empty_card(account, *bytes, placement.alone)
+        }
+    });
     let mut on_cards: Vec<Reason> = named.collect();
     // One card needs no sum above it.
     if shares.len() == 1 && on_cards.len() == 1 {
@@ -287,9 +290,10 @@ fn lacking(
         true => format!("{name} would have to be empty, because the model's need is unknown"),
         false => {
             // 9.0 and 9.3 MiB read the same.
-            let more = match available.to_string() == need.to_string() {
-                true => format!(", {} more", need.saturating_sub(available)),
-                false => String::new(),
+            let more = if available.to_string() == need.to_string() {
+                format!(", {} more", need.saturating_sub(available))
+            } else {
+                String::new()
             };
             format!("{name} has {available} available, but the model needs {need}{more}")
         }

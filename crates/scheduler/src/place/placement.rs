@@ -206,10 +206,8 @@ impl<'a> Placer<'a> {
         victims: Vec<RunId>,
     ) -> PlacementOption {
         let is_stopped = |t: &&CardTenant| t.standing != CardStanding::Leaving && victims.contains(&t.run);
-        let stopped: Vec<&CardTenant> = match victims.is_empty() {
-            true => Vec::new(),
-            false => self.tenants.iter().filter(is_stopped).collect(),
-        };
+        let stopped: Vec<&CardTenant> =
+            if victims.is_empty() { Vec::new() } else { self.tenants.iter().filter(is_stopped).collect() };
         let stopped = || stopped.iter();
         let free: Bytes = set.iter().map(|index| self.ledger.accounts()[*index].free()).sum();
         let spread = SPREAD.saturating_mul(u64::try_from(set.len().saturating_sub(1)).unwrap_or(u64::MAX));
@@ -355,9 +353,10 @@ impl<'a> Placer<'a> {
         for tenant in &self.stoppable {
             let before = freed.len();
             freed.extend(frees(tenant));
-            match freed[before..].iter().all(|bytes| bytes.is_zero()) {
-                true => freed.truncate(before),
-                false => able.push(tenant),
+            if freed[before..].iter().all(|bytes| bytes.is_zero()) {
+                freed.truncate(before)
+            } else {
+                able.push(tenant)
             }
         }
         // The order decides among sets of one cost and size: the least recently used leaves.

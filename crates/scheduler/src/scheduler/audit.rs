@@ -57,9 +57,10 @@ impl Scheduler {
         let queued: BTreeSet<RequestId> = places.map(|(id, _)| id).collect();
         let in_lines: Vec<RequestId> = self.models.iter().flat_map(|(_, slot)| slot.line.iter()).collect();
         let lines_agree = in_lines.len() == queued.len() && in_lines.iter().all(|id| queued.contains(id));
-        match lines_agree && self.queue.deadlines_are_of(&queued) {
-            true => Ok(()),
-            false => Err(StateAuditError::Queued),
+        if lines_agree && self.queue.deadlines_are_of(&queued) {
+            Ok(())
+        } else {
+            Err(StateAuditError::Queued)
         }
     }
 }

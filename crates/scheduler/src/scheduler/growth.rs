@@ -124,10 +124,7 @@ impl Scheduler {
     /// Makes the front of the queue wait for a larger claim, among all models that wait.
     pub(super) fn wait_for_depth(&mut self, id: ModelId) {
         let waits = self.models.get(id).is_some_and(|slot| slot.depth_wait().is_some());
-        match waits {
-            false => self.set_depth_wait(id, Some(DepthWait::default())),
-            true => self.placements.mark_dirty(),
-        }
+        if waits { self.placements.mark_dirty() } else { self.set_depth_wait(id, Some(DepthWait::default())) }
     }
 
     /// Raises a run's claim on a card to `wanted`, or as far as the card has room; `None` if the run has no

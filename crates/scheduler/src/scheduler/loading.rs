@@ -184,9 +184,10 @@ impl Scheduler {
             return;
         };
         if !guessed {
-            match never.crowded_out {
-                true => slot.record.lacked_room(never.reason.clone()),
-                false => slot.record.note(never.reason.clone()),
+            if never.crowded_out {
+                slot.record.lacked_room(never.reason.clone())
+            } else {
+                slot.record.note(never.reason.clone())
             }
             // The refusals of waiting requests tell it as well.
             let alone = never.crowded_out && slot.line.is_empty();

@@ -33,9 +33,10 @@ impl StateRef<'_> {
             return DepthGate::Open;
         };
         let Some(depth) = request.depth.filter(|_| !request.measuring) else {
-            return match request.measuring {
-                true => DepthGate::Measuring,
-                false => DepthGate::Measure { exact: false },
+            return if request.measuring {
+                DepthGate::Measuring
+            } else {
+                DepthGate::Measure { exact: false }
             };
         };
         let tokens = depth.tokens(occupancy.slots());

@@ -19,9 +19,12 @@ impl StateRef<'_> {
         }
         if state.draining == Some(Drain::Leave) {
             let pinned = slot.is_pinned() && state.parts_for == Some(PartingCause::Hand);
-            return state.parts_for.map(|cause| match pinned {
-                true => Reason::new("unloaded", "the model was unloaded by hand, and stays pinned"),
-                false => parting(cause),
+            return state.parts_for.map(|cause| {
+                if pinned {
+                    Reason::new("unloaded", "the model was unloaded by hand, and stays pinned")
+                } else {
+                    parting(cause)
+                }
             });
         }
         if state.suspect.is_some() {

@@ -119,11 +119,9 @@ impl StateRef<'_> {
         };
         let mut next = Moment::NEVER;
         let is_second = !own.is_empty() && self.models.running().any(|(_, _, run)| drains(run));
-        let standing_of =
-            |run: RunId, standing: CardStanding| match promised.contains(&run) && !own.contains(&run) {
-                true => CardStanding::Promised,
-                false => standing,
-            };
+        let standing_of = |run: RunId, standing: CardStanding| {
+            if promised.contains(&run) && !own.contains(&run) { CardStanding::Promised } else { standing }
+        };
         let gone = self.runs.leaving().map(|run| CardTenant {
             run,
             standing: standing_of(run, CardStanding::Leaving),

@@ -83,29 +83,28 @@ impl StateRef<'_> {
     fn awaited(self, id: ModelId, slot: &ModelSlot, obstacle: &RoomObstacle) -> String {
         match obstacle {
             RoomObstacle::Unread => {
-                match slot.room().is_some_and(|room| room.neighbours == NeighbourQuery::Pending) {
-                    true => "other programs, which are asked for memory that they do not use".to_owned(),
-                    false => "a reading of the cards".to_owned(),
+                if slot.room().is_some_and(|room| room.neighbours == NeighbourQuery::Pending) {
+                    "other programs, which are asked for memory that they do not use".to_owned()
+                } else {
+                    "a reading of the cards".to_owned()
                 }
             }
             RoomObstacle::Unplanned => "the plan of its memory on the cards".to_owned(),
             RoomObstacle::Turn => {
                 let ahead: Vec<&str> = self.ahead(id).map(|slot| &*slot.name).collect();
-                match ahead.is_empty() {
-                    true => "memory for other models, which come first".to_owned(),
-                    false => format!("memory that {} first", verb(&ahead, "gets", "get")),
+                if ahead.is_empty() {
+                    "memory for other models, which come first".to_owned()
+                } else {
+                    format!("memory that {} first", verb(&ahead, "gets", "get"))
                 }
             }
             RoomObstacle::OwnRequests => "memory of the model's other requests".to_owned(),
             RoomObstacle::Motion { of } => {
                 let other = of.and_then(|model| self.model(model)).map_or("other models", |slot| &*slot.name);
-                match slot.spec.measures_free {
-                    true => {
-                        format!("loads and stops on its card, of {other}: its engine measures free memory")
-                    }
-                    false => {
-                        format!("the start of {other}, whose engine measures the free memory of the card")
-                    }
+                if slot.spec.measures_free {
+                    format!("loads and stops on its card, of {other}: its engine measures free memory")
+                } else {
+                    format!("the start of {other}, whose engine measures the free memory of the card")
                 }
             }
             RoomObstacle::Occupied { kept, runs } => {

@@ -42,9 +42,10 @@ fn a_load_outlives_the_request_that_waited_before_it() {
         load(&mut desk, 1);
         assert!(desk.view(1).load_wanted);
         assert_eq!(until(&desk, 1), Some(None), "it has no deadline");
-        match leaves {
-            true => desk.send(SchedulerEvent::Abandoned { request: waits }),
-            false => desk.pass(20),
+        if leaves {
+            desk.send(SchedulerEvent::Abandoned { request: waits })
+        } else {
+            desk.pass(20)
         };
         assert_eq!((desk.state(1), until(&desk, 1)), (ModelState::Queued, Some(None)));
         desk.pass(PATIENCE);

@@ -313,9 +313,10 @@ impl World {
             Happening::Poisoned(run) => self.engines.get_mut(&run).unwrap().poisoned = true,
             Happening::Probed(run) => {
                 let engine = &self.engines[&run];
-                let outcome = match engine.poisoned || engine.stage == Life::Ended {
-                    true => ProbeOutcome::Fails,
-                    false => ProbeOutcome::Lives,
+                let outcome = if engine.poisoned || engine.stage == Life::Ended {
+                    ProbeOutcome::Fails
+                } else {
+                    ProbeOutcome::Lives
                 };
                 self.notify(SchedulerEvent::Probed { run, outcome });
             }
@@ -453,9 +454,10 @@ impl World {
         }
         engine.stage = Life::Ready;
         if let Fate::DiesServing { after, out_of_memory, .. } = engine.fate {
-            let end = match out_of_memory {
-                true => oom(Stage::Serving),
-                false => End::Crashed { reason: Reason::new("signal", "signal 11") },
+            let end = if out_of_memory {
+                oom(Stage::Serving)
+            } else {
+                End::Crashed { reason: Reason::new("signal", "signal 11") }
             };
             self.later(self.now + after, Happening::Ends(run, end));
         }

@@ -18,10 +18,7 @@ const HOST_RESERVE: Bytes = Bytes::gib(1);
 /// memory if there is no card.
 pub(super) fn choose(described: &[Card], reserve: Option<Bytes>, machine: Machine) -> Vec<CardLimit> {
     let alongside = alongside(described, &machine).map(|host| whole(host, reserve));
-    let present = match are_host_only(described) {
-        true => Vec::new(),
-        false => present(machine),
-    };
+    let present = if are_host_only(described) { Vec::new() } else { present(machine) };
     if described.is_empty() {
         return present.into_iter().map(|card| whole(card, reserve)).chain(alongside).collect();
     }
@@ -130,10 +127,7 @@ fn present(machine: Machine) -> Vec<Card> {
     for note in machine.notes {
         tracing::info!("{note}");
     }
-    match machine.cards.is_empty() {
-        true => machine.host.into_iter().collect(),
-        false => machine.cards,
-    }
+    if machine.cards.is_empty() { machine.host.into_iter().collect() } else { machine.cards }
 }
 
 #[cfg(test)]

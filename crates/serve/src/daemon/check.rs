@@ -48,9 +48,10 @@ impl ConfigCheck {
             machine.host = None;
         }
         // Cards of the command line may be those of another machine; those of the file will be served from.
-        match setup.serve.cards.is_empty() {
-            true => cards::warn_of_absent(&serve.cards, &machine),
-            false => cards::notify_of_absent(&serve.cards, &machine),
+        if setup.serve.cards.is_empty() {
+            cards::warn_of_absent(&serve.cards, &machine)
+        } else {
+            cards::notify_of_absent(&serve.cards, &machine)
         }
         let settings = settings(&setup, &config, &serve, machine, ApiKeys::default())?.0;
         config.roster.refuse_absent_cards(settings.cards());

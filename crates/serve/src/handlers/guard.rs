@@ -75,9 +75,10 @@ impl GuardHandler {
         // DECISION: every engine on a CUDA card has guard preloaded for exact measurement. Guard only counts
         // by default, because an engine that the plan underestimated should survive. Memory that neither
         // guard nor the driver attributes to an engine counts as memory of other processes.
-        let means = match cards.any(|kind| kind == CardKind::Cuda) {
-            true => means(user),
-            false => Err("this machine has no CUDA card".to_owned()),
+        let means = if cards.any(|kind| kind == CardKind::Cuda) {
+            means(user)
+        } else {
+            Err("this machine has no CUDA card".to_owned())
         };
         Self {
             usual,

@@ -89,9 +89,10 @@ impl Figure {
 /// `process 4711 python3, resident`.
 impl fmt::Display for Figure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.subject.is_empty() {
-            true => write!(f, "{} {}", self.group.name(), self.what),
-            false => write!(f, "{} {}, {}", self.group.name(), self.subject, self.what),
+        if self.subject.is_empty() {
+            write!(f, "{} {}", self.group.name(), self.what)
+        } else {
+            write!(f, "{} {}, {}", self.group.name(), self.subject, self.what)
         }
     }
 }

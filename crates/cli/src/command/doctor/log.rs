@@ -49,9 +49,10 @@ pub(super) fn read(paths: &[PathBuf], sysroot: Option<&Path>) -> Result<Findings
 fn feed_file(reader: &mut LogReader, path: &Path) -> Result<(), ErrorReport> {
     let fail = |error| ErrorReport::input(ErrorReport::of_file("cannot read the log", path)(error));
     // `-` cannot be opened by name; `/dev/stdin` fails where stdin is a socket, as under systemd.
-    match path == Path::new("-") {
-        true => feed(reader, LineSource::Log, io::stdin().lock()).map_err(fail),
-        false => feed(reader, LineSource::Log, File::open(path).map_err(fail)?).map_err(fail),
+    if path == Path::new("-") {
+        feed(reader, LineSource::Log, io::stdin().lock()).map_err(fail)
+    } else {
+        feed(reader, LineSource::Log, File::open(path).map_err(fail)?).map_err(fail)
     }
 }
 

@@ -81,10 +81,8 @@ pub(super) fn holders(machine: &Machine, examined: Option<u32>, reader: &mut Log
         let number = number.and_then(|number| u64::try_from(number).ok()).unwrap_or_default();
         let name = holder.name.as_deref().unwrap_or("a process");
         let used = holder.used.map_or_else(|| "an unknown amount".to_owned(), |used| used.to_string());
-        let who = match examined == Some(holder.pid) {
-            true => "it".to_owned(),
-            false => format!("{name} ({})", holder.pid),
-        };
+        let who =
+            if examined == Some(holder.pid) { "it".to_owned() } else { format!("{name} ({})", holder.pid) };
         let text = format!("card {number}: {who} holds {used}");
         seen.push(Reason::new("holder", text).fact("pid", u64::from(holder.pid)));
         // NVML gives no size for processes of another container or under WSL; the rules need one.

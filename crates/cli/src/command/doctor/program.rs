@@ -193,10 +193,7 @@ fn last_refusal(report: &Value) -> Option<RefusedAllocation> {
             free,
             count: card["refusals"].as_u64()?,
             ago: Duration::ZERO,
-            neighbours: match others >= NEIGHBOUR {
-                true => vec![("others".to_owned(), others)],
-                false => Vec::new(),
-            },
+            neighbours: if others >= NEIGHBOUR { vec![("others".to_owned(), others)] } else { Vec::new() },
             growth: None,
         })
     })

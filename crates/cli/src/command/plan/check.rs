@@ -75,14 +75,11 @@ fn served(arguments: &Arguments, target: &Target) -> Result<Checked, ErrorReport
     let props = get(target, "/props")?;
     if let Some(engines) = engines_behind(target)? {
         let [(_, pid)] = engines[..] else {
-            return Err(ErrorReport::new(match engines.is_empty() {
-                true => {
-                    format!("the plimsoll server at {target} has loaded no model\nhint: plimsoll load MODEL")
-                }
-                false => {
-                    let all = engines.iter().map(|(name, pid)| format!("{pid} ({name})")).collect::<Vec<_>>();
-                    format!("several engines run behind {target}; give the PID of one: {}", all.join(", "))
-                }
+            return Err(ErrorReport::new(if engines.is_empty() {
+                format!("the plimsoll server at {target} has loaded no model\nhint: plimsoll load MODEL")
+            } else {
+                let all = engines.iter().map(|(name, pid)| format!("{pid} ({name})")).collect::<Vec<_>>();
+                format!("several engines run behind {target}; give the PID of one: {}", all.join(", "))
             }));
         };
         return process::checked(arguments, pid);

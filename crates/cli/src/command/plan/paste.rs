@@ -42,10 +42,8 @@ impl Pasted {
             return Some(Self { changes: best.change.iter().cloned().collect(), stated });
         }
         let changes_something = |answer: &&&FitAnswer| answer.best.as_ref() != Some(&answer.requested);
-        let kept: Vec<&FitAnswer> = match is_named {
-            true => answers,
-            false => answers.iter().filter(changes_something).copied().collect(),
-        };
+        let kept: Vec<&FitAnswer> =
+            if is_named { answers } else { answers.iter().filter(changes_something).copied().collect() };
         Some(Self::together(&kept, holds))
     }
 
@@ -66,9 +64,10 @@ impl Pasted {
         }
         let stated = (had.len() + left.len() > 1).then(|| {
             let alongside = if left.len() == 1 { "does not fit beside it" } else { "do not fit beside it" };
-            match left.is_empty() {
-                true => format!("stdout has {} together", had.join(", ")),
-                false => format!("stdout has {}; {} {alongside}", had.join(", "), left.join(", ")),
+            if left.is_empty() {
+                format!("stdout has {} together", had.join(", "))
+            } else {
+                format!("stdout has {}; {} {alongside}", had.join(", "), left.join(", "))
             }
         });
         Self { changes, stated }

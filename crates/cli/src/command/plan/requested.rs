@@ -21,9 +21,10 @@ impl FromStr for HostSize {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let size = text.strip_prefix("total=").unwrap_or(text);
         let bytes: Bytes = size.parse().map_err(|error| format!("{error}"))?;
-        match bytes < Bytes::mib(1) {
-            true => Err(format!("`{text}` is {bytes}; did you mean {size}{}?", unit_of(size))),
-            false => Ok(Self(bytes)),
+        if bytes < Bytes::mib(1) {
+            Err(format!("`{text}` is {bytes}; did you mean {size}{}?", unit_of(size)))
+        } else {
+            Ok(Self(bytes))
         }
     }
 }

@@ -148,10 +148,7 @@ fn write_model(path: &Path, model: &TinyModel) -> Result<(), ErrorReport> {
     // A file of the same name may be a real model of many GiB.
     let length = Bytes::new(u64::try_from(file.len()).unwrap_or(u64::MAX));
     let is_there = plimsoll_file::read(path, length).is_ok_and(|found| found == file);
-    match is_there {
-        true => Ok(()),
-        false => whole(path, &file),
-    }
+    if is_there { Ok(()) } else { whole(path, &file) }
 }
 
 /// Writes to a temporary name and renames, so that a reader never sees half a file.

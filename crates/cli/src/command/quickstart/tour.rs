@@ -41,10 +41,7 @@ async fn requested(daemon: &DaemonHandle, address: SocketAddr, member: &Member) 
     for leaver in &leavers {
         quote(&departure(&before, &after, leaver, member));
     }
-    let loaded = match is_ready(&before, member.name) {
-        true => "still loaded",
-        false => "loaded",
-    };
+    let loaded = if is_ready(&before, member.name) { "still loaded" } else { "loaded" };
     let (name, took) = (member.name, answer.took.as_millis());
     quote(&format!("{name} is {loaded} and answers after {took} ms: “{}”", text.trim()));
     quote(&holders(&after));

@@ -230,9 +230,10 @@ impl ReportedWarning {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        match named.is_empty() {
-            true => format!("{}: {text}", self.file),
-            false => format!("{}:{named}{more}: {text}", self.file),
+        if named.is_empty() {
+            format!("{}: {text}", self.file)
+        } else {
+            format!("{}:{named}{more}: {text}", self.file)
         }
     }
 }

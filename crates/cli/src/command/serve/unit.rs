@@ -42,13 +42,15 @@ pub(super) struct PrintedUnit {
 
 /// The unit for this installation, with where to put it as its first line.
 pub(super) fn unit(config: Option<&Path>, of_user: bool) -> Result<PrintedUnit, PrintUnitError> {
-    let (template, place) = match of_user {
-        false => (SYSTEM, "/etc/systemd/system/plimsoll.service"),
-        true => (USER, "~/.config/systemd/user/plimsoll.service"),
+    let (template, place) = if of_user {
+        (USER, "~/.config/systemd/user/plimsoll.service")
+    } else {
+        (SYSTEM, "/etc/systemd/system/plimsoll.service")
     };
-    let program = match of_user {
-        false => program_for_root().map_err(PrintUnitError::Program)?,
-        true => word(&current_exe()?.canonicalize()?)?,
+    let program = if of_user {
+        word(&current_exe()?.canonicalize()?)?
+    } else {
+        program_for_root().map_err(PrintUnitError::Program)?
     };
     let config = config.map(absolute).transpose()?;
     let word_of_config = config.as_deref().map(word).transpose()?;
@@ -78,12 +80,13 @@ pub(super) fn unit(config: Option<&Path>, of_user: bool) -> Result<PrintedUnit, 
 
 /// The configuration that the template names.
 fn usual(of_user: bool) -> Option<PathBuf> {
-    let folder = match of_user {
-        false => PathBuf::from("/etc"),
-        true => match var_os("XDG_CONFIG_HOME").filter(|folder| !folder.is_empty()) {
+    let folder = if of_user {
+        match var_os("XDG_CONFIG_HOME").filter(|folder| !folder.is_empty()) {
             Some(folder) => folder.into(),
             None => PathBuf::from(var_os("HOME")?).join(".config"),
-        },
+        }
+    } else {
+        PathBuf::from("/etc")
     };
     Some(folder.join("plimsoll/plimsoll.toml"))
 }
@@ -179,9 +182,10 @@ fn program_out_of_reach(model: &ConfiguredModel, has_engine: bool) -> Option<Str
 fn folder(path: &Path) -> Result<String, PrintUnitError> {
     let text = path.to_str().ok_or_else(|| PrintUnitError::NotText(path.to_owned()))?;
     let ends_badly = text.ends_with(|c: char| c.is_whitespace() || c == '\\');
-    match ends_badly || text.contains(char::is_control) {
-        true => Err(PrintUnitError::NoFolder(path.to_owned())),
-        false => Ok(text.replace('%', "%%")),
+    if ends_badly || text.contains(char::is_control) {
+        Err(PrintUnitError::NoFolder(path.to_owned()))
+    } else {
+        Ok(text.replace('%', "%%"))
     }
 }
 

@@ -110,13 +110,12 @@ impl World {
             self.event(origin, FleetEvent::Ended { request });
         }
         let life = self.daemons[daemon].life;
-        match is_idle && is_released {
-            true => self.unload(daemon, model),
-            false => {
-                self.notify_run(daemon, model);
-                let idle = ms(300 + self.draw(3000));
-                self.after(idle, Happening::Retire { daemon, life, model: model.to_owned(), used });
-            }
+        if is_idle && is_released {
+            self.unload(daemon, model)
+        } else {
+            self.notify_run(daemon, model);
+            let idle = ms(300 + self.draw(3000));
+            self.after(idle, Happening::Retire { daemon, life, model: model.to_owned(), used });
         }
     }
 
@@ -144,9 +143,10 @@ impl World {
         let Some(requested) = self.requests.get_mut(&request).filter(|it| it.ended == 0) else { return };
         requested.at = None;
         let (origin, model) = (requested.origin, requested.model.clone());
-        match self.daemons[origin].alive {
-            true => self.event(origin, FleetEvent::Wanted { request, model, affinity: Affinity::default() }),
-            false => requested.ended += 1,
+        if self.daemons[origin].alive {
+            self.event(origin, FleetEvent::Wanted { request, model, affinity: Affinity::default() })
+        } else {
+            requested.ended += 1
         }
     }
 

@@ -28,15 +28,14 @@ impl Decoder<'_> {
             return self.layer_side_by_side(input, is_last);
         }
         let mixer = mixer(self.layers.model, self.block());
-        let mut current = match hyper.recurrent.as_ref().is_some_and(|recurrent| recurrent.attends) {
-            true => self.mix_alongside_attention(input),
-            false => {
-                let normed = self.norm("attn_norm", input);
-                if self.variant.norm_first {
-                    self.graph.expand(normed);
-                }
-                self.mix(mixer, normed)
+        let mut current = if hyper.recurrent.as_ref().is_some_and(|recurrent| recurrent.attends) {
+            self.mix_alongside_attention(input)
+        } else {
+            let normed = self.norm("attn_norm", input);
+            if self.variant.norm_first {
+                self.graph.expand(normed);
             }
+            self.mix(mixer, normed)
         };
         let mut residual = input;
         // Rows without logits are dropped before the last feed-forward, which then computes far fewer of

@@ -87,10 +87,7 @@ pub(super) fn attend(stage: &Stage, number: usize) {
         }
         turn += 1;
         let (start, body) = (Instant::now(), errand.body(turn));
-        let answer = match keeps {
-            true => on_kept(stage, &mut kept, &body),
-            false => on_fresh(stage, &body),
-        };
+        let answer = if keeps { on_kept(stage, &mut kept, &body) } else { on_fresh(stage, &body) };
         let was_hostile = before == Phase::Hostile || stage.phase() == Phase::Hostile;
         match lost(errand, &answer) {
             Some(why) => stage.tally.lost(errand, why),

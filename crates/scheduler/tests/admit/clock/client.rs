@@ -169,9 +169,10 @@ impl Machine {
             self.unanswered(call, None);
             // An engine that works sends bytes to others meanwhile.
             let is_silent = matches!(place, Place::Sent(run) if self.engines[&run].hung);
-            self.notify(match is_silent {
-                true => SchedulerEvent::GaveUp { request },
-                false => SchedulerEvent::Abandoned { request },
+            self.notify(if is_silent {
+                SchedulerEvent::GaveUp { request }
+            } else {
+                SchedulerEvent::Abandoned { request }
             });
         }
     }

@@ -124,9 +124,10 @@ impl Machine {
             let call = &self.calls[self.look_up(request).1];
             let (answer, poison) = (call.answer, self.clients[call.client].poison);
             self.engines.get_mut(&run).unwrap().slots.insert(request, self.now);
-            match poison {
-                true => self.later(self.now + POISON, Happening::Ends(run, crash())),
-                false => self.later(self.now + answer, Happening::Answered(request, run)),
+            if poison {
+                self.later(self.now + POISON, Happening::Ends(run, crash()))
+            } else {
+                self.later(self.now + answer, Happening::Answered(request, run))
             }
         }
     }

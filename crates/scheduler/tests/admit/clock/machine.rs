@@ -188,9 +188,10 @@ impl Machine {
             Happening::Surveyed(model) => {
                 let place = usize::try_from(model.0).unwrap();
                 let size = NeedSize::Declared(gib(self.models[place].gib));
-                let result = match self.lasting[place] {
-                    true => Err(Reason::new("unstartable", "nothing has changed since the last load")),
-                    false => Ok(ModelNeed::new(size)),
+                let result = if self.lasting[place] {
+                    Err(Reason::new("unstartable", "nothing has changed since the last load"))
+                } else {
+                    Ok(ModelNeed::new(size))
                 };
                 self.notify(SchedulerEvent::Surveyed { model, result });
             }

@@ -51,10 +51,7 @@ impl MemoryModel for Grower {
         }
         let curve = self.at(cards);
         let free = |id: &CardId| cards.iter().find(|card| card.id == *id).unwrap().free;
-        let depth = match self.grows.elastic {
-            true => curve.within(free).unwrap_or(0),
-            false => u64::MAX,
-        };
+        let depth = if self.grows.elastic { curve.within(free).unwrap_or(0) } else { u64::MAX };
         Ok(curve.at(depth).into_iter().map(|share| (share.card, share.bytes)).collect())
     }
 

@@ -138,9 +138,10 @@ impl ReclaimJob {
             models: runtime.present().iter().map(|(_, entry)| ConfiguredModel::clone(entry)).collect(),
             living: others.iter().map(|other| ConfiguredModel::clone(&other.entry)).collect(),
             hands: self.hands,
-            whom: match self.ask.is_zero() {
-                true => NeighbourSelection::Nobody,
-                false => NeighbourSelection::Except(idle),
+            whom: if self.ask.is_zero() {
+                NeighbourSelection::Nobody
+            } else {
+                NeighbourSelection::Except(idle)
             },
             patience: self.ask,
         })
@@ -213,9 +214,10 @@ fn last_limit(need: Bytes, allowance: &Allowance) -> Option<&Reason> {
 
 fn gained(taken: &TakenStep) -> String {
     let size = Bytes::new(u64::try_from(taken.freed.unsigned_abs()).unwrap_or(u64::MAX));
-    match taken.freed < 0 {
-        true => format!("{size} less are free, because other processes allocated more meanwhile"),
-        false => format!("{size} more free"),
+    if taken.freed < 0 {
+        format!("{size} less are free, because other processes allocated more meanwhile")
+    } else {
+        format!("{size} more free")
     }
 }
 

@@ -68,9 +68,10 @@ fn main() -> ExitCode {
         chosen => chosen,
     };
     let replay = Replay::of(&trace, policies, arguments.budget);
-    let text = match arguments.json {
-        true => serde_json::to_string_pretty(&replay).unwrap_or_default() + "\n",
-        false => table::replay(&replay),
+    let text = if arguments.json {
+        serde_json::to_string_pretty(&replay).unwrap_or_default() + "\n"
+    } else {
+        table::replay(&replay)
     };
     let is_printed = stdout().write_all(text.as_bytes()).is_ok();
     ExitCode::from(u8::from(!is_printed || !replay.completed()))

@@ -74,9 +74,10 @@ impl CalibrationLook {
     /// Memory of context, modules and handles, which the engine holds but did not request.
     pub(super) fn context(self) -> Result<Bytes, MeasureError> {
         let (used, requested) = (self.used, self.counted.requested);
-        match used > requested {
-            true => Ok(used.saturating_sub(requested)),
-            false => Err(MeasureError::Less { used, requested }),
+        if used > requested {
+            Ok(used.saturating_sub(requested))
+        } else {
+            Err(MeasureError::Less { used, requested })
         }
     }
 
