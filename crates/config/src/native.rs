@@ -15,6 +15,9 @@ use std::sync::Arc;
 
 use plimsoll_base::{Card, Order};
 use plimsoll_flags::quoted;
+use schemars::Schema;
+use schemars::transform::{RecursiveTransform, Transform};
+use serde_json::Value;
 use toml::Spanned;
 
 use self::document::{ConfigDocument, KeyTable};
@@ -36,10 +39,20 @@ pub const PUBLISHED_SCHEMA: &str = include_str!("../../../docs/reference/config.
 
 /// The JSON schema of the format, from the structs that read it.
 pub fn schema() -> String {
-    let schema = schemars::schema_for!(ConfigDocument);
+    let mut schema = schemars::schema_for!(ConfigDocument);
+    RecursiveTransform(join_lines).transform(&mut schema);
     let mut text = serde_json::to_string_pretty(&schema).unwrap_or_default();
     text.push('\n');
     text
+}
+
+/// Makes one line of each paragraph of a description.
+fn join_lines(schema: &mut Schema) {
+    if let Some(Value::String(text)) = schema.get_mut("description") {
+        let paragraphs: Vec<String> =
+            text.split("\n\n").map(|paragraph| paragraph.replace('\n', " ")).collect();
+        *text = paragraphs.join("\n\n");
+    }
 }
 
 /// Reads a file: what could be read of it, and the mistakes in the rest.

@@ -119,7 +119,7 @@ impl SharedFiles {
         if !is_offered && place::lacks(entry) {
             lacking.entry(entry.name.clone()).or_insert_with(|| Lack { from: Instant::now(), failures: 0 });
         } else {
-            drop(lacking.remove(&entry.name))
+            lacking.remove(&entry.name);
         }
     }
 

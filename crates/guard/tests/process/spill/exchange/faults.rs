@@ -10,6 +10,7 @@ use super::{arguments, is_right, options, run};
 /// Conversations of a run, and its budget in MiB.
 const CONVERSATIONS: u32 = 3;
 const BUDGET: u64 = 120;
+const ATTEMPTS: u32 = 5;
 /// Functions that are called outside of exchanges too. Which call is an exchange's depends on how long
 /// earlier ones took.
 const SHARED: [&str; 4] = ["cuStreamSynchronize", "cuMemcpyDtoDAsync_v2", "cuCtxSynchronize", "cuMemUnmap"];
@@ -130,11 +131,17 @@ fn survives(fault: &str) -> bool {
     ran.log.contains(") = 999")
 }
 
+/// The same for a fault that has to be met: on a busy machine an exchange may come too late for it, and is
+/// tried again.
+fn survives_once_met(fault: &str) {
+    assert!((0..ATTEMPTS).any(|_| survives(fault)), "{fault} was not met");
+}
+
 #[test]
 fn an_exchange_that_fails_at_any_call_of_the_driver_loses_no_byte() {
     let calls = calls();
     let certain: Vec<&Call> = calls.certain().collect();
-    each(&certain, |call| assert!(survives(&call.fails("999")), "{call:?} did not fail"));
+    each(&certain, |call| survives_once_met(&call.fails("999")));
     each(&calls.later().collect::<Vec<_>>(), |call| {
         survives(&call.fails("999"));
     });
@@ -148,7 +155,7 @@ fn a_driver_that_fails_again_when_things_are_put_right_loses_no_byte() {
     let certain = calls.certain().filter(|call| may_fail_twice.contains(&call.function.as_str()));
     each(&certain.collect::<Vec<_>>(), |call| {
         let next = Call { turn: call.turn + 1, ..(*call).clone() };
-        assert!(survives(&format!("{},{}", call.fails("999"), next.fails("999"))), "{call:?} did not fail");
+        survives_once_met(&format!("{},{}", call.fails("999"), next.fails("999")));
     });
 }
 
