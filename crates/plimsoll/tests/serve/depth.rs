@@ -279,6 +279,8 @@ fn a_prompt_that_the_context_cannot_hold_is_refused_before_anything_is_stopped_f
         .model("other", "200MiB", "", "guard = { mode = \"off\" }")
         .start();
     assert_eq!(chat(daemon.address, "other").status, 200);
+    // Its context is known from then on.
+    daemon.reported("model deep");
     let answer = ask(&daemon, "deep", 20_000);
     assert_eq!(answer.status, 400, "{}", answer.text());
     let error = answer.json()["error"].clone();
