@@ -236,16 +236,21 @@ impl Places {
         }
     }
 
-    /// True while many connections that made room wait for their tasks. Those that came after them wait to be
-    /// read by then, so that taking still more would cost the time for them, and they would make room unread.
+    /// An eighth of the places, at least one.
+    fn eighth(&self) -> usize {
+        (self.most / 8).max(1)
+    }
+
+    /// True while many connections that made room are still open, because their tasks have not run. New ones
+    /// would cost the time of those tasks.
     fn is_behind(&self) -> bool {
         let all = self.all.borrow();
         let is_closed = |place: &&Rc<Place>| place.is_leaving.get() && place.idle_since.get().is_some();
-        all.iter().filter(is_closed).count() > (self.most / 8).max(1)
+        all.iter().filter(is_closed).count() > self.eighth()
     }
 
     fn is_full_of_waiting(&self) -> bool {
-        self.len() >= self.most && self.count(|place| place.is_waiting.get()) >= (self.most / 8).max(1)
+        self.len() >= self.most && self.count(|place| place.is_waiting.get()) >= self.eighth()
     }
 
     pub(super) async fn at_most(&self, count: usize) {
@@ -260,7 +265,7 @@ impl Places {
     }
 
     fn is_full_of_newcomers(&self) -> bool {
-        let least = (self.most / 8).max(1);
+        let least = self.eighth();
         // Nothing is counted while there are few.
         self.len() >= least && {
             let free = self.most.saturating_sub(self.count(Place::is_settled));
@@ -310,7 +315,7 @@ impl Places {
         let mut unended = all.iter().filter(|place| {
             place.is_leaving.get() && !place.is_cut.get() && place.idle_since.get().is_none()
         });
-        if unended.clone().count() > (self.most / 8).max(1) {
+        if unended.clone().count() > self.eighth() {
             unended.next().into_iter().for_each(|place| place.cut());
         }
         freed

@@ -139,22 +139,14 @@ fn page_cache_of_a_load_is_dropped_once_its_weights_are_on_the_card() {
         .config(&of_file("read", &read, "-ngl 1 --no-mmap"))
         .config(&of_file("again", &read, "-ngl 99"))
         .start();
-    for path in [&whole, &partial, &read] {
-        warm(path);
-        let all: u64 = if path == &whole {
-            [path.clone(), PathBuf::from(path.to_string_lossy().replace("00001-of", "00002-of"))]
-                .iter()
-                .inspect(|path| warm(path))
-                .map(|path| path.metadata().expect("it is there").len())
-                .sum()
-        } else {
-            path.metadata().expect("it is there").len()
-        };
-        assert_eq!(cached(path), Some(all), "{}", path.display());
+    let second = PathBuf::from(whole.to_string_lossy().replace("00001-of", "00002-of"));
+    for files in [&[&whole, &second][..], &[&partial], &[&read]] {
+        files.iter().for_each(|path| warm(path));
+        let all: u64 = files.iter().map(|path| path.metadata().expect("it is there").len()).sum();
+        assert_eq!(cached(files[0]), Some(all), "{}", files[0].display());
     }
     assert_eq!(chat(daemon.address, "whole").status, 200);
     daemon.reported("whole: about");
-    let second = PathBuf::from(whole.to_string_lossy().replace("00001-of", "00002-of"));
     until("no page of it is cached", || [&whole, &second].map(|path| pages(path)) == [0, 0]);
     assert_ne!(cached(&partial), Some(0), "nobody else's");
 

@@ -73,23 +73,10 @@ fn is_repeated(shares: &[(CardId, Bytes)]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_base::{CardKind, Counting};
-
     use super::*;
 
     fn card(name: &str) -> Card {
-        Card {
-            id: CardId::new(name),
-            kind: CardKind::Cuda,
-            name: name.to_owned(),
-            uuid: None,
-            total: Bytes::gib(8),
-            free: Bytes::gib(8),
-            compute_capability: None,
-            legacy_pool: false,
-            shares_host: false,
-            counting: Counting::Driver,
-        }
+        format!("name={name},total=8GiB").parse().unwrap()
     }
 
     fn answer(free: u64, gib: u64) -> NeedAnswer {
