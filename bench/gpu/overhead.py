@@ -1,7 +1,7 @@
 """What guard costs: llama-bench, llama-server, driver allocations and a PyTorch loop, bare and guarded in turns.
 
 usage: overhead.py [--bench LLAMA_BENCH] [--server LLAMA_SERVER] [--model MODEL] [--alloc ALLOC_PROGRAM] [--torch] --guard LIBRARY [--pairs N]
-                   [--words OPTIONS]
+                   [--answers N] [--words OPTIONS]
 `--alloc` is bench/gpu/alloc.c, compiled: `cc -O2 alloc.c -lcuda`. Prints one JSON object.
 """
 
@@ -49,14 +49,14 @@ def bench(options, test, environment):
 
 
 def decode(options, environment):
-    """Tokens per second of a llama-server, the median of seven answers of one process."""
+    """Tokens per second of a llama-server, the median of the answers of one process after its first."""
     with tempfile.TemporaryDirectory() as folder:
         flags = ["-m", options.model, *"-ngl 99 -fit off -fa on -np 1 -c 4096 --cache-ram 0".split()]
         engine = Engine(options.server, flags, environment, f"{folder}/log")
         try:
             if not engine.ready():
                 raise OSError(f"the engine did not load: {engine.said('error', 'plimsoll guard')}")
-            answers = [engine.complete(tokens(64, 30000, turn), 256, cache_prompt=False) for turn in range(8)]
+            answers = [engine.complete(tokens(64, 30000, turn), 256, cache_prompt=False) for turn in range(options.answers)]
             return median([answer["timings"]["predicted_per_second"] for answer in answers[1:]])
         finally:
             engine.stop()
@@ -89,6 +89,7 @@ def main():
     parser.add_argument("--torch", action="store_true", help="the PyTorch loop, too")
     parser.add_argument("--guard", required=True)
     parser.add_argument("--pairs", type=int, default=6)
+    parser.add_argument("--answers", type=int, default=8, help="answers of each llama-server; the first is not counted")
     parser.add_argument("--words", default="budget=68719476736 pool=ours reuse spill=1073741824")
     options = parser.parse_args()
     result = {"words": options.words, "pairs": options.pairs}

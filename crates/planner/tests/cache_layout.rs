@@ -108,20 +108,23 @@ fn the_smallest_share_keeps_its_promise() {
 
 #[test]
 fn the_price_of_further_positions_is_what_an_engine_took() {
-    let file = include_str!("../../../data/measured/h200-spill-exchange-0.5.0.json");
-    let measured: serde_json::Value = serde_json::from_str(file).unwrap();
-    let decode = |way: &str, depth: u64| {
-        let mut rows = measured["rows"].as_array().unwrap().iter();
-        let row = rows.find(|row| row["case"] == "f16" && row["way"] == way).unwrap();
-        let mut results = row["results"].as_array().unwrap().iter();
-        results.find(|result| result["depth"] == depth).unwrap()["decode"].as_f64().unwrap()
-    };
-    for depth in [30_000, 60_000] {
-        let beyond = (depth - measured["positions"].as_u64().unwrap()) as f64 / 1000.0;
-        let seconds =
-            1.0 / decode("bare", depth) + beyond * measured["ms_per_1000"].as_f64().unwrap() / 1000.0;
-        let ratio = decode("exchange", depth) * seconds;
-        assert!((0.85..1.15).contains(&ratio), "{depth}: {ratio}");
+    let run = include_str!("../../../data/measured/h200-spill-exchange-0.5.0.json");
+    let serve = include_str!("../../../data/measured/h200-serve-spill-0.5.0.json");
+    for (file, way, depths) in [(run, "exchange", &[30_000, 60_000][..]), (serve, "served", &[30_000])] {
+        let measured: serde_json::Value = serde_json::from_str(file).unwrap();
+        let decode = |way: &str, depth: u64| {
+            let mut rows = measured["rows"].as_array().unwrap().iter();
+            let row = rows.find(|row| row["case"] == "f16" && row["way"] == way).unwrap();
+            let mut results = row["results"].as_array().unwrap().iter();
+            results.find(|result| result["depth"] == depth).unwrap()["decode"].as_f64().unwrap()
+        };
+        for &depth in depths {
+            let beyond = (depth - measured["positions"].as_u64().unwrap()) as f64 / 1000.0;
+            let seconds =
+                1.0 / decode("bare", depth) + beyond * measured["ms_per_1000"].as_f64().unwrap() / 1000.0;
+            let ratio = decode(way, depth) * seconds;
+            assert!((0.85..1.15).contains(&ratio), "{way}, {depth}: {ratio}");
+        }
     }
 }
 
