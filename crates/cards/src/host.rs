@@ -6,7 +6,7 @@ use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting};
 use plimsoll_host::{MemInfo, ProcTree, limits};
 
 use super::{Machine, Reading};
-use crate::sysroot::Sysroot;
+use crate::Sysroot;
 
 /// The id of the host's card.
 pub const HOST_CARD: &str = "host";
@@ -65,6 +65,7 @@ impl Machine {
     pub(super) fn of_host() -> Self {
         Self {
             cards: Vec::new(),
+            kernel_cards: Vec::new(),
             host: HostMemory::read().map(HostMemory::card),
             unified: false,
             driver: None,

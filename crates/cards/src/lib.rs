@@ -1,15 +1,16 @@
-//! Readings of a machine's GPUs (through NVML) and of its memory.
+//! Readings of a machine's memory and GPUs: NVIDIA's through NVML, AMD's and Intel's through the kernel.
 //!
 //! No CUDA context is opened, so a reading takes no GPU memory. The daemon reads the cards through a helper
 //! process (`plimsoll look`), because `nvmlInit` loads libcuda (seen with driver 580.159.04).
-// The foreign calls are in `nvml-wrapper` and `rustix`.
-#![forbid(unsafe_code)]
+// The other foreign calls are in `nvml-wrapper` and `rustix`; `linux/render_node.rs` has the one ioctl.
+#![deny(unsafe_code)]
 
 mod host;
+mod kernel;
+mod linux;
 mod lookout;
 mod sampler;
 mod sources;
-pub mod sysroot;
 mod unified;
 mod visible;
 
@@ -17,6 +18,8 @@ use plimsoll_base::{Bytes, Card, CardId};
 use serde::{Deserialize, Serialize};
 
 pub use host::{HOST_CARD, HostMemory};
+pub use kernel::{Board, KernelCard, KernelSurvey, MemoryPool, RoomLimit};
+pub use linux::{OpenSysrootError, Sysroot};
 pub use lookout::answer_questions;
 pub use sampler::{Sampler, StartSamplerError};
 
@@ -26,6 +29,9 @@ pub struct Machine {
     /// In the order of the PCI bus, as an engine counts them under `CUDA_DEVICE_ORDER=PCI_BUS_ID`; only those
     /// that the daemon itself may see.
     pub cards: Vec<Card>,
+    /// GPUs of AMD and Intel. They are shown, and no model is placed on them.
+    #[serde(default)]
+    pub kernel_cards: Vec<KernelCard>,
     /// The host's memory as a card, for engines that compute on the CPU.
     pub host: Option<Card>,
     /// True if the cards share the host's memory (Jetson, GB10): a byte on a card is a byte less for the
@@ -52,6 +58,10 @@ pub struct Holder {
     pub pid: u32,
     /// `None` if the driver does not report it.
     pub used: Option<Bytes>,
+    /// Host memory that the process takes for a card with memory of its own, where that is known: what did
+    /// not fit, and buffers for transfers.
+    #[serde(default)]
+    pub outside: Option<Bytes>,
     /// From `/proc/PID/comm`, where that can be read.
     pub name: Option<String>,
 }
@@ -65,6 +75,11 @@ pub fn look() -> Machine {
 /// Reads once the free memory of each card and the holders of the rest.
 pub fn read() -> Reading {
     sources::CardSources::open().reading()
+}
+
+/// GPUs of AMD and Intel of a live or captured machine, and of NVIDIA of a captured one.
+pub fn survey(tree: &Sysroot) -> KernelSurvey {
+    KernelSurvey::of(tree)
 }
 
 /// The cards that a process with this `CUDA_VISIBLE_DEVICES` sees.

@@ -151,7 +151,7 @@ impl SamplerThread {
             return Machine::of_host();
         };
         // A machine without a card keeps no process for asking.
-        self.no_card = machine.cards.is_empty();
+        self.no_card = machine.cards.is_empty() && machine.kernel_cards.is_empty();
         if self.no_card {
             self.lookout = None;
         }

@@ -1,9 +1,11 @@
-//! List of the libraries through which GPUs are found, one for each vendor.
+//! List of the sources from which GPUs are known: a vendor's library, and the kernel.
 //!
-//! To add a library, add a file to `sources/` and a row to [`SOURCES`].
+//! To add a source, add a file to `sources/` and a row to [`SOURCES`].
 
+mod kernel;
 mod nvml;
 
+use self::kernel::KernelSource;
 use self::nvml::NvmlSource;
 use super::{Machine, Reading};
 
@@ -17,7 +19,7 @@ trait CardSource {
 }
 
 /// In the order in which their cards are listed.
-const SOURCES: &[fn() -> Box<dyn CardSource>] = &[|| Box::new(NvmlSource::open())];
+const SOURCES: &[fn() -> Box<dyn CardSource>] = &[|| Box::new(NvmlSource::open()), || Box::new(KernelSource)];
 
 /// All sources, open.
 pub(super) struct CardSources(Vec<Box<dyn CardSource>>);

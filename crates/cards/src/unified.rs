@@ -11,8 +11,3 @@ pub(super) fn memory() -> Option<(Bytes, Bytes)> {
     let host = HostMemory::read()?;
     Some((host.total, host.available.saturating_sub(host.contiguous_free)))
 }
-
-/// True on a Jetson, whose engines take their pool from plain cudaMalloc.
-pub(super) fn is_tegra() -> bool {
-    std::path::Path::new("/etc/nv_tegra_release").exists()
-}

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use plimsoll_base::Bytes;
-use plimsoll_cards::sysroot::Sysroot;
+use plimsoll_cards::Sysroot;
 use plimsoll_host::{
     Allowance, AllowanceGate, Baseline, FutileSteps, HostSnapshot, PlannedStep, Privileges, ReclaimGoal,
     ReclaimPlan, ReclaimStep, StepVerdict, allowance, course,

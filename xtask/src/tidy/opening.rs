@@ -16,7 +16,7 @@ const OF_KERNEL: &[&str] = &["\"/proc", "\"/sys", "\"/dev/tty\""];
 
 /// Files whose paths are fixed elsewhere: the kernel's, the system's, or of a build.
 const FIXED: &[&str] = &[
-    "crates/cards/src/sysroot.rs",
+    "crates/cards/src/linux.rs",
     // A log may be a pipe, which its reader waits for.
     "crates/cli/src/command/doctor/log.rs",
     "crates/cli/src/command/serve/reach.rs",

@@ -13,7 +13,7 @@ use plimsoll_wire::env as names;
 
 use super::CardSource;
 use crate::visible::keep_visible;
-use crate::{Holder, Machine, Reading, unified};
+use crate::{Holder, Machine, Reading, Sysroot, unified};
 use plimsoll_process::reading;
 
 /// An open NVML library, or the reason of its absence.
@@ -128,7 +128,7 @@ fn card(device: &Device<'_>, name: &str) -> Result<(Card, bool), String> {
         compute_capability: capability.and_then(|capability| {
             Some((u32::try_from(capability.major).ok()?, u32::try_from(capability.minor).ok()?))
         }),
-        legacy_pool: unified && unified::is_tegra(),
+        legacy_pool: unified && Sysroot::live().is_tegra(),
         shares_host: unified,
         counting: Counting::Driver,
     };
@@ -184,6 +184,7 @@ fn holders(device: &Device<'_>, card: &CardId) -> Vec<Holder> {
             card: card.clone(),
             pid,
             used,
+            outside: None,
             // Inside a container the driver still counts by the host's numbers, so there may be no such
             // process here.
             name: reading::name(pid),

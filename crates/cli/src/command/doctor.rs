@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use plimsoll_base::Reason;
-use plimsoll_cards::sysroot::Sysroot;
+use plimsoll_cards::Sysroot;
 use plimsoll_doctor::{Cause, Diagnosis, LineSource, LogReader, SubCause, diagnose};
 use serde_json::Value;
 

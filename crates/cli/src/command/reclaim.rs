@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use plimsoll_base::{Bytes, Order};
-use plimsoll_cards::sysroot::Sysroot;
+use plimsoll_cards::Sysroot;
 use plimsoll_config::{Launch, reserve_size};
 use plimsoll_flags::ProgramKind;
 use plimsoll_host::{AllowanceGate, ReclaimGoal, StepVerdict};

@@ -149,6 +149,7 @@ mod tests {
         let there: Card = "name=H200,total=141GiB,uuid=GPU-1".parse().unwrap();
         let machine = || Machine {
             cards: vec![there.clone()],
+            kernel_cards: Vec::new(),
             host: None,
             unified: false,
             driver: None,
@@ -167,7 +168,14 @@ mod tests {
     fn equal_cards_are_told_apart_and_one_that_is_not_here_has_what_its_description_leaves_free() {
         let there = |uuid: &str| format!("name=H200,total=141GiB,uuid={uuid}").parse::<Card>().unwrap();
         let cards = vec![there("GPU-1"), there("GPU-2")];
-        let machine = Machine { cards, host: None, unified: false, driver: None, notes: Vec::new() };
+        let machine = Machine {
+            cards,
+            kernel_cards: Vec::new(),
+            host: None,
+            unified: false,
+            driver: None,
+            notes: Vec::new(),
+        };
         let wanted: Card = "name=H200,total=20GiB,free=18GiB".parse().unwrap();
         let limits = choose(&[wanted.clone(), wanted.clone(), wanted], None, machine);
         let chosen: Vec<_> = limits.iter().map(|limit| (limit.card.id.as_str(), limit.budget)).collect();

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use plimsoll_cards::sysroot::Sysroot;
+use plimsoll_cards::Sysroot;
 use plimsoll_doctor::{LineSource, LogReader, diagnose};
 
 use super::several::LogAlone;

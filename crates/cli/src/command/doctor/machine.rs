@@ -5,7 +5,7 @@
 
 use plimsoll_base::{Bytes, Reason};
 use plimsoll_cards::Machine;
-use plimsoll_cards::sysroot::Sysroot;
+use plimsoll_cards::Sysroot;
 use plimsoll_doctor::{LineSource, LogReader};
 use plimsoll_host::{HostSnapshot, ProcTree, allowance};
 

@@ -258,7 +258,7 @@ fn signed(difference: i128) -> String {
 mod tests {
     use std::path::Path;
 
-    use plimsoll_cards::sysroot::Sysroot;
+    use plimsoll_cards::Sysroot;
     use plimsoll_host::ReclaimGoal;
     use plimsoll_reclaim::{NeighbourSelection, judge};
 

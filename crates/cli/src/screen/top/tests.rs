@@ -187,8 +187,21 @@ fn a_machine_without_a_server_shows_its_processes() {
     });
     let card: Card = serde_json::from_value(card).unwrap();
     let id = card.id.clone();
-    let machine = Machine { cards: vec![card], host: None, unified: false, driver: None, notes: Vec::new() };
-    let holder = Holder { card: id.clone(), pid: 7, used: Some(gib(9)), name: Some("python".to_owned()) };
+    let machine = Machine {
+        cards: vec![card],
+        kernel_cards: Vec::new(),
+        host: None,
+        unified: false,
+        driver: None,
+        notes: Vec::new(),
+    };
+    let holder = Holder {
+        card: id.clone(),
+        pid: 7,
+        used: Some(gib(9)),
+        outside: None,
+        name: Some("python".to_owned()),
+    };
     let reading = Reading { free: vec![(id, gib(10))], holders: vec![holder] };
     let mut screen = TopScreen::new(true);
     screen.show_machine(&machine, &reading);

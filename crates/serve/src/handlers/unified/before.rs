@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_base::{Advice, Bytes, End, Fact, Hint, Order, Reason, Stage};
-use plimsoll_cards::sysroot::Sysroot;
+use plimsoll_cards::Sysroot;
 use plimsoll_config::{ConfiguredModel, ReclaimBeforeLoad};
 use plimsoll_host::{Allowance, AllowanceGate, HostSnapshot, ReclaimGoal, StepVerdict, allowance};
 use plimsoll_reclaim::{

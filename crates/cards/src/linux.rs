@@ -1,6 +1,9 @@
-//! Access to a machine's system files: the live system, or files captured from another machine into a folder.
+//! Linux's side of the readings: files of `/proc`, `/sys` and `/etc`, and questions to render nodes.
 //!
-//! Captured files are untrusted input, so links are resolved inside the folder.
+//! They are the live system's, or were captured from another machine into a folder. Captured files are
+//! untrusted input, so links are resolved inside the folder.
+
+mod render_node;
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -9,12 +12,16 @@ use std::path::{Component, Path, PathBuf};
 use plimsoll_base::{Bytes, Order};
 use plimsoll_host::{ProcTree, Unseen};
 
+use crate::kernel::{CardFiles, IntelDriver};
+
 /// More than any file of `/proc` or `/sys` that is asked for; a captured log may be this long.
 const LARGEST: Bytes = Bytes::mib(64);
 /// Links that are followed for one path, as many as the kernel follows.
 const MOST_LINKS: usize = 40;
-/// Names in a folder that are looked at.
-const MOST_NAMES: usize = 4096;
+/// Names in a folder that are looked at. `/proc` of a large server has tens of thousands.
+const MOST_NAMES: usize = 1 << 16;
+/// Beginning of the names of GPUs' device files.
+const GPU_FILES: &str = "/dev/dri/";
 
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read the captured file tree {}: {error}\nhint: name a folder that contains proc/, sys/ and \
@@ -56,6 +63,11 @@ impl Sysroot {
         self.live
     }
 
+    /// True on a Jetson, whose engines take their pool from plain cudaMalloc.
+    pub(crate) fn is_tegra(&self) -> bool {
+        self.path("etc/nv_tegra_release").is_ok_and(|path| path.exists())
+    }
+
     fn path(&self, path: &str) -> io::Result<PathBuf> {
         if self.live {
             return Ok(self.root.join(path));
@@ -87,6 +99,32 @@ impl ProcTree for Sysroot {
         // it.
         let size = u64::try_from(rustix::param::page_size()).ok();
         size.filter(|_| self.live).map(Bytes::new)
+    }
+}
+
+impl CardFiles for Sysroot {
+    fn is_live(&self) -> bool {
+        self.live
+    }
+
+    /// On the live machine only those that are open on a GPU: a machine has tens of thousands of others.
+    fn descriptors(&self, pid: u32) -> Vec<String> {
+        if !self.live {
+            return self.list(&format!("proc/{pid}/fdinfo"));
+        }
+        let folder = format!("proc/{pid}/fd");
+        let is_of_gpu = |name: &String| {
+            let target = fs::read_link(self.root.join(&folder).join(name));
+            target.is_ok_and(|target| target.as_os_str().as_encoded_bytes().starts_with(GPU_FILES.as_bytes()))
+        };
+        self.list(&folder).into_iter().filter(is_of_gpu).collect()
+    }
+
+    fn memory_regions(&self, minor: u32, driver: IntelDriver) -> Option<Vec<u8>> {
+        if !self.live {
+            return None;
+        }
+        render_node::memory_regions(&self.root.join(format!("dev/dri/renderD{minor}")), driver).ok()
     }
 }
 

@@ -1,0 +1,97 @@
+//! A GPU as its kernel driver describes it.
+
+use std::fmt;
+
+use plimsoll_base::{Bytes, CardId};
+use serde::{Deserialize, Serialize};
+
+/// A GPU that no vendor's library was asked about. What the driver does not state is `None`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KernelCard {
+    /// The UUID if it is unique in the machine, else the PCI address, else the name of its folder.
+    pub id: CardId,
+    pub name: String,
+    /// As ROCm's runtime writes it in `ROCR_VISIBLE_DEVICES`: `GPU-` and 16 hexadecimal digits.
+    pub uuid: Option<String>,
+    /// Address on the PCI bus: `0000:03:00.0`.
+    pub address: Option<String>,
+    /// Vendor and device: `1002:744c`.
+    pub pci: Option<String>,
+    /// The kernel's driver: `amdgpu`, `xe`, `i915`, `radeon`.
+    pub driver: Option<String>,
+    /// Minor number of its render node `/dev/dri/renderD…`.
+    pub render_minor: Option<u32>,
+    /// The instruction set as compilers name it: `gfx1100`.
+    pub architecture: Option<String>,
+    pub board: Option<Board>,
+    /// Memory that models can take, free and not, with the limit that decides it.
+    pub total: Option<Bytes>,
+    pub used: Option<Bytes>,
+    pub free: Option<Bytes>,
+    pub limit: Option<RoomLimit>,
+    /// Memory of the card; of an APU, the part that the firmware carved out of the host's.
+    pub vram: MemoryPool,
+    /// The part of it that the processor can address.
+    pub visible: MemoryPool,
+    /// Host memory that the card can address.
+    pub gtt: MemoryPool,
+    /// Figures that are missing, each with the reason, and traps of this board with this kernel.
+    pub notes: Vec<String>,
+}
+
+/// Where a GPU's memory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Board {
+    /// On the card.
+    Own,
+    /// In the host's memory (an APU or an integrated GPU).
+    Shared,
+}
+
+/// Size of a memory and the part in use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryPool {
+    pub total: Option<Bytes>,
+    pub used: Option<Bytes>,
+}
+
+impl MemoryPool {
+    /// More used than there is is no reading.
+    pub(super) fn new(total: Option<Bytes>, used: Option<Bytes>) -> Self {
+        let used = used.filter(|used| total.is_none_or(|total| *used <= total));
+        Self { total, used }
+    }
+
+    pub(super) fn free(self) -> Option<Bytes> {
+        Some(self.total?.saturating_sub(self.used?))
+    }
+}
+
+/// What bounds the free memory of a card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RoomLimit {
+    /// The card's own memory.
+    Vram,
+    /// An APU's two pools together.
+    VramAndGtt,
+    /// The most that the kernel gives to all GPUs together.
+    TtmPagesLimit,
+    /// What the host can give without swapping.
+    MemAvailable,
+    /// The memory that the firmware set aside, which is there however little the host has.
+    CarveOut,
+}
+
+impl fmt::Display for RoomLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Vram => "its own memory",
+            Self::VramAndGtt => "VRAM and GTT together",
+            Self::TtmPagesLimit => "ttm.pages_limit",
+            Self::MemAvailable => "MemAvailable",
+            Self::CarveOut => "the firmware's carve-out",
+        })
+    }
+}
