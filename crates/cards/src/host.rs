@@ -26,7 +26,7 @@ impl HostMemory {
         Self::of(&Sysroot::live())
     }
 
-    fn of(tree: &impl ProcTree) -> Option<Self> {
+    pub(super) fn of(tree: &impl ProcTree) -> Option<Self> {
         let text = tree.read("proc/meminfo").ok()?;
         let kernel = MemInfo::read(&String::from_utf8_lossy(&text));
         let mut memory = Self {

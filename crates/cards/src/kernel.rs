@@ -17,4 +17,4 @@ mod tests;
 
 pub use card::{Board, KernelCard, MemoryPool, RoomLimit};
 pub(crate) use files::{CardFiles, IntelDriver};
-pub use survey::KernelSurvey;
+pub(crate) use survey::KernelSurvey;

@@ -18,7 +18,8 @@ use plimsoll_base::{Bytes, Card, CardId};
 use serde::{Deserialize, Serialize};
 
 pub use host::{HOST_CARD, HostMemory};
-pub use kernel::{Board, KernelCard, KernelSurvey, MemoryPool, RoomLimit};
+use kernel::KernelSurvey;
+pub use kernel::{Board, KernelCard, MemoryPool, RoomLimit};
 pub use linux::{OpenSysrootError, Sysroot};
 pub use lookout::answer_questions;
 pub use sampler::{Sampler, StartSamplerError};
@@ -29,7 +30,8 @@ pub struct Machine {
     /// In the order of the PCI bus, as an engine counts them under `CUDA_DEVICE_ORDER=PCI_BUS_ID`; only those
     /// that the daemon itself may see.
     pub cards: Vec<Card>,
-    /// GPUs of AMD and Intel. They are shown, and no model is placed on them.
+    /// GPUs of AMD and Intel, and of a captured machine NVIDIA's. They are shown, and no model is placed on
+    /// them.
     #[serde(default)]
     pub kernel_cards: Vec<KernelCard>,
     /// The host's memory as a card, for engines that compute on the CPU.
@@ -41,6 +43,13 @@ pub struct Machine {
     pub driver: Option<String>,
     /// Readings that failed, and their reasons, for people.
     pub notes: Vec<String>,
+}
+
+impl Machine {
+    /// All GPUs whose memory is known, for screens and recordings: those that models are placed on first.
+    pub fn shown_cards(&self) -> Vec<Card> {
+        self.cards.iter().cloned().chain(self.kernel_cards.iter().filter_map(KernelCard::shown)).collect()
+    }
 }
 
 /// Free memory of each card now, and the processes that hold the rest.
@@ -77,9 +86,14 @@ pub fn read() -> Reading {
     sources::CardSources::open().reading()
 }
 
-/// GPUs of AMD and Intel of a live or captured machine, and of NVIDIA of a captured one.
-pub fn survey(tree: &Sysroot) -> KernelSurvey {
-    KernelSurvey::of(tree)
+/// The machine itself, or one whose files were captured; of the latter all cards are known by files alone.
+pub fn look_at(tree: &Sysroot) -> Machine {
+    if tree.is_live() {
+        return look();
+    }
+    let survey = KernelSurvey::of(tree);
+    let host = HostMemory::of(tree).map(HostMemory::card);
+    Machine { host, kernel_cards: survey.cards, notes: survey.notes, ..Machine::of_host() }
 }
 
 /// The cards that a process with this `CUDA_VISIBLE_DEVICES` sees.

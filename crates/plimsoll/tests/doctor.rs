@@ -305,10 +305,63 @@ fn a_captured_machine_is_read_instead_of_this_one() {
         "{stdout}"
     );
     assert!(stdout.contains("are in blocks of 64 KiB or more"), "{stdout}");
+    // Its GPU is part of the processor, and in no list of cards.
+    assert!(!stdout.contains("no GPU is visible"), "{stdout}");
     assert!(stdout.contains("\nunified_memory_refused: this release of L4T refuses"), "{stdout}");
     assert_eq!(stderr, "");
     let nowhere = doctor(&["--sysroot", "/no/such/tree"]).output().unwrap();
     assert_eq!(nowhere.status.code(), Some(2));
+}
+
+#[test]
+fn cards_of_a_captured_machine_are_shown_in_bytes_and_unknown_figures_are_null() {
+    let root = tempfile::tempdir().unwrap();
+    let write = |path: &str, text: &str| {
+        let path = root.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    // Strix Halo, and an RX 7900 XTX whose driver states no memory.
+    write(
+        "sys/class/drm/card0/device/uevent",
+        "DRIVER=amdgpu\nPCI_ID=1002:1586\nPCI_SLOT_NAME=0000:c2:00.0\n",
+    );
+    write("sys/class/drm/card0/device/revision", "0xc1\n");
+    for (file, bytes) in [
+        ("vram_total", "536870912"),
+        ("vram_used", "268435456"),
+        ("gtt_total", "128849018880"),
+        ("gtt_used", "0"),
+    ] {
+        write(&format!("sys/class/drm/card0/device/mem_info_{file}"), bytes);
+    }
+    write(
+        "sys/class/drm/card1/device/uevent",
+        "DRIVER=amdgpu\nPCI_ID=1002:744C\nPCI_SLOT_NAME=0000:03:00.0\n",
+    );
+    write("sys/module/ttm/parameters/pages_limit", "31457280\n");
+    write("proc/meminfo", "MemTotal: 131072000 kB\nMemFree: 1048576 kB\nMemAvailable: 93323264 kB\n");
+    let sysroot = root.path().to_str().unwrap();
+    let output = doctor(&["--json", "--sysroot", sysroot]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let verdict = json(&output);
+    let [apu, card] = verdict["cards"].as_array().unwrap().as_slice() else { panic!("{verdict:#}") };
+    assert_eq!(apu["name"], "AMD Radeon 8060S Graphics");
+    assert_eq!((&apu["board"], &apu["limit"]), (&"shared".into(), &"mem_available".into()));
+    assert_eq!((&apu["free"], &apu["vram"]["total"]), (&(89_u64 << 30).into(), &536_870_912.into()));
+    assert_eq!(
+        (&card["id"], &card["total"], &card["free"]),
+        (&"0000:03:00.0".into(), &Value::Null, &Value::Null)
+    );
+    let (text, _) = stated(&doctor(&["--sysroot", sysroot]).output().unwrap());
+    assert!(
+        text.contains(
+            "card 0: AMD Radeon 8060S Graphics, 91136 MiB of 123392 MiB free, limited by MemAvailable; it \
+             shares the host's memory"
+        ),
+        "{text}"
+    );
+    assert!(text.contains("mem_info_vram_total cannot be read"), "{text}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use plimsoll_base::{Bytes, CardId};
+use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting};
 use serde::{Deserialize, Serialize};
 
 /// A GPU that no vendor's library was asked about. What the driver does not state is `None`.
@@ -37,6 +37,25 @@ pub struct KernelCard {
     pub gtt: MemoryPool,
     /// Figures that are missing, each with the reason, and traps of this board with this kernel.
     pub notes: Vec<String>,
+}
+
+impl KernelCard {
+    /// The card as a screen and a recording show it; `None` where a figure is unknown.
+    pub fn shown(&self) -> Option<Card> {
+        Some(Card {
+            id: self.id.clone(),
+            // Of the kinds of memory there is one for GPUs.
+            kind: CardKind::Cuda,
+            name: self.name.clone(),
+            uuid: self.uuid.clone(),
+            total: self.total?,
+            free: self.free?,
+            compute_capability: None,
+            legacy_pool: false,
+            shares_host: self.board == Some(Board::Shared),
+            counting: Counting::Driver,
+        })
+    }
 }
 
 /// Where a GPU's memory is.

@@ -20,11 +20,11 @@ const MOST_CARDS: usize = 256;
 
 /// GPUs of AMD and Intel, and on a captured machine NVIDIA's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KernelSurvey {
-    pub cards: Vec<KernelCard>,
-    pub holders: Vec<Holder>,
+pub(crate) struct KernelSurvey {
+    pub(crate) cards: Vec<KernelCard>,
+    pub(crate) holders: Vec<Holder>,
     /// GPUs that are left out, each with the reason.
-    pub notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
 }
 
 /// A card with its number in the driver for compute, until its processes are joined with it.

@@ -2,6 +2,7 @@
 //!
 //! The verdict is printed on stdout (JSON: `plimsoll.diagnosis/1`), everything else on stderr.
 
+mod cards;
 mod log;
 mod machine;
 mod planned;
@@ -61,10 +62,11 @@ pub(crate) struct Arguments {
 
 // DECISION: all inputs are turned into evidence for the `doctor` crate, whose rules also diagnose dead
 // engines under `serve`.
-/// Evidence for the rules, facts to print beside the verdict, and an exit status that replaces the verdict's.
+/// Evidence for the rules, facts to print beside the verdict, cards of a machine, and an exit status that replaces the verdict's.
 struct Findings {
     reader: LogReader,
     seen: Vec<Reason>,
+    cards: Vec<Value>,
     status: Option<ExitCode>,
 }
 
@@ -89,7 +91,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     planned::add(&mut diagnosis, &arguments.command);
     let verdict = LogVerdict::of(diagnosis, log::each(&arguments.logs)?);
     let failed = findings.status.is_some_and(|status| status != ExitCode::SUCCESS);
-    let json = shown_as_json(&verdict, &findings.seen)?;
+    let json = shown_as_json(&verdict, &findings.seen, &findings.cards)?;
     print_as(arguments.json.as_deref(), &json, || {
         let words = in_words(&verdict.diagnosis, &findings.seen, failed, arguments.pid.is_some());
         let of_log = if verdict.differ { LogAlone::in_full } else { LogAlone::in_short };
@@ -112,11 +114,14 @@ fn is_of_an_end(diagnosis: &Diagnosis) -> bool {
         )
 }
 
-fn shown_as_json(verdict: &LogVerdict, seen: &[Reason]) -> Result<Value, ErrorReport> {
+fn shown_as_json(verdict: &LogVerdict, seen: &[Reason], cards: &[Value]) -> Result<Value, ErrorReport> {
     let mut json = serde_json::to_value(&verdict.diagnosis)?;
     if let (Value::Object(fields), false) = (&mut json, seen.is_empty()) {
         // Left out when empty, so that the JSON of a log is the same as that of `serve`.
         fields.insert("seen".to_owned(), serde_json::to_value(seen)?);
+    }
+    if let (Value::Object(fields), false) = (&mut json, cards.is_empty()) {
+        fields.insert("cards".to_owned(), Value::from(cards));
     }
     if let (Value::Object(fields), false) = (&mut json, verdict.alone.is_empty()) {
         fields.insert("alone".to_owned(), verdict.alone.iter().map(LogAlone::in_json).collect());

@@ -28,12 +28,12 @@ pub struct Figures {
 impl Figures {
     pub async fn new(sampler: Sampler) -> Self {
         let machine = sampler.machine().await;
-        let cards = machine.map_or_else(Vec::new, |machine| machine.cards);
+        let cards = machine.map_or_else(Vec::new, |machine| machine.shown_cards());
         Self {
             sampler,
             cards: cards
                 .into_iter()
-                // Only CUDA cards are visible to NVML, which all readings come from.
+                // The host is measured as the process is.
                 .filter(|card| card.kind == CardKind::Cuda)
                 .collect(),
             process: None,

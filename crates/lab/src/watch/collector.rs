@@ -36,8 +36,9 @@ impl Collector {
     pub async fn open(subject: WatchTarget, sampler: Sampler, notes: &mut Vec<String>) -> Self {
         let seen = sampler.machine().await;
         let cards = seen.map_or_else(Vec::new, |machine| {
+            let cards = machine.shown_cards();
             notes.extend(machine.notes);
-            machine.cards
+            cards
         });
         let kernel_log = KernelLog::open();
         // /dev/kmsg is closed to users where kernel.dmesg_restrict is 1, the default of many distributions.

@@ -127,6 +127,9 @@ fn present(machine: Machine) -> Vec<Card> {
     for note in machine.notes {
         tracing::info!("{note}");
     }
+    for card in machine.kernel_cards {
+        tracing::info!("{} is shown, and no model is placed on it", card.name);
+    }
     if machine.cards.is_empty() { machine.host.into_iter().collect() } else { machine.cards }
 }
 

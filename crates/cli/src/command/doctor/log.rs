@@ -43,7 +43,7 @@ pub(super) fn read(paths: &[PathBuf], sysroot: Option<&Path>) -> Result<Findings
         }
         feed_file(&mut reader, path)?;
     }
-    Ok(Findings { reader, seen, status: None })
+    Ok(Findings { reader, seen, cards: Vec::new(), status: None })
 }
 
 fn feed_file(reader: &mut LogReader, path: &Path) -> Result<(), ErrorReport> {

@@ -4,12 +4,11 @@
 //! The evidence comes from the live machine or from captured files.
 
 use plimsoll_base::{Bytes, Reason};
-use plimsoll_cards::Machine;
-use plimsoll_cards::Sysroot;
+use plimsoll_cards::{Machine, Sysroot};
 use plimsoll_doctor::{LineSource, LogReader};
 use plimsoll_host::{HostSnapshot, ProcTree, allowance};
 
-use super::Findings;
+use super::{Findings, cards};
 
 /// Files whose lines are evidence without any change.
 const FILES: [&str; 3] = ["proc/meminfo", "proc/buddyinfo", "etc/nv_tegra_release"];
@@ -19,12 +18,12 @@ const LOGS: &str = "var/log";
 pub(super) fn look(tree: &Sysroot) -> Findings {
     let mut reader = LogReader::new();
     let mut seen = Vec::new();
+    let snapshot = HostSnapshot::gather(tree);
+    let machine = plimsoll_cards::look_at(tree);
+    seen.extend(cards::reasons(&machine, snapshot.driver().is_some() && !tree.is_live()));
     if tree.is_live() {
-        let machine = plimsoll_cards::look();
-        seen.extend(cards(&machine));
         seen.extend(holders(&machine, None, &mut reader));
     }
-    let snapshot = HostSnapshot::gather(tree);
     // Without a driver a live machine has no card whose failure these files could explain.
     if snapshot.driver().is_some() || !tree.is_live() {
         feed(tree, &mut reader);
@@ -33,7 +32,7 @@ pub(super) fn look(tree: &Sysroot) -> Findings {
     let limits = tree.read("proc/self/limits").ok();
     seen.extend(limits.and_then(|limits| locked_limit(&limits, "a process of this user")));
     seen.extend(known_faults(tree, &snapshot));
-    Findings { reader, seen, status: None }
+    Findings { reader, seen, cards: cards::in_json(&machine), status: None }
 }
 
 fn feed(tree: &Sysroot, reader: &mut LogReader) {
@@ -52,38 +51,21 @@ fn feed(tree: &Sysroot, reader: &mut LogReader) {
     }
 }
 
-fn cards(machine: &Machine) -> Vec<Reason> {
-    let mut seen: Vec<Reason> = machine
-        .cards
-        .iter()
-        .enumerate()
-        .map(|(number, card)| {
-            let text = format!("card {number}: {}, {} of {} free", card.name, card.free, card.total);
-            Reason::new("card", text).fact("free", card.free).fact("total", card.total)
-        })
-        .collect();
-    if machine.unified {
-        seen.push(Reason::new("unified", "the cards share the host's memory"));
-    }
-    seen.extend(machine.notes.iter().map(|note| Reason::new("note", note.clone())));
-    if machine.cards.is_empty() {
-        seen.push(Reason::new("no_card", "no GPU is visible"));
-    }
-    seen
-}
-
 /// Processes and their memory on each card. The rules report a process that has only a context on a second
 /// card.
 pub(super) fn holders(machine: &Machine, examined: Option<u32>, reader: &mut LogReader) -> Vec<Reason> {
     let mut seen = Vec::new();
     for holder in plimsoll_cards::read().holders {
-        let number = machine.cards.iter().position(|card| card.id == holder.card);
+        let ids = machine.cards.iter().map(|card| &card.id);
+        let number =
+            ids.chain(machine.kernel_cards.iter().map(|card| &card.id)).position(|id| *id == holder.card);
         let number = number.and_then(|number| u64::try_from(number).ok()).unwrap_or_default();
         let name = holder.name.as_deref().unwrap_or("a process");
         let used = holder.used.map_or_else(|| "an unknown amount".to_owned(), |used| used.to_string());
         let who =
             if examined == Some(holder.pid) { "it".to_owned() } else { format!("{name} ({})", holder.pid) };
-        let text = format!("card {number}: {who} holds {used}");
+        let outside = holder.outside.map(|bytes| format!(", and {bytes} of host memory for that card"));
+        let text = format!("card {number}: {who} holds {used}{}", outside.unwrap_or_default());
         seen.push(Reason::new("holder", text).fact("pid", u64::from(holder.pid)));
         // NVML gives no size for processes of another container or under WSL; the rules need one.
         if let Some(used) = holder.used {

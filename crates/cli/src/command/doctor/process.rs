@@ -45,7 +45,7 @@ pub(super) fn look(pid: u32) -> Result<Findings, ErrorReport> {
     // The command line comes after the log, as `--context` does, and never counts as a log line.
     reader.feed(LineSource::Context, words.as_bytes());
     reader.feed(LineSource::Context, b"\n");
-    Ok(Findings { reader, seen, status: None })
+    Ok(Findings { reader, seen, cards: Vec::new(), status: None })
 }
 
 fn read(pid: u32, name: &str) -> io::Result<String> {

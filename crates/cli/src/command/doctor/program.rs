@@ -166,6 +166,7 @@ fn found(mut reader: LogReader, status: ExitStatus, end: String, report: Option<
         // A program that succeeded has handled the errors in its output.
         reader: if status.success() && refused.is_none() { LogReader::new() } else { reader },
         seen,
+        cards: Vec::new(),
         status: Some(ExitCode::from(u8::try_from(code).unwrap_or(1))),
     }
 }

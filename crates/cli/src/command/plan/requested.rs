@@ -4,6 +4,7 @@
 use std::str::FromStr;
 
 use plimsoll_base::{Bytes, Card, CardId, CardSpec, Reason, unit_of};
+use plimsoll_cards::KernelCard;
 use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_plan::{Estimate, HostLimit, PlannedHost};
 use plimsoll_planner::HostRoom;
@@ -60,11 +61,16 @@ impl Room {
             return Ok(Self { cards: machine.cards, host: given.or(seen), doubts: Vec::new() });
         }
         let host = machine.host.ok_or_else(no_card)?;
-        let why = machine.notes.first();
+        let why = machine.notes.first().map_or("no card was found", String::as_str);
+        // No model is served on such a card, but its owner may run one there.
+        let beside = machine.kernel_cards.iter().filter_map(KernelCard::shown).map(|card| {
+            let (name, total, free) = (card.name, card.total.whole_mib(), card.free.whole_mib());
+            format!("; --card \"name={name},total={total}MiB,free={free}MiB\" plans for the {name}")
+        });
         let text = format!(
-            "{}, so the plan is for host memory; describe another machine's card with --card, or examine \
-                this machine with `plimsoll doctor`",
-            why.map_or("no card was found", String::as_str)
+            "{why}, so the plan is for host memory{}; describe another machine's card with --card, or \
+                examine this machine with `plimsoll doctor`",
+            beside.collect::<String>()
         );
         Ok(Self { cards: vec![host], host: None, doubts: vec![Reason::new("no_card_seen", text)] })
     }

@@ -94,11 +94,17 @@ impl TopView {
 
     /// The view of a machine without a server.
     pub(super) fn of_machine(machine: &Machine, reading: &Reading) -> Self {
-        let cards = machine.cards.iter().chain(&machine.host).map(|card| machine_card(card, reading));
+        let shown = machine.shown_cards();
+        let cards = shown.iter().chain(&machine.host).map(|card| machine_card(card, reading));
+        let cards = cards.collect();
+        let names = || {
+            let of_kernel = machine.kernel_cards.iter().map(|card| (&card.id, &card.name));
+            machine.cards.iter().map(|card| (&card.id, &card.name)).chain(of_kernel)
+        };
         let rows = reading.holders.iter().map(|holder| {
             let name = holder.name.clone().unwrap_or_else(|| "?".to_owned());
-            let card = machine.cards.iter().find(|card| card.id == holder.card);
-            let card = card.map_or_else(|| holder.card.to_string(), |card| card.name.clone());
+            let card = names().find(|(id, _)| **id == holder.card);
+            let card = card.map_or_else(|| holder.card.to_string(), |(_, name)| name.clone());
             TopRow {
                 cells: vec![
                     plain(&name),
@@ -112,13 +118,19 @@ impl TopView {
             }
         });
         Self {
-            heading: "cards of this machine".to_owned(),
-            cards: cards.collect(),
+            heading: format!("cards of this machine{}", unknown(machine)),
+            cards,
             columns: vec!["PROCESS", "PID", "MEMORY", "CARD"],
             rows: rows.collect(),
             has_models: false,
         }
     }
+}
+
+/// Cards without a bar, because a figure of theirs is unknown.
+fn unknown(machine: &Machine) -> String {
+    let unknown = machine.kernel_cards.iter().filter(|card| card.shown().is_none());
+    unknown.map(|card| plain(&format!("; memory of {} unknown", card.name))).collect()
 }
 
 /// Other hosts of the server's fleet.
