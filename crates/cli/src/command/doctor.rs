@@ -62,7 +62,8 @@ pub(crate) struct Arguments {
 
 // DECISION: all inputs are turned into evidence for the `doctor` crate, whose rules also diagnose dead
 // engines under `serve`.
-/// Evidence for the rules, facts to print beside the verdict, cards of a machine, and an exit status that replaces the verdict's.
+/// Evidence for the rules, facts to print beside the verdict, cards of a machine, and an exit status that
+/// replaces the verdict's.
 struct Findings {
     reader: LogReader,
     seen: Vec<Reason>,
