@@ -1,6 +1,7 @@
 //! The engine of this machine, and what else of it a plan depends on.
 
 use std::ffi::OsStr;
+use std::time::Duration;
 
 use plimsoll_base::{Card, CardKind};
 use plimsoll_engine::program::is_shell_script;
@@ -16,6 +17,9 @@ const FOR_CARDS: [&str; 3] = ["cuda", "hip", "vulkan"];
 
 /// The variable of ggml that names a backend elsewhere.
 const NAMED_BACKEND: &str = "GGML_BACKEND_PATH";
+
+/// Time limit of a run that the user did not ask for. The formulas answer at once if it passes.
+const UNASKED: Duration = Duration::from_secs(5);
 
 /// An estimate for this machine: with the contexts that were measured here, and its processor.
 pub fn estimate(models: Models, engine: EngineBuild, program: ProgramKind) -> Estimate {
@@ -35,6 +39,7 @@ impl Oracle {
         if cards.is_empty() || cards.iter().any(|card| card.kind != CardKind::Cuda) {
             return None;
         }
+        let terms = RunTerms { time: terms.time.min(UNASKED), ..terms };
         let oracle = Self::find(None, ProgramKind::LlamaServer, terms).ok()?;
         let path = &oracle.program.path;
         // A script may start the engine in a container.

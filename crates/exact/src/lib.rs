@@ -218,7 +218,7 @@ impl Oracle {
         let (tally, more) = (self.tally.get(), u32::try_from(jobs.len()).unwrap_or(u32::MAX));
         self.tally.set(Tally { runs: tally.runs.saturating_add(more), ..tally });
         let ended = run::run_all(&self.program.path, &jobs, &self.terms);
-        // One failed run does not discard the answers of the others; the last error is returned.
+        // One failed run does not discard the answers of the others; the first error is returned.
         let mut failed = Ok(());
         for (question, ended) in open.into_iter().zip(ended) {
             let stated = match ended {
@@ -226,7 +226,7 @@ impl Oracle {
                 Ok(answer) => Ok(self.keep(&question.key, answer)),
                 Err(ExactError::Refused(refusal)) => Err(refusal),
                 Err(error) => {
-                    failed = Err(error);
+                    failed = failed.and(Err(error));
                     continue;
                 }
             };

@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -73,15 +73,24 @@ pub(super) struct Job {
 }
 
 /// Runs jobs in parallel, at most one per processor. Returns the answers in order.
+///
+/// After one that did not answer in time, no other begins: each would make the user wait as long.
 pub(super) fn run_all(program: &Path, jobs: &[Job], terms: &RunTerms) -> Vec<Result<Answer, ExactError>> {
     let workers = thread::available_parallelism().map_or(1, usize::from);
     // Workers finish out of order; callers match answers to questions by position.
     let ended: Vec<OnceLock<_>> = jobs.iter().map(|_| OnceLock::new()).collect();
     // A shared counter instead of fixed shares: runs differ in length by an order of magnitude.
     let next = AtomicUsize::new(0);
+    let is_silent = AtomicBool::new(false);
     let work = || {
         while let Some((job, ended)) = jobs.iter().zip(&ended).nth(next.fetch_add(1, Ordering::Relaxed)) {
-            let _ = ended.set(run(program, job, terms));
+            let answer = if is_silent.load(Ordering::Relaxed) {
+                Err(ExactError::Cancelled(program.to_owned()))
+            } else {
+                run(program, job, terms)
+            };
+            is_silent.fetch_or(matches!(answer, Err(ExactError::Wait { .. })), Ordering::Relaxed);
+            let _ = ended.set(answer);
         }
     };
     thread::scope(|scope| {

@@ -3,6 +3,7 @@
 //! The engine is a script. For a memory query it logs what llama-server would log; started to serve, it
 //! becomes the fake engine. Each of its runs on phantom's simulated card adds a line to a file.
 
+use std::env;
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -114,6 +115,20 @@ else:
             .unwrap()
     }
 
+    /// `plan`, with this engine on PATH.
+    fn plan(&self) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+            .args(["plan", "--json", "--card", CARD, "--model"])
+            .arg(self.path("l8.gguf"))
+            .args(FLAGS.split(' '))
+            .env("PATH", format!("{}:{}", self.folder.path().display(), env::var("PATH").unwrap()))
+            .env("PLIMSOLL_PHANTOM_LIBRARY", phantom())
+            .env("PLIMSOLL_NVML", "")
+            .env("XDG_CACHE_HOME", self.folder.path())
+            .output()
+            .unwrap()
+    }
+
     /// Process ids of the runs in which the engine was asked.
     fn runs(&self) -> Vec<u32> {
         let runs = fs::read_to_string(self.path("runs")).unwrap_or_default();
@@ -164,6 +179,22 @@ fn the_engines_figures_replace_the_plan_and_are_kept_until_the_engine_changes() 
     until("the engine is gone", || replaced.claimed() == 0);
     loaded(&replaced);
     until("the new engine is asked", || bench.runs().len() == 6);
+}
+
+#[test]
+fn a_plan_waits_five_seconds_for_an_installed_engine_and_then_is_by_the_formulas() {
+    let bench = AskBench::new("time.sleep(100)");
+    let planned = bench.plan();
+    assert_eq!(planned.status.code(), Some(0), "{}", String::from_utf8_lossy(&planned.stderr));
+    let plan: serde_json::Value = serde_json::from_slice(&planned.stdout).unwrap();
+    let warnings = plan["warnings"].to_string();
+    assert!(warnings.contains("did not answer within 5 s"), "{warnings}");
+    assert!(!plan.to_string().contains("engine_said"));
+    let runs = bench.runs();
+    // The list of devices, and those that began side by side.
+    let most = 1 + std::thread::available_parallelism().unwrap().get();
+    assert!(runs.len() <= most, "no run begins after one without an answer: {runs:?}");
+    until("its processes are gone", || !runs.iter().any(|pid| alive(*pid)));
 }
 
 #[test]
