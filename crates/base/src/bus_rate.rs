@@ -1,4 +1,4 @@
-//! Rate of the bus between host memory and a card.
+//! Holds the measured transfer rate of the bus between host memory and a card.
 
 use std::num::NonZeroU64;
 use std::time::Duration;

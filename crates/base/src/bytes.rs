@@ -1,4 +1,4 @@
-//! Memory sizes in bytes: the type `Bytes`, its parser and its output format.
+//! Defines the type `Bytes` for memory sizes, with its parser and its output format.
 //!
 //! Arithmetic that could overflow is checked or saturating, and the function's name says which.
 

@@ -1,4 +1,4 @@
-//! Cards: the places where a model can be put (GPUs and the host's memory).
+//! Describes the places where a model can be put: GPUs and the host's memory.
 
 use std::fmt;
 use std::sync::Arc;

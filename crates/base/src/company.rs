@@ -1,4 +1,5 @@
-//! Rules about models that may run beside each other, whatever memory is free: groups, and sets of models.
+//! Rules on which models may be loaded at the same time, even if memory for both is free: groups, and sets of
+//! models.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

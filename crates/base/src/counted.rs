@@ -1,4 +1,4 @@
-//! Number with its noun in the singular or the plural: `1 request`, `2 requests`.
+//! Writes a number with its noun in the singular or the plural: `1 request`, `2 requests`.
 
 /// The number and the noun; a noun that ends in a hissing sound takes `es`.
 pub fn counted(count: impl TryInto<u64>, noun: &str) -> String {

@@ -1,4 +1,5 @@
-//! Memory curves: the memory that an engine takes on each card, by depth (tokens in the KV cache).
+//! Memory curves: the memory that an engine takes on each card, as a function of the number of tokens in its
+//! KV cache.
 
 use crate::Order;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! Memory demand of a model on a given set of cards.
+//! States how much memory a model takes on a given set of cards.
 //!
 //! The demand is the model's memory plan for these cards, or the size that the user declared. If neither is
 //! known, the model takes one whole card.

@@ -1,4 +1,4 @@
-//! Wait status of a process.
+//! Defines how a process ended, by an exit status or by a signal, and writes it as text.
 
 use std::fmt;
 

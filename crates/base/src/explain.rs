@@ -1,4 +1,5 @@
-//! Explanations of results: sources of numbers, reasons for decisions, and hints.
+//! Explains results to users: where a number comes from, why a decision was made, and what the user can
+//! change.
 //!
 //! A reason is built by the code that decides, at the time of the decision. Text, JSON, HTTP errors and
 //! pictures show the same tree of reasons.

@@ -1,4 +1,5 @@
-//! Types shared by all other crates: memory sizes, cards, memory curves, claims and hints.
+//! Types that all other crates share: memory sizes, cards, a model's memory on each card, and explanations
+//! for users.
 //!
 //! A claim is the memory that an engine may take on a card. All types are plain values without input or
 //! output.

@@ -1,4 +1,4 @@
-//! Masking of secrets in command lines, before they reach a log, a listing or a terminal.
+//! Masks secrets in command lines, before they reach a log, a listing or a terminal.
 //!
 //! The text before a value decides whether it is hidden: a flag (`--api-key`), a variable (`HF_TOKEN=`), a
 //! header (`Authorization:`) or a key of JSON. User and query of an address are hidden as well.

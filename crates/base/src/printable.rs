@@ -1,5 +1,5 @@
-//! Foreign text made printable: control characters, line separators and marks of direction are shown, not
-//! sent.
+//! Makes foreign text safe to print: control characters, line separators and direction marks become visible
+//! escapes.
 //!
 //! Names, errors and log lines come from files, engines, servers and hosts. A terminal would obey what they
 //! hold.

@@ -1,4 +1,4 @@
-//! Priority of a request or of a model in a queue.
+//! Defines the priority of a request or of a model in a queue.
 
 use std::time::Duration;
 

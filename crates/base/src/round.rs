@@ -1,4 +1,4 @@
-//! Rounding of floating-point measurements to integers.
+//! Rounds floating-point measurements to integers.
 
 /// Rounds to the nearest integer, halves away from zero. Negative numbers and NaN give 0, numbers beyond the
 /// range of `u64` give `u64::MAX`.

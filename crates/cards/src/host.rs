@@ -1,4 +1,4 @@
-//! Memory of the host, total and free, within the limits of this process's cgroups.
+//! Reads the host's total and free memory, within the limits of this process's cgroups.
 //!
 //! Free memory is `MemAvailable`, or the unused part of a cgroup's limit if that is less.
 

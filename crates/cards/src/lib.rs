@@ -1,4 +1,4 @@
-//! Readings of a machine's memory and GPUs: NVIDIA's through NVML, AMD's and Intel's through the kernel.
+//! Reads a machine's memory and GPUs: NVIDIA's through NVML, AMD's and Intel's through the kernel.
 //!
 //! No CUDA context is opened, so a reading takes no GPU memory. The daemon reads the cards through a helper
 //! process (`plimsoll look`), because `nvmlInit` loads libcuda (seen with driver 580.159.04).

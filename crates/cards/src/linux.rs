@@ -1,4 +1,4 @@
-//! Linux's side of the readings: files of `/proc`, `/sys` and `/etc`, and questions to render nodes.
+//! Reads a Linux machine's cards and memory from `/proc`, `/sys` and `/etc`, and by queries to render nodes.
 //!
 //! They are the live system's, or were captured from another machine into a folder. Captured files are
 //! untrusted input, so links are resolved inside the folder.

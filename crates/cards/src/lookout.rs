@@ -1,4 +1,5 @@
-//! Helper process that reads the cards through the GPU driver's libraries (`plimsoll look`), and its client.
+//! Reads the cards in a helper process (`plimsoll look`), which loads the GPU driver's libraries instead of
+//! the daemon.
 //!
 //! Each request is a line on the helper's stdin, each reply one line of JSON on its stdout.
 

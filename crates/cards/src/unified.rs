@@ -1,4 +1,5 @@
-//! Memory of GPUs that share the host's memory (Jetson, GB10), for which NVML reports "not supported".
+//! Computes the memory of GPUs that share the host's memory (Jetson, GB10), for which NVML reports "not
+//! supported".
 
 use plimsoll_base::Bytes;
 

@@ -1,4 +1,4 @@
-//! Cards that the daemon may use, limited by `CUDA_VISIBLE_DEVICES` in its own environment.
+//! Limits the cards that the daemon uses to those in its own `CUDA_VISIBLE_DEVICES`.
 
 use plimsoll_base::Card;
 

@@ -1,4 +1,4 @@
-//! Comparison of planned with measured memory, and the margins within which they agree.
+//! Compares planned with measured memory, and defines the margins within which they agree.
 //!
 //! A running engine should hold at least its planned memory after the load, and at most its planned memory
 //! with a full context.

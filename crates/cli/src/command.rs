@@ -1,4 +1,4 @@
-//! Subcommands of `plimsoll`, one file each. Only this module prints and sets the exit status.
+//! Runs the subcommands of `plimsoll`, one file each. Only this module prints and sets the exit status.
 
 use std::process::ExitCode;
 

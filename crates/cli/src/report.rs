@@ -1,4 +1,4 @@
-//! Results of subcommands: documents on stdout or in files, and failures on stderr with an exit status.
+//! Writes the results of subcommands to stdout or a file, and their failures to stderr with an exit status.
 
 use std::error::Error;
 use std::io::{self, Write};

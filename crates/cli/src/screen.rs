@@ -1,4 +1,4 @@
-//! Formatting of reports about plans, load tests and recordings.
+//! Formats the reports about plans, load tests and recordings.
 
 // One module per report; what several reports share is in the `report` crate.
 mod bar;

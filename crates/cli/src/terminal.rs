@@ -1,5 +1,5 @@
-//! Door of everything that is printed: control characters of files, engines, servers and hosts are shown, not
-//! sent.
+//! Writes all output of the program, with control characters from files, engines and servers shown as visible
+//! escapes.
 //!
 //! DECISION: the door is the writer and not the callers, because a caller that forgets it prints no less.
 //! `cargo xtask tidy` refuses other ways to stdout and stderr in this crate. Our colours are marked by

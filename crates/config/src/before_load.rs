@@ -1,5 +1,5 @@
-//! The setting `reclaim-before-load`, which frees host memory before a model is loaded, for GPUs that use the
-//! host's memory.
+//! Reads the setting `reclaim-before-load`: whether host memory is freed before a load, where the GPU shares
+//! it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Environment variables that select cards (such as `CUDA_VISIBLE_DEVICES`) in a model's `env`.
+//! Finds the environment variables in a model's `env` that select cards, such as `CUDA_VISIBLE_DEVICES`.
 //!
 //! The server selects the cards itself, so it removes these variables and warns.
 

@@ -1,4 +1,4 @@
-//! Splitter of command lines into arguments, like a POSIX shell but without variables, globs and pipes.
+//! Splits command lines into arguments, like a POSIX shell but without variables, globs and pipes.
 //!
 //! The rules are llama-swap's (`internal/config/commands.go: SanitizeCommand @ v250`), but an unclosed quote
 //! is an error.

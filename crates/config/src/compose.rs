@@ -1,4 +1,4 @@
-//! Reader of Compose files: each service that runs an engine is a model, which `docker compose up` starts.
+//! Reads Compose files: each service that runs an engine becomes a model, which `docker compose up` starts.
 
 mod variables;
 

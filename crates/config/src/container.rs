@@ -1,4 +1,4 @@
-//! Command lines of containers (`docker run`, `podman run`): the image, its program, mounts, ports and
+//! Reads the command line of a container (`docker run`, `podman run`): image, program, mounts, ports and
 //! variables.
 
 use plimsoll_flags::{FlagValue, Options};

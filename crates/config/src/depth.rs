@@ -1,4 +1,4 @@
-//! The setting `too-large`: what to do with models that do not fit with their full context.
+//! Reads the setting `too-large`: what to do with models that do not fit with their full context.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! llama-server flags found in a command that the user configured, from which the model's memory is planned.
+//! Finds llama-server flags in a command that the user configured, so that the model's memory can be planned.
 
 use plimsoll_flags::table::FlagClass;
 use plimsoll_flags::{FlagOrigin, FlagProblem, Options, ProgramKind, Warning, quoted};

@@ -1,4 +1,5 @@
-//! Kinds of engines other than llama-server: readiness, and the part of each card that their flags give them.
+//! Recognises engines other than llama-server from their command, how they report readiness, and the share of
+//! a card that their flags reserve.
 
 use plimsoll_base::Bytes;
 use schemars::JsonSchema;

@@ -1,5 +1,5 @@
-//! Check of listening addresses in users' commands: an engine that listens on the network bypasses the
-//! router.
+//! Keeps users' engines off the network: moves a llama-server to the loopback interface, and warns of other
+//! engines that listen openly.
 //!
 //! The daemon connects to a port of 127.0.0.1 only, so an engine needs no other address. The check replaces
 //! the address flag of a llama-server. For any other program it only warns.

@@ -1,4 +1,4 @@
-//! Configuration errors: the place in the file, the fault and the remedy.
+//! Errors of a configuration, each with the place in the file, the fault and the remedy.
 
 use std::sync::Arc;
 

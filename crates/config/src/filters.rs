@@ -1,4 +1,4 @@
-//! Changes of requests before an engine gets them: parameters that are removed or set, and a system message.
+//! Reads a model's `filters`: parameters that are removed from or set in its requests, and a system message.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Settings of guard, the preloaded library that counts and limits a program's GPU memory.
+//! Reads the settings of guard, the preloaded library that counts and limits a program's GPU memory.
 //!
 //! A setting that is not given is `None`, so each setting of a model can override the server's default.
 

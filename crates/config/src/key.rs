@@ -1,4 +1,4 @@
-//! API keys with names, rights and limits: `[keys.NAME]`.
+//! Reads API keys (`[keys.NAME]`) with their rights and limits.
 
 use std::fmt;
 use std::num::NonZeroU32;

@@ -1,4 +1,5 @@
-//! Configuration files: Plimsoll's own TOML, llama-server's `--models-preset` INI and llama-swap's YAML.
+//! Reads configuration files: Plimsoll's own TOML, llama-server's `--models-preset` INI and llama-swap's
+//! YAML.
 //!
 //! All three formats are read into one [`Configuration`]; the rest of the program does not depend on the
 //! format.

@@ -1,5 +1,5 @@
-//! Addresses to listen on, as people write them: `127.0.0.1:8080`, `localhost:8080`, `8080`, `:8080`, or
-//! several between commas.
+//! Parses addresses to listen on: `127.0.0.1:8080`, `localhost:8080`, `8080`, `:8080`, or several between
+//! commas.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 

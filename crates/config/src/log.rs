@@ -1,4 +1,4 @@
-//! Levels and formats of the server's log.
+//! Defines the levels and formats of the server's log.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,4 @@
-//! Entry point for reading a configuration file (TOML, INI or YAML), and the checks that all three formats
-//! share.
+//! Reads a configuration file (TOML, INI or YAML), and makes the checks that all three formats share.
 
 use std::collections::HashMap;
 use std::sync::Arc;

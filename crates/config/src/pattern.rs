@@ -1,4 +1,4 @@
-//! Patterns for model names, in which `*` stands for any characters.
+//! Matches model names against patterns in which `*` stands for any characters.
 
 /// True if `name` is `pattern`, whose `*` stand for any characters.
 pub fn fits_pattern(name: &str, pattern: &str) -> bool {

@@ -1,4 +1,4 @@
-//! Check of fixed ports in users' commands.
+//! Warns of models that share a fixed port, and of requests that go to another port than the engine's.
 //!
 //! It warns of a port that several models share, and of a llama-server that listens on a different port than
 //! the one that the daemon uses.

@@ -1,4 +1,4 @@
-//! Addresses of engines, as `proxy` gives them: a port of this machine, or another host.
+//! Parses the key `proxy`, the address of an engine: a port of this machine, or another host.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! Parsed configuration: models, their launch commands and warnings.
+//! Holds the parsed configuration: models, their launch commands and warnings.
 //!
 //! Models are compared without their position in the file, so a reload restarts only models that changed.
 

@@ -1,4 +1,4 @@
-//! Settings of `plimsoll serve`: those of the command line, those of `[serve]` in a file, and both merged.
+//! Merges the settings of `plimsoll serve` from the command line with those from `[serve]` in a file.
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! Values of `plimsoll serve`'s settings as text, read alike from the command line and from files.
+//! Parses the values of `plimsoll serve`'s settings, alike from the command line and from files.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Check of commands for shell syntax, such as pipes and variables.
+//! Finds shell syntax, such as pipes and variables, in commands that run without a shell.
 //!
 //! The daemon starts commands without a shell, so such words would reach the program as plain arguments.
 

@@ -1,4 +1,4 @@
-//! YAML document as a tree in which every value has its line number and every scalar is text.
+//! Parses YAML into a tree in which every value has its line number and every scalar is text.
 //!
 //! Numbers and booleans are recognised only after macros are replaced, as in llama-swap. The size and depth
 //! of the tree are limited.

@@ -1,4 +1,4 @@
-//! Candidate of a diagnosis: a cause with its confidence.
+//! A cause that a diagnosis considers, with its confidence.
 
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 

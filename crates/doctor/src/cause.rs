@@ -1,4 +1,4 @@
-//! Causes and sub-causes that the diagnosis can name, such as fragmentation or another process on the card.
+//! Lists the causes that a diagnosis can name, such as fragmentation or another process on the card.
 //!
 //! Their codes are part of the published format `plimsoll.diagnosis/1` and do not change.
 

@@ -1,4 +1,4 @@
-//! Text classifier for problem reports: a logistic regression over words.
+//! Classifies the text of a problem report by a logistic regression over its words.
 //!
 //! `bench/likeness/train.py` made the table of words from 1132 public reports whose cause is known, and
 //! fitted it further with 160 later ones.

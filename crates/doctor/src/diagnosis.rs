@@ -1,4 +1,5 @@
-//! Diagnosis of a log or a report: one cause with its confidence, alternatives, evidence and remedies.
+//! Result of diagnosing a log or a report: one cause with its confidence, alternatives, evidence and
+//! remedies.
 //!
 //! The rules' findings are added up for each cause. If no cause is likely enough, the cause is `other`.
 

@@ -1,4 +1,4 @@
-//! Choice between two diagnoses of a problem report: one by the rules, one by the text classifier.
+//! Chooses between two diagnoses of a problem report: one by rules, one by the text classifier.
 //!
 //! The rules win if their confidence is high enough. If they used the sizes of a refused allocation, a lower
 //! confidence is enough.

@@ -1,4 +1,4 @@
-//! Facts of a log: numbers and known messages, each with the line that shows it.
+//! Holds the facts that are found in a log: numbers and known messages, each with the line that shows it.
 //!
 //! The diagnosis rules read these facts and never the raw log. A missing fact is `None`; nothing is assumed.
 

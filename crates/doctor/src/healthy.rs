@@ -1,4 +1,4 @@
-//! Detection of output without a failure, from healthy programs and machines.
+//! Recognises output that shows no failure, from healthy programs and machines.
 //!
 //! The text classifier was trained on problem reports and cannot judge such output.
 //!

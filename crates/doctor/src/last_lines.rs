@@ -1,4 +1,4 @@
-//! Cause of an engine's end, found in its last log lines.
+//! Finds out why an engine ended, from the last lines of its log.
 //!
 //! A client may have chosen part of the text. So sizes in these lines are only shown to the user.
 

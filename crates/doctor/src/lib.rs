@@ -1,4 +1,4 @@
-//! Diagnosis of refused GPU allocations and of inference engines that died.
+//! Diagnoses refused GPU allocations, and inference engines that died.
 //!
 //! Format readers (`formats/`) turn log lines into [`Facts`], and rules name causes. A text classifier gives
 //! a second opinion on problem reports. [`diagnose`] combines both.

@@ -1,4 +1,4 @@
-//! Cleaned text of a log line: without colours and control bytes, and limited in length.
+//! Cleans a log line: removes colours and control bytes, and limits its length.
 
 use std::borrow::Cow;
 

@@ -1,5 +1,5 @@
-//! Log prefixes: the time, host and unit that journald, syslog, Docker, Kubernetes, the kernel or a logger
-//! adds.
+//! Recognises the prefix (time, host, unit) that journald, syslog, Docker, Kubernetes, the kernel or a logger
+//! puts before a log line.
 //!
 //! A prefix states when and where a line was written. It says nothing about the cause of a failure.
 //! `formats/shapes.tsv` has the forms.

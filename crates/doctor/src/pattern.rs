@@ -1,4 +1,5 @@
-//! Kinds of log lines that the diagnosis recognises. Each phrase of `formats/` belongs to one kind.
+//! Kinds of log lines that the diagnosis recognises. Each phrase in the tables of `formats/` belongs to one
+//! kind.
 
 macro_rules! patterns {
     ($($(#[$about:meta])* $name:ident,)*) => {

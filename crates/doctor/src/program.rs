@@ -1,4 +1,4 @@
-//! Programs whose log the diagnosis reads, such as ollama or vLLM.
+//! Lists the programs whose logs the diagnosis reads, such as ollama or vLLM.
 //!
 //! A remedy uses the options of the program that failed, and some causes occur in certain programs only.
 

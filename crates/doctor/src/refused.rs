@@ -1,4 +1,5 @@
-//! Refused allocation as recorded by guard: its size, the limit, and other processes on the card.
+//! Describes an allocation that guard (the preloaded library) refused: its size, the limit, and other
+//! processes on the card.
 //!
 //! The figures are those of the moment at which the program got the error.
 

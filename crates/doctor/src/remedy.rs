@@ -1,4 +1,4 @@
-//! Remedies for each cause, sub-cause and program, the mildest first.
+//! Chooses the remedies for a cause and a program, the mildest first.
 //!
 //! A remedy uses the options of the program that failed, with figures from its log if the log has them. A
 //! context that certainly fits comes from a memory plan made by the caller.

@@ -1,4 +1,4 @@
-//! Rules of the diagnosis, which find evidence for a cause in the numbers and the known lines of a log.
+//! Finds evidence for each cause in the numbers and the known lines of a log.
 //!
 //! Each rule is a small unit that does not depend on other rules.
 

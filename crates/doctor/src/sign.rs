@@ -1,4 +1,4 @@
-//! Causes that a single log line of an engine shows, such as a full card, and ggml's abort messages.
+//! Finds causes that a single log line of an engine shows, such as a full card, and ggml's abort messages.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Lines of source and configuration files, distinguished from log lines by their syntax.
+//! Tells lines of source and configuration files from log lines, by their syntax.
 //!
 //! The phrases in such a line belong to a program that did not run. `formats/shapes.tsv` has the forms.
 

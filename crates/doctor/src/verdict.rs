@@ -1,4 +1,4 @@
-//! Verdict on an engine that died: how it ended (for the scheduler) and why (for the user).
+//! Judges an engine that died: how it ended (for the scheduler) and why (for the user).
 
 use plimsoll_base::{End, Exit, Hint, Reason, Stage};
 

@@ -1,4 +1,4 @@
-//! Addresses of engines: a Unix socket in a private folder, or a port on the loopback interface.
+//! Chooses where an engine listens: a Unix socket in a private folder, or a port on the loopback interface.
 //!
 //! An engine that supports it gets a socket, to which no other user can connect. Other engines get a port.
 

@@ -1,4 +1,4 @@
-//! Random API keys for engines, and the user's own stop commands, in which the engine's PID is filled in.
+//! Generates random API keys for engines, and runs the user's own stop command with the engine's PID.
 
 use std::io;
 use std::process::Stdio;

@@ -1,4 +1,4 @@
-//! Handle of a child process (an engine) from its start to its end.
+//! Controls a child process (an engine) from its start to its end.
 //!
 //! A [`Child`] sends commands to the task that owns the process, and receives [`ChildEvent`]s. Dropping it
 //! kills the process group.

@@ -1,4 +1,5 @@
-//! llama-server's router channel: state lines on the child's stdout, and one command on its stdin.
+//! Reads state lines from llama-server's stdout and sends one command on its stdin, as llama.cpp's router
+//! does.
 //!
 //! The code follows `tools/server/server-models.cpp: router_child_states @ b10605`. Earlier builds print
 //! other state names (`server-models.cpp: setup_child_server @ b8799`) and exit only after stdin closes.

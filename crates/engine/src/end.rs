@@ -1,4 +1,4 @@
-//! Reasons why a child process exited.
+//! Lists the reasons why a child process exited.
 
 /// Cause of a child's end: a request, a kill, or the child itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Environment variables of a child process: inherited, removed and added ones.
+//! Builds the environment of a child process: which variables are inherited, removed and added.
 //!
 //! A child inherits only a fixed list of variables and those of `pass-env`, so that it learns no secret of
 //! the daemon. Variables that restrict the child to its cards are set last.

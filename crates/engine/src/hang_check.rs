@@ -1,4 +1,4 @@
-//! Hang check of a serving engine whose log looks like an abort.
+//! Checks whether a serving engine hangs, after its log has shown an abort.
 //!
 //! DECISION: the check requests both `/health` and `/slots`. After `ggml.c: ggml_abort`, the computing thread
 //! may hang while `/health` answers (llama.cpp #13281). `/slots` then gets no answer (b10605), or an answer

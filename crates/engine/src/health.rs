@@ -1,4 +1,4 @@
-//! HTTP health checks of engines: readiness after the start, and liveness after a suspicious log line.
+//! Checks engines over HTTP: whether one is ready after its start, and alive after a suspicious log line.
 
 use std::future::Future;
 use std::net::Ipv4Addr;

@@ -1,4 +1,4 @@
-//! Card isolation: the cards that a child process sees, and the numbers that it uses for them.
+//! Limits the cards that a child process sees, and knows the numbers by which it sees them.
 //!
 //! `CUDA_VISIBLE_DEVICES` lists a child's cards by UUID, so the child numbers them from 0. The user's flags
 //! number all cards of the machine, so they are rewritten.

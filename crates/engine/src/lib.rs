@@ -1,4 +1,4 @@
-//! Engines: the program, its arguments, the cards that it sees, and its life from the start to the end.
+//! Starts engines, watches them, and stops them; chooses their program, arguments and visible cards.
 #![forbid(unsafe_code)]
 
 mod address;

@@ -1,4 +1,4 @@
-//! Search for the engine, a program with llama-server's command line.
+//! Finds the engine program on this machine: any program with llama-server's command line.
 //!
 //! The configured command comes first, then `llama-server` on PATH, then the CPU engine that Plimsoll
 //! installed.

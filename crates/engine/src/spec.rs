@@ -1,4 +1,4 @@
-//! Description of an engine's process, and its start.
+//! Describes an engine's process (program, arguments, cards, limits), and starts it.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Work of a serving engine, as the kernel shows it: processor time, devices and connections of its
+//! Detects whether a serving engine is busy, from the processor time, devices and connections of its
 //! processes.
 
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Proofs of a client towards a store: the authority that it trusts, its own certificate, a user with a
+//! Holds the credentials for a store: the trusted authority, this client's certificate, or a user with a
 //! password.
 
 use std::io;

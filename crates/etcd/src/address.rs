@@ -1,4 +1,4 @@
-//! Address of a store: `etcd://HOST[:PORT],HOST[:PORT],…[/FLEET]`, or `etcds://…` over TLS.
+//! Parses the address of a store: `etcd://HOST[:PORT],HOST[:PORT],…[/FLEET]`, or `etcds://…` over TLS.
 
 use std::str::FromStr;
 

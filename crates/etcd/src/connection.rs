@@ -1,4 +1,4 @@
-//! Connections to the members of a store over TLS, and what a failed handshake means for an operator.
+//! Connects to the members of a store over TLS, and explains a failed handshake to the operator.
 
 use std::error::Error;
 use std::future::Future;

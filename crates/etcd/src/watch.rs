@@ -1,4 +1,5 @@
-//! Watch of the fleet's keys: a stream of JSON lines, each with the changes of one or more store revisions.
+//! Watches the fleet's keys: reads a stream of JSON lines, each with the changes of one or more store
+//! revisions.
 
 use http_body_util::BodyExt;
 use hyper::body::Incoming;

@@ -1,4 +1,5 @@
-//! Command line of the engine that `plan --exact` runs: the user's flags, except those with side effects.
+//! Builds the command line of the engine that `plan --exact` runs: the user's flags, except those with side
+//! effects.
 //!
 //! Flags that open a listener, change the log, write files or start programs are left out or replaced.
 

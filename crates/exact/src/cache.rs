@@ -1,4 +1,4 @@
-//! On-disk cache for `plan --exact`: the engine's log lines for given flags and cards.
+//! Caches on disk what an engine logged for given flags and cards, for `plan --exact`.
 //!
 //! The files are in `$XDG_CACHE_HOME/plimsoll/exact`. An unreadable entry counts as missing.
 

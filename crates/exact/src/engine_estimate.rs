@@ -1,4 +1,5 @@
-//! Estimates whose sizes are those of an engine: a plan, a search and a course, each within a number of runs.
+//! Plans a model, searches the largest value and draws its memory over context length, all from sizes that an
+//! engine reports.
 
 use std::time::Duration;
 

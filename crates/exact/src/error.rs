@@ -1,4 +1,4 @@
-//! Errors of the engine run by `plimsoll plan --exact`.
+//! Errors of the engine that `plimsoll plan --exact` runs.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! Sparse copies of model files: the header, followed by a hole of the weights' length.
+//! Makes sparse copies of model files, with the header but without the weights, so that an engine can plan
+//! them.
 //!
 //! An engine reads weights only to copy them to a card, so a hole is enough, and takes no disk space.
 

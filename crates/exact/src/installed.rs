@@ -1,4 +1,4 @@
-//! The engine of this machine, and what else of it a plan depends on.
+//! Finds an installed engine that can answer for the given cards, and collects what else a plan depends on.
 
 use std::ffi::OsStr;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Exact memory figures from the user's own engine, without a GPU: `plimsoll plan --exact`.
+//! Gets exact memory figures from the user's own engine, without a GPU (`plimsoll plan --exact`).
 //!
 //! The engine loads sparse copies of the model files, logs each buffer's size, and is stopped after the last
 //! buffer. Answers are cached as long as engine, header, flags and cards stay the same.

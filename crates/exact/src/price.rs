@@ -1,5 +1,4 @@
-//! Cost model of the search for the largest value that fits: the engine runs once for every value that is
-//! tried.
+//! Tells the search for the largest value whether a value fits, by running the engine once for each.
 //!
 //! A configuration that the engine refuses does not fit. Any other failure ends the search.
 

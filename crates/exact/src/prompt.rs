@@ -1,4 +1,5 @@
-//! Prompts for an engine that runs without a GPU: they grow its run-time pool (`plan --exact --prompt`).
+//! Sends prompts to an engine that runs without a GPU, to make it allocate its run-time pool (`plan --exact
+//! --prompt`).
 //!
 //! The engine's own backend requests the pool's memory, so no code of ggml is mirrored. Only operations that
 //! ggml places on the host compute anything.

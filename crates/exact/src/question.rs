@@ -1,4 +1,4 @@
-//! Query of `plan --exact` to an engine: flags and cards, the cache key, and the engine run that answers it.
+//! Asks an engine for the memory of one set of flags and cards: from the cache, or by running it.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};

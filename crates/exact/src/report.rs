@@ -1,4 +1,5 @@
-//! Memory that an engine requested from each card, added up from the report of phantom (CUDA without a card).
+//! Adds up the memory that an engine requested from each card, as reported by phantom (the stand-in for
+//! CUDA).
 //!
 //! Phantom writes one line for each allocation and each free; the last can be incomplete.
 

@@ -1,4 +1,4 @@
-//! Engine runs for `plan --exact`, which end once the engine has logged its last buffer.
+//! Runs an engine for `plan --exact`, and ends it once it has logged its last buffer.
 //!
 //! The engine has its own process group, which is then killed. The group is also killed at its limits of time
 //! and memory. If Plimsoll dies first, the kernel kills the engine.

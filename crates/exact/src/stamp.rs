@@ -1,4 +1,4 @@
-//! Change detection for an engine's files: its program, and the libraries of llama.cpp and ggml.
+//! Detects changes of an engine's files: its program, and the libraries of llama.cpp and ggml.
 //!
 //! A file counts as unchanged while its path, size, modification time and inode stay the same.
 

@@ -1,4 +1,5 @@
-//! Conditions of an engine run (environment, time limit, memory limit, cancellation), and the count of runs.
+//! Sets the conditions of an engine run (environment, time limit, memory limit, cancellation), and counts the
+//! runs.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Opener of regular files, and their reading up to a bound.
+//! Opens regular files only, and reads them up to a size limit.
 //!
 //! A path from a user, a configuration or another program may name anything. Opening a FIFO waits for its
 //! writer, a device may act when it is opened, and `/dev/zero` has no end. Every file whose path is not fixed

@@ -1,4 +1,4 @@
-//! Names of cards in flags: `CUDA0`, `ROCm1`, `Vulkan2`.
+//! Parses the names of cards in flags: `CUDA0`, `ROCm1`, `Vulkan2`.
 
 /// Beginnings of the names that engines give to cards, one for each interface.
 pub const CARD_INTERFACES: [&str; 3] = ["CUDA", "ROCm", "Vulkan"];

@@ -1,4 +1,4 @@
-//! Projects of engines and their build numbers.
+//! Names the projects of engines (llama.cpp, ik_llama.cpp), and compares their build numbers.
 
 use plimsoll_model::Dialect;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Errors in llama-server flags: the place of the flag, the fault and the remedy.
+//! Errors in llama-server flags, each with the place of the flag, the fault and the remedy.
 
 use super::origin::FlagOrigin;
 use crate::table;

@@ -1,4 +1,4 @@
-//! Parsers of llama-server's flag values, with the rules of `common/arg.cpp @ b10605`.
+//! Parses the values of llama-server's flags, by the rules of `common/arg.cpp @ b10605`.
 //!
 //! As with `std::stoi`, a number ends at the first character that is not a digit. So a running engine with
 //! `-c 8k` has a context of 8. For an engine that is still to be started,

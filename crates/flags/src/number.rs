@@ -1,4 +1,4 @@
-//! Check for numbers that llama-server would read only in part: it takes `-c 64k` for 64.
+//! Refuses numbers of which llama-server would read only a part: it takes `-c 64k` for 64.
 
 use crate::failure::{FlagProblem, quoted};
 use crate::table::{Flag, FlagArity};

@@ -1,4 +1,4 @@
-//! llama-server flags as the user gave them, in order.
+//! Holds llama-server flags in the order in which the user gave them.
 //!
 //! Each flag has its row of the flag table, and its origin: command line, file or environment variable. Order
 //! and repetition are kept, because the last `-c` wins but every `-ot` counts.

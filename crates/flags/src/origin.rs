@@ -1,4 +1,4 @@
-//! Place where a setting was given (file and line, argument, or variable), for errors and warnings.
+//! Records where a setting was given (file and line, argument, or variable), for errors and warnings.
 
 use std::fmt;
 use std::sync::Arc;

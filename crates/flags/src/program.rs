@@ -1,4 +1,5 @@
-//! Programs of llama.cpp, such as llama-server and llama-cli, whose defaults and memory use differ.
+//! Tells the programs of llama.cpp apart (such as llama-server and llama-cli), whose defaults and memory use
+//! differ.
 
 /// Program of an engine, such as llama-server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

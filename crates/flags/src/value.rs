@@ -1,4 +1,4 @@
-//! Values of llama-server's flags as typed, and the words that llama.cpp accepts for on and off.
+//! Parses the values of llama-server's flags, and the words that llama.cpp accepts for on and off.
 
 /// Value given for a flag.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Warnings about settings with another effect than their words, with the place of each setting.
+//! Warns about settings whose effect differs from what their name suggests, with the place of each setting.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! Keys of the fleet's store: a prefix for each fleet and format version, then the record's kind and name.
+//! Builds the keys of the fleet's store: a prefix for each fleet and format version, then the record's kind
+//! and name.
 
 /// Longest name of a host or of a fleet.
 const LONGEST_NAME: usize = 64;

@@ -1,5 +1,4 @@
-//! Fleet of hosts that share a store (etcd): its records, the placement of models on hosts, and the claim of
-//! a seat.
+//! Decides which host of a fleet loads and serves a model; all hosts share one store (etcd).
 //!
 //! A seat is the record that a model is to be loaded on a host. A [`Claim`] creates one in a single
 //! transaction. The transaction's revision is the seat's token, a fencing token that travels with each

@@ -1,4 +1,4 @@
-//! Format of fleet news: the store's records and changes, as one daemon sends them to another.
+//! Encodes the store's records and changes, as one daemon sends them to another.
 //!
 //! The news consists of lines of JSON: first all records, then each change of the store.
 

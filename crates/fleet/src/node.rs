@@ -1,4 +1,4 @@
-//! State machine of one daemon in a fleet: events in, effects out.
+//! Decides what one daemon does in a fleet: it takes events and returns actions, and does no I/O itself.
 //!
 //! A daemon has two roles. As a router (`router`), it finds the host for each request, and claims a seat for
 //! a model that has none. A seat is the record that a model is loaded on a host. As a host (`harbour`), the

@@ -1,4 +1,4 @@
-//! Placement over hosts: the choice of a host for a model that has no seat (is loaded on no host).
+//! Chooses a host to load a model on, if the model is loaded nowhere or only on busy hosts.
 //!
 //! DECISION: the host that was asked takes the model if it has the file and room, because a request that is
 //! passed on waits for another machine and fails with it. Callers spread their requests over addresses

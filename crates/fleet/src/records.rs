@@ -1,4 +1,4 @@
-//! JSON records of the fleet's store: hosts, their offers (servable models), state, copies, seats, turns and
+//! JSON records of the fleet's store: hosts, the models that they can serve, loaded models, copies, and
 //! drains.
 //!
 //! A seat is the record that a model is loaded on a host. A drain is an operator's order to take models off a

@@ -1,4 +1,4 @@
-//! Choice of the source of a daemon's fleet news (store records and changes).
+//! Chooses where a daemon reads the fleet's records: from the store or, in a large fleet, from another host.
 //!
 //! The source is the store itself or, in a large fleet, another daemon.
 //!

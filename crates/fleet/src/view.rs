@@ -1,4 +1,4 @@
-//! View of the fleet in one daemon: a read of the store, with all changes since applied.
+//! Keeps one daemon's copy of the fleet's records: read once from the store, then updated by every change.
 
 mod seating;
 

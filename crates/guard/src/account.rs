@@ -1,4 +1,4 @@
-//! Accounting of the device memory that the program holds, and claims on the memory budget for new requests.
+//! Accounts for the device memory that the program holds, and claims budget for each new request.
 //!
 //! Before an allocation is passed to the driver, its bytes are claimed from the budget. A program and its
 //! child processes share one budget.

@@ -1,4 +1,4 @@
-//! Arming of guard: the moment from which the library acts in a process.
+//! Starts guard in a process: from this moment the preloaded library counts and limits its memory.
 //!
 //! Guard arms after the first successful `cuInit` of a process with `PLIMSOLL_GUARD` set, and never in a
 //! forked child.

@@ -1,4 +1,4 @@
-//! Clock readings (the kernel's monotonic and real-time clocks), and sleeping.
+//! Reads the kernel's monotonic and real-time clocks, and sleeps.
 
 use core::ptr::null_mut;
 use core::time::Duration;

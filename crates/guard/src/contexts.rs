@@ -1,4 +1,4 @@
-//! CUDA contexts of the process: their cards and sizes, and the refusal of contexts on cards that it was not
+//! Tracks the CUDA contexts of the process and their sizes, and refuses contexts on cards that it was not
 //! given.
 //!
 //! A context takes some hundred MiB of a card, so it counts against the budget. Only contexts on a card with

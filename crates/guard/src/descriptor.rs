@@ -1,4 +1,4 @@
-//! Identity check of an open file descriptor, which detects that its number now belongs to another file.
+//! Detects that the number of an open file descriptor now belongs to another file.
 //!
 //! A program that becomes a daemon closes all descriptors. Without this check, guard could then write into
 //! one of the program's files.

@@ -1,4 +1,4 @@
-//! Addresses of the real functions of libcuda.so.1 and libnvidia-ml.so.1, which guard's hooks call.
+//! Holds the addresses of the real functions of libcuda.so.1 and libnvidia-ml.so.1, which guard's hooks call.
 //!
 //! A function that the driver lacks returns the driver's "not found" error.
 

@@ -1,4 +1,5 @@
-//! State of the calling thread during guard's own driver calls: stream capture mode and CUDA context.
+//! Saves and restores the calling thread's CUDA state (context, stream capture mode) around guard's own
+//! driver calls.
 //!
 //! An allocation would break another thread's stream capture, so the capture mode is relaxed during the call.
 //! Mode and context are restored afterwards.

@@ -1,5 +1,5 @@
-//! Replacement of ggml's legacy memory pool (`ggml_cuda_pool_leg`) by guard's own pool, through the C++
-//! class's vtable.
+//! Replaces ggml's legacy memory pool (`ggml_cuda_pool_leg`) by guard's own pool, through the C++ class's
+//! vtable.
 //!
 //! The pool is replaced only on request (`pool=ours`). Calls that cannot be served go to
 //! ggml's own methods.

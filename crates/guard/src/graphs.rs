@@ -1,4 +1,4 @@
-//! Notification of guard's memory pools about stream captures and CUDA graphs.
+//! Tells guard's memory pools when a stream capture begins or ends, and when a CUDA graph is destroyed.
 //!
 //! While a stream is captured, the pools release no memory and wait for nothing.
 

@@ -1,4 +1,4 @@
-//! Hooks: functions with which guard replaces those of the CUDA driver, one file for each part of its API.
+//! Functions with which guard replaces those of the CUDA driver, one file for each part of its API.
 //!
 //! Until `cuInit` has succeeded, a hook only calls the real function.
 

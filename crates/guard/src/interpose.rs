@@ -1,4 +1,4 @@
-//! Symbol interposition: the table of guard's hooks, and the ways in which a program finds a driver function.
+//! Makes every way of finding a CUDA driver function lead to guard's replacement, by a table of names.
 //!
 //! The ways are an ELF import, `dlsym` ([`symbol`]) and `cuGetProcAddress` ([`procedure`]). RTLD_DEEPBIND,
 //! dlmopen, static programs and setuid programs are not covered.

@@ -1,4 +1,4 @@
-//! Ladder: the sequence of remedies (rungs) for an allocation that the budget or the driver refused.
+//! Tries remedies in turn for an allocation that the budget or the driver refused, the cheapest first.
 //!
 //! Remedies are tried in order of their cost to the program: reuse of idle memory, smaller pieces, waiting,
 //! host memory, managed memory. A remedy whose option is not set is skipped. If all fail, the program gets

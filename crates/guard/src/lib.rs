@@ -1,5 +1,5 @@
-//! `libplimsoll_guard.so`: preloaded library between an unmodified program and the CUDA driver, which counts
-//! and limits GPU memory.
+//! `libplimsoll_guard.so`: counts and limits the GPU memory of an unmodified program into which it is
+//! preloaded.
 //!
 //! It passes every call through until `cuInit` has succeeded in a process with `PLIMSOLL_GUARD` set.
 //!

@@ -1,4 +1,5 @@
-//! Pure arithmetic behind guard's decisions, such as how to split a request between card and host memory.
+//! Computes guard's decisions without side effects, such as how to split a request between card and host
+//! memory.
 
 pub(crate) mod backoff;
 pub(crate) mod pieces;

@@ -1,4 +1,4 @@
-//! PID, thread ID and environment variables of this process.
+//! Reads this process's PID, thread ID and environment variables.
 
 use core::ffi::{CStr, c_char};
 

@@ -1,4 +1,4 @@
-//! Messages on stderr, each written by one `write(2)` call, without a lock, a buffer or an allocation.
+//! Writes messages on stderr, each by one `write(2)` call, without a lock, a buffer or an allocation.
 
 use core::fmt::{self, Write};
 use core::sync::atomic::AtomicU32;

@@ -1,4 +1,4 @@
-//! Options of guard for this process, read from `PLIMSOLL_GUARD`.
+//! Parses guard's options for this process from the variable `PLIMSOLL_GUARD`.
 
 use alloc::boxed::Box;
 use core::ptr::null_mut;

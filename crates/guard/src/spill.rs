@@ -1,4 +1,4 @@
-//! Spilled allocations, a part of which is on the card and the rest in host memory.
+//! Allocates memory of which a part is on the card and the rest in host memory, at contiguous addresses.
 //!
 //! A spilled allocation is one range of addresses. Only the overflow is in host memory: the end, or the last
 //! positions of each layer of a KV cache with a known layout.

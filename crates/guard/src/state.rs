@@ -1,4 +1,4 @@
-//! Tables and counters that guard keeps for its process.
+//! Holds the tables and counters that guard keeps for its process.
 //!
 //! These modules make no decisions and call no driver function. Cards are numbered as the program numbers
 //! them.

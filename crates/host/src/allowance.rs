@@ -1,4 +1,4 @@
-//! Host memory that a GPU driver can allocate: the size possible now, and the size possible after reclaim.
+//! Computes how much host memory a GPU driver can allocate, now and after reclaim.
 
 use plimsoll_base::{Bytes, Order, Reason};
 

@@ -1,4 +1,4 @@
-//! Memory limits of control groups (cgroup v1 and v2), of the process's group and all its parents.
+//! Reads the memory limits of a process's control group and of all its parents (cgroup v1 and v2).
 //!
 //! Page cache does not count as used, because the kernel drops it before it kills a process. Pages of tmpfs
 //! do count.

@@ -1,4 +1,4 @@
-//! Release of Jetson Linux (L4T), parsed from `/etc/nv_tegra_release`, and a table of releases with memory
+//! Parses the release of Jetson Linux (L4T) from `/etc/nv_tegra_release`, and lists releases with memory
 //! faults.
 
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Parsers of a Linux host's memory state (`/proc`, `/sys`, tegrastats), and the planning of memory reclaim.
+//! Parses a Linux host's memory state (`/proc`, `/sys`, tegrastats), and plans how to free memory.
 //!
 //! A damaged file gives fewer values, never a panic and never a wrong number.
 #![forbid(unsafe_code)]

@@ -1,5 +1,5 @@
-//! Allocation limit of NvMap, Tegra's GPU memory allocator: `/sys/kernel/debug/nvmap/iovmm/free_size`,
-//! readable by root only.
+//! Reads the allocation limit of NvMap, Tegra's GPU memory allocator:
+//! `/sys/kernel/debug/nvmap/iovmm/free_size`, readable by root only.
 
 use plimsoll_base::Bytes;
 

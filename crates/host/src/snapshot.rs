@@ -1,4 +1,4 @@
-//! Snapshot of a machine's memory state, from the live system or from captured copies of its files.
+//! Reads a machine's memory state once, from the live system or from captured copies of its files.
 //!
 //! Unreadable files are recorded with the reason.
 

@@ -1,4 +1,4 @@
-//! Choice of steps that free host memory (reclaim), so that a request of a known size succeeds.
+//! Chooses the steps that free host memory, so that a request of a known size succeeds.
 //!
 //! Of a fixed list of sequences, the mildest that frees enough is chosen. The effect is a prediction, so the
 //! caller takes one step, measures again and asks again.

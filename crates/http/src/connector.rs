@@ -1,4 +1,4 @@
-//! Byte streams under HTTP, and what opens them.
+//! Opens the byte streams that HTTP runs over.
 
 use std::fmt;
 use std::future::Future;

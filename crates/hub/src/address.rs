@@ -1,4 +1,4 @@
-//! Address of a file on an HTTP server: scheme, host and path.
+//! Parses the address of a file on an HTTP server: scheme, host and path.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};

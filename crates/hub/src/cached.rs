@@ -1,4 +1,4 @@
-//! Caches of downloaded models on this machine: Hugging Face's cache, and llama.cpp's own folder.
+//! Finds models that are already on this machine, in Hugging Face's cache and in llama.cpp's own folder.
 //!
 //! Newer llama-servers use Hugging Face's cache, older ones the folder (`common/hf-cache.cpp:
 //! get_cache_directory @ 0.5.0`, `common/download.cpp @ b6000`).

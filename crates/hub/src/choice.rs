@@ -1,5 +1,4 @@
-//! Choice among a repository's files: the model, its parts if it is split, its projector, and the
-//! quantisations.
+//! Chooses files of a repository: the model, its parts if it is split, its projector, and the quantisations.
 //!
 //! The rules are those of `common/download.cpp @ 0.5.0` (`find_best_model`, `find_best_sibling`).
 

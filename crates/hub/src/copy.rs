@@ -1,4 +1,4 @@
-//! Copy of a model file from another host, to the path that this host's configuration names.
+//! Copies a model file from another host to the path that this host's configuration names.
 //!
 //! A partial copy lies beside that path, under a name that contains the digest of the whole file. Once the
 //! digest matches, the copy gets its final name. It never replaces an existing file.

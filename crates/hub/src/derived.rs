@@ -1,4 +1,4 @@
-//! Models that were derived from others while the server ran: a name, and changes of its requests.
+//! Records models that clients derived from others while the server ran: a name, and changes of its requests.
 //!
 //! Each has a note in the folder of downloads, and no file of its own.
 

@@ -1,4 +1,4 @@
-//! Download of a model from the hub or from a URL, in the layout of the hub's cache.
+//! Downloads a model from Hugging Face or a URL, into the folder layout of Hugging Face's cache.
 //!
 //! A file is fetched in parts, each by its own request, into `blobs/KEY.part`. After a failure, the next
 //! download resumes there. A file of which the server states neither a digest nor a strong ETag comes as one

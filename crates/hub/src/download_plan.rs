@@ -1,5 +1,4 @@
-//! Download plan of a model, named by its hub repository or by a URL: its files, with their sizes and
-//! digests.
+//! Lists the files to download for a model (named by repository or URL), with their sizes and digests.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! List of the downloaded models in a folder, and their removal.
+//! Lists the downloaded models in a folder, and removes them.
 //!
 //! For each model, a note (`plimsoll/NAME.json`) names its files. The folder alone does not show which of a
 //! repository's files form one model, or the name by which a user requested it.

@@ -1,4 +1,4 @@
-//! Errors of a download: the file or address, the fault and the remedy.
+//! Errors of a download, each with the file or address, the fault and the remedy.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Reader of a GGUF header over HTTP range requests.
+//! Reads a GGUF header over HTTP range requests, without the weights.
 //!
 //! The first request takes 64 KiB, the whole header of most files.
 

@@ -1,5 +1,4 @@
-//! Remote models over HTTP range requests: reading of their headers, and downloads. Models derived from
-//! others are noted beside them.
+//! Reads the headers of remote models over HTTP range requests, and downloads models.
 //!
 //! The servers are Hugging Face's hub, its mirrors, and plain URLs. Files can also be copied from another
 //! host of a fleet; the caller then fetches the bytes.

@@ -1,4 +1,4 @@
-//! Files of a repository, as listed by the HTTP interface of Hugging Face's hub.
+//! Lists the files of a repository through the HTTP interface of Hugging Face's hub.
 
 use std::fmt;
 use std::marker::PhantomData;

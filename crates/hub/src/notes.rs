@@ -1,4 +1,5 @@
-//! Notes of a folder of downloads (`plimsoll/NAME.json`): one for each model that was added at run time.
+//! Reads and writes the notes of a download folder (`plimsoll/NAME.json`), one for each model added at run
+//! time.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Partial download of a file: the bytes so far, their digest, and the fetch of the remaining parts.
+//! Continues the partial download of a file: keeps the bytes so far with their digest, and fetches the rest.
 
 use std::fmt::Display;
 use std::fs::{self, File};

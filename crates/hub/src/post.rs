@@ -1,4 +1,4 @@
-//! POST of a JSON document to a server.
+//! Sends a JSON document to a server by POST.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Remote model named by llama-server's flags: its cached files, or their headers from the server.
+//! Finds the remote model that llama-server's flags name: its cached files, or else its headers on the
+//! server.
 
 use std::env;
 use std::ffi::OsString;

@@ -1,5 +1,4 @@
-//! Certificate authority of a fleet: its signing key, the register of signed certificates, and its
-//! invitations.
+//! Runs the certificate authority of a fleet: signs certificates, registers them, and makes invitations.
 //!
 //! Its files are in the folder `authority` of one host. The command line and the daemon both use them, one at
 //! a time.

@@ -1,5 +1,5 @@
-//! X.509 certificates of a fleet: the authority's own, and those of hosts. Keys and signatures are Ed25519
-//! (RFC 8410).
+//! Creates the X.509 certificates of a fleet: the authority's own, and those of hosts. Keys and signatures
+//! are Ed25519 (RFC 8410).
 
 use rcgen::string::Ia5String;
 use rcgen::{

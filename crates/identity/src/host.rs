@@ -1,4 +1,4 @@
-//! Identity of this host: its key and certificate, and the authority's certificate, in one file.
+//! Keeps this host's key, its certificate and the authority's certificate in one file.
 
 use std::fmt;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Invitation of a host to a fleet: the authority's address, the digest of its certificate, and a single-use
-//! secret.
+//! Encodes the invitation of a host to a fleet: the authority's address, the digest of its certificate, and a
+//! single-use secret.
 
 use std::fmt;
 use std::str::FromStr;

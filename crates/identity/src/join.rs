@@ -1,4 +1,4 @@
-//! Certificate requests of a host: the first one with an invitation, a renewal with the current certificate.
+//! Requests a certificate for this host: first with an invitation, later with the current certificate.
 
 use std::path::Path;
 use std::time::Duration;

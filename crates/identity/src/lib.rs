@@ -1,4 +1,4 @@
-//! Identity of a fleet's hosts: certificate authority, certificates, invitations, and TLS between hosts.
+//! Lets the hosts of a fleet authenticate each other: certificate authority, invitations, and TLS.
 //!
 //! One host has the [`FleetAuthority`], which signs the certificate of each host. [`FleetAuthority::admit`]
 //! signs for the secret of an [`Invitation`], [`FleetAuthority::renew`] for a host with a current

@@ -1,4 +1,4 @@
-//! Private files, readable by their owner only: written atomically, and refused if other users can read them.
+//! Reads and writes private files: written atomically, and refused if other users can read them.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-//! TLS 1.3 between hosts, with a certificate on each side.
+//! Opens TLS 1.3 connections between hosts, with a certificate on each side.
 //!
 //! DECISION: no session is resumed. A resumed session would not be verified again, and connections between
 //! hosts are kept anyway.

@@ -1,5 +1,4 @@
-//! Verification of a host's certificate by either side of a TLS connection: chain of trust, name, and
-//! revocation.
+//! Verifies a host's certificate on either side of a TLS connection: chain of trust, name, and revocation.
 //!
 //! A host's name is a URI in its certificate. The network address of a host is not checked. `rustls-webpki`
 //! parses the certificates.

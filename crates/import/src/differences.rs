@@ -1,4 +1,4 @@
-//! Behavioural differences between other servers and Plimsoll, for settings that have an equivalent.
+//! Lists where other servers behave differently from Plimsoll, for settings that have an equivalent.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;

@@ -1,4 +1,5 @@
-//! Migration to Plimsoll's TOML from llama-swap's YAML, llama-server's preset INI, or Ollama's model store.
+//! Converts configurations of llama-swap, llama-server's preset INI and Ollama's model store to Plimsoll's
+//! TOML.
 //!
 //! The readers are those of `serve`, so an import and a server interpret a file alike. The result has a
 //! [`Warning`] for each setting that the TOML cannot express, and for each difference in behaviour.

@@ -1,4 +1,4 @@
-//! Commands of llama-swap that start a llama-server, as `program`, `model` and `flags`.
+//! Converts llama-swap commands that start a llama-server to the keys `program`, `model` and `flags`.
 //!
 //! In that form the daemon checks every flag, and the engine listens on a socket of its own.
 

@@ -1,4 +1,4 @@
-//! Writer of a configuration as Plimsoll's TOML, with the place that each entry comes from as a comment.
+//! Writes a configuration as Plimsoll's TOML, with a comment on where each entry comes from.
 
 use std::fmt::Write;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Load tests of OpenAI-compatible servers, which measure the server's memory between rounds of requests.
+//! Runs load tests on OpenAI-compatible servers, and measures the server's memory between rounds of requests.
 
 mod answer;
 mod client;

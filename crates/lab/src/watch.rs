@@ -1,4 +1,4 @@
-//! Memory recordings of a machine or a program (`plimsoll watch`).
+//! Records the memory of a machine or a program (`plimsoll watch`).
 //!
 //! Each sample is one write, so a SIGKILL loses only the current sample.
 

@@ -1,4 +1,4 @@
-//! Log file of the server and its engines, which can be rotated.
+//! Writes the log of the server and its engines to a file, which can be rotated.
 //!
 //! Lines are dropped if the disk is too slow. A failed write is reported once.
 

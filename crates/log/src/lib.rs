@@ -1,4 +1,4 @@
-//! Log lines: the program's own on stderr and in a file, and the output of engines.
+//! Writes log lines: the program's own on stderr and in a file, and the output of engines.
 //!
 //! No caller waits for a reader or the disk; lines without room are counted.
 #![forbid(unsafe_code)]

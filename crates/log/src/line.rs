@@ -1,4 +1,4 @@
-//! Format of one log line: cut to a bounded length, without control characters, as text or as JSON.
+//! Formats one log line as text or JSON: cut to a bounded length, without control characters.
 
 use plimsoll_base::{counted, is_control};
 use std::cell::Cell;

@@ -1,4 +1,4 @@
-//! Output of the program's log lines to stderr and, for the server, to a file.
+//! Sends the program's log lines to stderr and, for the server, to a file.
 //!
 //! The calling thread formats a line, and another thread writes it, so a slow reader never delays the
 //! program.

@@ -1,4 +1,4 @@
-//! Bounded queue of log lines for stderr or a file, written by a separate thread.
+//! Queues log lines for stderr or a file, so that a slow reader cannot stop the program.
 //!
 //! The program never waits for the reader or the disk: if the queue is full, lines are dropped and counted.
 

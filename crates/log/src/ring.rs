@@ -1,4 +1,4 @@
-//! Ring buffer of a child's last log lines, bounded in bytes.
+//! Keeps the last log lines of a child process in a ring buffer, bounded in bytes.
 //!
 //! A subscriber that is too slow loses lines but never delays the child.
 

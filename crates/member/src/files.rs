@@ -1,5 +1,5 @@
-//! Model files between hosts: the files that this host gives to others, the files that it lacks, and the
-//! current copy.
+//! Copies model files between hosts: offers this host's files, knows which it lacks, and runs one copy at a
+//! time.
 //!
 //! A host requests the list of files by the model's name and the digest of its offer. It requests bytes by
 //! the SHA-256 of their file. No path goes over the network: each side takes its own paths from its

@@ -1,5 +1,4 @@
-//! Receiver of fleet news (store records and changes): from a watch of the store or, in a large fleet, from
-//! another host.
+//! Receives the fleet's records and their changes: from the store or, in a large fleet, from another host.
 
 use std::rc::Rc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Receiver of fleet news (store records and changes) from another host, instead of from the store itself.
+//! Receives the fleet's records and their changes from another host, instead of from the store.
 //!
 //! DECISION: news from another host is advice only. Two things are read from the store itself: revoked
 //! certificates, and the figures that reveal a restored store. Otherwise a lying host could make others start

@@ -1,5 +1,4 @@
-//! Membership of this daemon in a fleet of hosts: it chooses the host for each request, and publishes its own
-//! state.
+//! Makes this daemon a member of a fleet: it chooses the host for each request, and publishes its own state.
 //!
 //! [`FleetNode`] makes the decisions. A seat is the fleet's record that a host has a model, or is about to
 //! load it. A request needs no access to the fleet's store (etcd) if its model is loaded here or has a seat.

@@ -1,5 +1,4 @@
-//! Reports of this host's state to the fleet: its loaded models, and its offers (the models that it can
-//! serve).
+//! Reports this host's state to the fleet: its loaded models, and the models that it can serve.
 //!
 //! The file also builds the overview of the fleet for displays, and the fleet's metrics.
 

@@ -1,5 +1,5 @@
-//! Share of news that one host may send: by the number of the store's records at first, and by the time
-//! later.
+//! Limits how much data another host may send about the fleet: by the number of records at first, later by
+//! time.
 //!
 //! DECISION: the store says how many records there are, and their bytes follow from that with room to spare.
 //! More data than the share is a lie or a fault of the host. Changes are read at a pace, so that no host

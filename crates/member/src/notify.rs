@@ -1,4 +1,4 @@
-//! Sender of fleet news (store records and changes) to other hosts.
+//! Sends changes of the fleet's records to other hosts.
 
 use std::rc::Rc;
 use std::time::Duration;

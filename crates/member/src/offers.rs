@@ -1,4 +1,4 @@
-//! Offers of this host: the models that it can serve, with the memory that each takes.
+//! Computes which models this host can serve, with the memory that each takes.
 
 use std::io::Read;
 use std::path::Path;

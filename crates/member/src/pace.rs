@@ -1,4 +1,5 @@
-//! Rate limit in bytes per second: each part of a file waits until the earlier parts have used their time.
+//! Limits a copy to a number of bytes per second: each part waits until the earlier ones have used their
+//! time.
 
 use std::cell::Cell;
 use std::time::Duration;

@@ -1,5 +1,4 @@
-//! Permission to send one request (a pass): to an engine process of this host, or to another host of the
-//! fleet.
+//! Permits one request to be sent: to an engine process of this host, or to another host of the fleet.
 
 use std::cell::Cell;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Fleet news that this host sends to hosts which do not watch the store: all records, then each change.
+//! Sends the fleet's records, then each change, to hosts that do not read the store themselves.
 
 use std::cell::{Cell, RefCell};
 

@@ -1,4 +1,4 @@
-//! Service of models around the runtime: requests go to the runtime, or to another host of the fleet.
+//! Answers requests for models: passes each to this host's runtime, or to another host of the fleet.
 //!
 //! The runtime knows no fleet. Without a membership everything goes to the runtime.
 

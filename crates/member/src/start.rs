@@ -1,4 +1,4 @@
-//! Setup of the membership in a fleet: host name, addresses, port for hosts, and credentials.
+//! Sets up the membership in a fleet: host name, addresses, port for hosts, and credentials.
 //!
 //! The settings and the host's certificate determine them.
 

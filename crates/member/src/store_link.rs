@@ -1,5 +1,4 @@
-//! Lease of this host in the fleet's store, transactions on the store, and the timer of the fleet's state
-//! machine.
+//! Renews this host's lease in the fleet's store, and carries out transactions on the store.
 
 use std::rc::Rc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Credentials between the hosts of a fleet: certificates of the fleet's authority, or a shared key.
+//! Holds the credentials by which the hosts of a fleet trust each other: certificates, or a shared key.
 
 use std::cell::RefCell;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Table of model architectures and their differences that affect memory.
+//! Lists the model architectures, and how their differences affect memory.
 //!
 //! It holds only what the keys of a GGUF file do not state (llama.cpp: `src/models/*.cpp: load_arch_hparams @
 //! b10605`). An architecture without a row is marked unknown.

@@ -1,4 +1,4 @@
-//! Models as described by their GGUF headers: tensors and hyper-parameters.
+//! Describes models by their GGUF headers: tensors and hyper-parameters.
 //!
 //! To read a model, call [`gguf::Header::read`] for each file of [`split::siblings`], then
 //! [`Model::from_headers`].

@@ -1,4 +1,4 @@
-//! Models in several files (split GGUF): their file names, and the joining of their headers into one model.
+//! Finds the files of a split GGUF model by their names, and joins their headers into one model.
 //!
 //! The keys `split.no` (from 0), `split.count` and `split.tensors.count` define the set (`llama.cpp:
 //! llama_split_path, llama-model-loader.cpp @ b10605`).

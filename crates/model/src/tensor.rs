@@ -1,4 +1,4 @@
-//! Tensors of a model and their ggml element types.
+//! Describes the tensors of a model and their ggml element types.
 
 use plimsoll_base::Bytes;
 

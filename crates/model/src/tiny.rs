@@ -1,4 +1,4 @@
-//! Generator of tiny llama models with random weights, which every build of llama.cpp can load.
+//! Generates tiny llama models with random weights, which every build of llama.cpp can load.
 //!
 //! `plimsoll quickstart` serves two of them and `plimsoll calibrate` runs one.
 

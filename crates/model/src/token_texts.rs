@@ -1,4 +1,4 @@
-//! TokenTexts of a model, and the fewest tokens that a text can have.
+//! Reads the texts of a model's tokens, and computes the fewest tokens that a text can have.
 //!
 //! A tokenizer divides a text into words of its vocabulary, so the division into the fewest words is a lower
 //! bound on what any tokenizer with these words gives. It needs no rule of merges and no pattern of a

@@ -1,4 +1,4 @@
-//! Traits that a model's file states for clients: its names, and the abilities of its chat template.
+//! Reads what a model's file tells clients: its names, and the abilities of its chat template.
 //!
 //! No memory depends on them. A key of another type than expected counts as absent.
 

@@ -1,4 +1,4 @@
-//! Release of the program's code pages from memory once it has started, because most of them serve the start
+//! Releases the program's code pages from memory once it has started, because most of them serve the start
 //! only.
 
 use core::ffi::{c_int, c_void};

@@ -1,4 +1,4 @@
-//! Settings of glibc's allocator, and the release of freed heap pages to the kernel.
+//! Configures glibc's allocator, and returns freed heap pages to the kernel.
 
 /// Gives every whole page that the allocator holds without use back to the kernel.
 ///

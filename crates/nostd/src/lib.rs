@@ -1,4 +1,4 @@
-//! Replacement for parts of `std`, for the libraries guard (preloaded into CUDA programs) and phantom (CUDA
+//! Replaces parts of `std` in the two preloaded libraries, guard (limits GPU memory) and phantom (CUDA
 //! without a card).
 //!
 //! - [`lock`]: a futex lock of four bytes that allocates no memory.

@@ -1,4 +1,4 @@
-//! Translation of an engine's answers into those of Ollama's API.
+//! Translates an engine's answers into those of Ollama's API.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Lists of JSON that are read up to a bound.
+//! Parses JSON lists up to a maximum length.
 //!
 //! DECISION: a list is bounded by its items, and not by its text alone: in memory an item of three bytes
 //! takes a hundred.

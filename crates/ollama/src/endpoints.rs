@@ -1,4 +1,4 @@
-//! Endpoints of Ollama's API.
+//! Lists the endpoints of Ollama's API.
 
 /// Endpoints whose requests go to an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Engine answers of the OpenAI API and of llama-server's `/infill`, limited to the fields that Ollama's API
+//! Parses engine answers of the OpenAI API and of llama-server's `/infill`: only the fields that Ollama's API
 //! needs.
 
 use serde::Deserialize;

@@ -1,4 +1,4 @@
-//! Translation of images in Ollama's requests into `image_url` parts of OpenAI's API.
+//! Translates images in Ollama's requests into `image_url` parts of OpenAI's API.
 
 use std::borrow::Cow;
 

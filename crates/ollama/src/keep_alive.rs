@@ -1,4 +1,4 @@
-//! Ollama's `keep_alive`: the time for which a model stays loaded after a request.
+//! Parses Ollama's `keep_alive`: the time for which a model stays loaded after a request.
 //!
 //! DECISION: it sets the time to live of the model's run, and never pins the model. Home Assistant asks for
 //! -1 (for good) by default; a pin would keep every other model out.

@@ -1,4 +1,4 @@
-//! Translation between Ollama's API (`/api/chat`, `/api/generate` and others) and the engines' OpenAI API.
+//! Translates between Ollama's API (`/api/chat`, `/api/generate` and others) and the engines' OpenAI API.
 //!
 //! It reads and writes bytes only: `route` receives the requests and sends what this crate makes of them.
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! Translation of an engine's event stream into a stream of Ollama's API (one JSON object a line).
+//! Translates an engine's event stream into a stream of Ollama's API (one JSON object a line).
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Translation of Ollama's chat messages into those of OpenAI's API.
+//! Translates Ollama's chat messages into those of OpenAI's API.
 //!
 //! Ollama's tool calls may have no identifiers, so the results are matched to the calls by name and order.
 

@@ -1,4 +1,4 @@
-//! Translation of Ollama's `options` into parameters of llama-server.
+//! Translates Ollama's `options` into parameters of llama-server.
 
 use serde_json::{Map, Value};
 

@@ -1,4 +1,4 @@
-//! Requests of Ollama's API (`/api/chat`, `/api/generate`, `/api/embed`, `/api/embeddings`).
+//! Parses the requests of Ollama's API (`/api/chat`, `/api/generate`, `/api/embed`, `/api/embeddings`).
 //!
 //! Texts and images stay slices of the body: they may be megabytes, and go to the engine as they came.
 

@@ -1,4 +1,4 @@
-//! Translation of Ollama's requests into those of an engine's OpenAI API.
+//! Translates Ollama's requests into those of an engine's OpenAI API.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Descriptions of the simulated cards, read from `PLIMSOLL_PHANTOM_CARDS`.
+//! Reads the descriptions of the simulated cards from `PLIMSOLL_PHANTOM_CARDS`.
 //!
 //! The cards are in the order of the engine's device numbers, each as a list of `key=value`.
 

@@ -1,4 +1,4 @@
-//! Functions of libcuda that ggml calls directly: virtual memory management for its pool.
+//! Simulates the functions of libcuda that ggml calls directly: virtual memory management for its pool.
 //!
 //! An engine with a static CUDA runtime needs further, undocumented functions. It finds no card here.
 

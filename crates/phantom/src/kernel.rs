@@ -1,4 +1,4 @@
-//! Occupancy of GPU kernels: the number of thread blocks that run at the same time on one multiprocessor.
+//! Computes the occupancy of GPU kernels: how many thread blocks run at the same time on one multiprocessor.
 //!
 //! It determines the temporary memory of attention. The registers and the shared memory that a kernel uses
 //! are read from the engine's machine code.

@@ -1,4 +1,4 @@
-//! `libplimsoll_phantom.so`: preloaded stand-in for CUDA, HIP and Vulkan on a machine without a GPU.
+//! `libplimsoll_phantom.so`: stands in for CUDA, HIP and Vulkan on a machine without a GPU, when preloaded.
 //!
 //! An unmodified engine runs on it, and the memory that its backend requests is recorded for a plan.
 //!

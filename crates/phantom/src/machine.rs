@@ -1,4 +1,4 @@
-//! State of phantom in one process: its simulated cards, and the memory requested from them.
+//! Holds the simulated cards of one process, and the memory requested from them.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;

@@ -1,4 +1,5 @@
-//! Memory that the engine requests: device, managed, pool and pinned host memory.
+//! Grants the engine's requests for device, managed, pool and pinned host memory, and counts them for the
+//! simulated card.
 //!
 //! A request succeeds even if the simulated card is full, because the plan needs the total.
 

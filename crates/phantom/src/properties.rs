@@ -1,4 +1,4 @@
-//! Layouts of `cudaDeviceProp`, which differ between major versions of the CUDA runtime.
+//! Fills in `cudaDeviceProp`, whose layout differs between major versions of the CUDA runtime.
 
 use core::ffi::{c_int, c_void};
 

@@ -1,4 +1,4 @@
-//! Report of the memory that an engine requests from the cards, as JSON lines in `PLIMSOLL_PHANTOM_REPORT`.
+//! Reports the memory that an engine requests from the cards, as JSON lines in `PLIMSOLL_PHANTOM_REPORT`.
 //!
 //! | event | meaning | other keys |
 //! |---|---|---|

@@ -1,4 +1,4 @@
-//! Functions of the CUDA runtime and of cuBLAS.
+//! Simulates the functions of the CUDA runtime and of cuBLAS.
 //!
 //! Launches, copies, graphs and products succeed and do nothing: no planned size depends on the data.
 

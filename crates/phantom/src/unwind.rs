@@ -1,4 +1,4 @@
-//! Stubs of the two unwinding symbols to which the standard library's `alloc` refers.
+//! Defines the two unwinding symbols to which the standard library's `alloc` refers, as stubs.
 //!
 //! `alloc` was compiled with unwinding. Nothing unwinds here (panic = abort), so they are never called.
 

@@ -1,4 +1,4 @@
-//! Cards that AMD's runtime shows to a process, according to the environment variables that hide cards.
+//! Applies the environment variables that hide cards from a process, as AMD's runtime does.
 //!
 //! The lower layer, ROCr, comes first. `ROCR_VISIBLE_DEVICES` lists cards of the machine, and an empty list
 //! shows none (`amd_filter_device.cpp: RvdFilter::BuildUsrDeviceList @ rocm-6.4`). HIP renumbers the

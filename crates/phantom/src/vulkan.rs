@@ -1,4 +1,5 @@
-//! Vulkan without a card: a driver for Vulkan's loader, and the loader itself for a machine without one.
+//! Simulates Vulkan without a card: as a driver for Vulkan's loader, or as the loader itself if none is
+//! installed.
 //!
 //! - `device`: cards, their queues and extensions; `answers`: their properties, features and memory types.
 //! - `memory`: buffers and the memory behind them.

@@ -1,4 +1,4 @@
-//! Replacements of libc and ggml functions, so that model files are not read and caches are not cleared.
+//! Replaces functions of libc and ggml, so that model files are not read and caches are not cleared.
 //!
 //! Nothing computes with these bytes here. llama.cpp would read a whole file when it maps the file
 //! (`llama-mmap.cpp @ b10605`), a Vulkan backend when it copies weights into its host-visible buffers.

@@ -1,4 +1,4 @@
-//! A model with its engine, and its memory with given flags on given cards.
+//! Estimates a model's memory with an engine, flags and cards, and searches the largest context that fits.
 
 use plimsoll_base::{Card, Curve};
 use plimsoll_flags::{FlagError, ModelParams, Options, ProgramKind};

@@ -1,5 +1,4 @@
-//! Host memory limit of plans: contexts, results of `--fit` and hints are reduced if they need more than the
-//! host has.
+//! Reduces contexts and hints of a plan if they need more memory than the host has.
 //!
 //! The search itself considers the cards only.
 

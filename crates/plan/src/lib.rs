@@ -1,4 +1,4 @@
-//! Will a model fit? One assembly of header, flags, engine and cards, for the command line, the daemon and
+//! Combines model header, flags, engine and cards into one memory plan, for the command line, the daemon and
 //! other programs.
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]

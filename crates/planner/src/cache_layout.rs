@@ -1,4 +1,4 @@
-//! Layout of the cache allocations that guard may divide between card and host memory.
+//! Describes how a KV cache lies in its allocation, so that guard can divide it between card and host memory.
 //!
 //! An engine allocates the cache of a context at once for each card. K and V of one layer follow the other,
 //! each with the positions of one stream behind those of another

@@ -1,4 +1,4 @@
-//! Memory of CUDA contexts, loaded modules and library handles, as measured or published.
+//! Gives the memory of CUDA contexts, loaded modules and library handles, as measured or published.
 //!
 //! A plan uses what `plimsoll calibrate` measured, else this table of published values, else a default.
 

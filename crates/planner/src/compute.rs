@@ -1,4 +1,5 @@
-//! Compute buffer: memory for intermediate results of the largest batch, logits and the attention mask.
+//! Computes the size of the compute buffer: intermediate results of the largest batch, logits and the
+//! attention mask.
 //!
 //! The graph of operations is built without data, and its tensors are placed by llama.cpp's rules.
 

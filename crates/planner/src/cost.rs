@@ -1,4 +1,4 @@
-//! Sum of all memory terms of a plan, for any context length.
+//! Adds up all memory terms of a plan, for any context length.
 //!
 //! Terms that do not depend on the context length are computed only once.
 

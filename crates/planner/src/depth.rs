@@ -1,4 +1,4 @@
-//! Memory of a plan as a curve over depth, the number of tokens in use.
+//! Computes a plan's memory as a curve over the number of tokens in use.
 //!
 //! Only the run-time pool depends on depth; the rest is reserved at load for the whole context.
 

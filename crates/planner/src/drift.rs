@@ -1,4 +1,4 @@
-//! Known errors of the planner's formulas, by the card's interface (such as CUDA or Vulkan) and the model
+//! Warns of known errors of the planner's formulas, by interface (such as CUDA or Vulkan) and model
 //! architecture.
 //!
 //! `cargo xtask drift --write` generates the table from the newest engine of each interface.

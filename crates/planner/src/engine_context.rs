@@ -1,4 +1,4 @@
-//! Terms of one engine context (the model's or a draft model's) that do not depend on the context length.
+//! Computes the parts of an engine context (the model's or a draft model's) that do not depend on its length.
 
 use std::ops::Range;
 

@@ -1,4 +1,5 @@
-//! Plans with the engine's own sizes instead of computed ones (`plan --exact`), and the engine's refusals.
+//! Builds plans from the sizes that an engine reports instead of computed ones (`plan --exact`), and reads
+//! the engine's refusals.
 //!
 //! The sizes come from the log of an engine that runs without a card. The run-time pool and the driver
 //! context are not in the log, so they stay as computed. One cause of a refusal leads to several messages;

@@ -1,4 +1,4 @@
-//! Search for the largest value that fits: context, micro-batch, slots, layers, cache type, split over cards.
+//! Searches the largest value that fits: context, micro-batch, slots, layers, cache type, split over cards.
 //!
 //! A result is planned in full, and so is the next larger value, to show that it does not fit.
 

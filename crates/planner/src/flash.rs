@@ -1,4 +1,4 @@
-//! Rule that decides whether flash attention (`-fa`) is on, and its reason.
+//! Decides whether flash attention (`-fa`) is on, and why.
 //!
 //! The code mirrors `resolve_fused_ops` and `fattn.cu: ggml_cuda_get_best_fattn_kernel @ b10605`.
 

@@ -1,4 +1,4 @@
-//! Advice for a model that does not fit, such as a quantised cache, with the memory that each change saves.
+//! Advises on a model that does not fit, such as a quantised cache, with the memory that each change saves.
 //!
 //! Each saving is the result of a plan. Changes that are enough by themselves come first.
 

@@ -1,4 +1,4 @@
-//! Check of whether a machine has the host memory that a plan needs.
+//! Checks whether a machine has the host memory that a plan needs.
 
 use plimsoll_base::{Bytes, Reason};
 

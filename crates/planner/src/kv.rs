@@ -1,4 +1,4 @@
-//! Size of the KV cache and of recurrent states, computed exactly from the header and the context length.
+//! Computes the size of the KV cache and of recurrent states exactly, from the header and the context length.
 //!
 //! The code mirrors the constructors in `llama-kv-cache.cpp`, `llama-kv-cache-iswa.cpp` and
 //! `llama-memory-recurrent.cpp @ b10605`.

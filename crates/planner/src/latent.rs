@@ -1,4 +1,5 @@
-//! Latent attention (MLA) in ik_llama.cpp, and its flags `-mla` (mode) and `-amb` (attention buffer).
+//! Computes the memory of latent attention (MLA) in ik_llama.cpp, by its flags `-mla` (mode) and `-amb`
+//! (attention buffer).
 
 use plimsoll_base::Bytes;
 use plimsoll_model::{Mla, Model, Tensor, TensorType, types};

@@ -1,4 +1,4 @@
-//! Device layout: placement of layers and tensors on cards and the host.
+//! Places layers and tensors on cards and the host, as llama.cpp does.
 //!
 //! The code mirrors `llama-model.cpp: load_tensors`, `llama-model-loader.cpp: create_tensor` and
 //! `common/arg.cpp @ b10605`. Without `-ts`, the split depends on the memory that is free at load time.

@@ -1,4 +1,4 @@
-//! Memory plan of a model: bytes on each card and on the host, term by term.
+//! Plans the memory of a model: bytes on each card and on the host, with a source for each number.
 //!
 //! A plan is the sum of weights, KV cache, compute buffer, run-time pool and driver context. The planner
 //! queries no GPU.

@@ -1,4 +1,4 @@
-//! Cards named by llama.cpp's flags `-dev`, `-mg` and `-ts`.
+//! Finds the cards that llama.cpp's flags `-dev`, `-mg` and `-ts` name.
 
 use plimsoll_base::{Card, Order};
 use plimsoll_flags::{ModelParams, SplitMode, device_number};

@@ -1,4 +1,5 @@
-//! Run-time pool: temporary GPU memory of operations, which the engine leaves out of its own memory estimate.
+//! Computes the run-time pool: temporary GPU memory of operations, which the engine leaves out of its own
+//! estimate.
 //!
 //! A pool with virtual memory management needs as much as the largest operation (`ggml-cuda.cu:
 //! ggml_cuda_pool_vmm @ b8799, b10605`). ggml's legacy pool also keeps blocks that became too small.

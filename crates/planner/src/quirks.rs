@@ -1,4 +1,4 @@
-//! Differences between engine builds that change planned memory.
+//! Lists the differences between engine builds that change planned memory.
 //!
 //! Only this file compares build numbers; all other files ask for a named difference (quirk).
 

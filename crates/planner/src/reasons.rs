@@ -1,4 +1,4 @@
-//! Explanation of a plan: one tree of reasons for each card, and notes on how certain the numbers are.
+//! Explains a plan: for each card, how its memory adds up, and how certain the numbers are.
 
 use plimsoll_base::{Bytes, Card, CardKind, Order, Reason, Source};
 use plimsoll_flags::{FlashAttention, GpuLayers, Parallel, ProgramKind, SplitMode};

@@ -1,4 +1,4 @@
-//! Memory of weights that ggml's CPU backend repacks into another layout at load (`CPU_REPACK`).
+//! Counts weights that ggml's CPU backend copies into another memory layout at load (`CPU_REPACK`).
 //!
 //! The engine computes with the repacked copy only. The file's original pages are page cache, which the
 //! kernel drops when memory is short. Nothing reads them again. So each weight counts once, unless the file

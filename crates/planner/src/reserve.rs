@@ -1,4 +1,4 @@
-//! Sizes that the engine determines before it allocates memory: context, batches, sequences, outputs.
+//! Computes the sizes that the engine fixes before it allocates memory: context, batches, sequences, outputs.
 //!
 //! The code mirrors `llama-context.cpp: llama_context::llama_context, sched_reserve` and the defaults in
 //! `tools/server/server.cpp @ b10605`.

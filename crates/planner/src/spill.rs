@@ -1,4 +1,5 @@
-//! Split of a cache that has no room on its card: the depth up to which nothing is read from host memory.
+//! Splits a cache that does not fit on its card, and computes the context up to which nothing is read from
+//! host memory.
 //!
 //! Guard divides the cache by position (`plimsoll_pool::cache_head`). These figures say beforehand where.
 

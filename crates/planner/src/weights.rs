@@ -1,4 +1,4 @@
-//! Size of the weights on each device, computed exactly from the model's header.
+//! Computes the size of the weights on each device exactly, from the model's header.
 //!
 //! The size of the weights that the CPU computes with is listed separately.
 //!

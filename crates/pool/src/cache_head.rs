@@ -1,5 +1,5 @@
-//! Split of a KV cache between card and host memory by position: the first positions of every layer are on
-//! the card.
+//! Splits a KV cache between card and host memory by token position: the first positions of every layer stay
+//! on the card.
 //!
 //! A conversation uses the positions from the first one on. So the card has those that are in use, and host
 //! memory those that nothing reads until a conversation is long enough.

@@ -1,4 +1,4 @@
-//! Formulas for the requests that operations of ggml's CUDA backend make to its memory pool.
+//! Computes how much temporary memory the operations of ggml's CUDA backend request from its pool.
 //!
 //! They give the bytes of each request, in order, for a card and a build of the engine.
 

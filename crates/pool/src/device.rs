@@ -1,4 +1,4 @@
-//! Interface between an allocator policy and a card's driver.
+//! Interface between a memory allocator and a card's driver.
 //!
 //! Memory comes as whole allocations (`cuMemAlloc`) or as a region, an address range mapped piece by piece
 //! (`cuMemMap`).

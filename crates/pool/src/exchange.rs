@@ -1,4 +1,5 @@
-//! Exchange of granules between card and host memory as conversations grow and end.
+//! Chooses which parts of KV cache and weights change places between card and host memory, as conversations
+//! grow and end.
 //!
 //! The card is to have every used position of a cache, then as much of the weights as possible, and last the
 //! positions that nothing uses yet. Each step is a pair: one granule leaves the card, another one takes its

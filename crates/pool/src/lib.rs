@@ -1,4 +1,5 @@
-//! GPU memory allocator policies, as pure arithmetic on offsets, without CUDA, I/O or a clock.
+//! Decides where a GPU memory allocator places and frees blocks, as pure arithmetic without CUDA, I/O or a
+//! clock.
 //!
 //! A [`Policy`] hands out ranges of memory from a [`PoolDevice`]. The crate does not use `std`, because it is
 //! part of guard (the preloaded library).

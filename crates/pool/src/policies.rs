@@ -1,4 +1,4 @@
-//! GPU memory allocator policies, ggml's legacy pool and Plimsoll's own.
+//! Two GPU memory allocators that can be compared: ggml's legacy pool and Plimsoll's own.
 
 mod ggml_legacy;
 mod ours;

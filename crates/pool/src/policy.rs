@@ -1,4 +1,4 @@
-//! Interface of a GPU memory allocator policy.
+//! Interface that every GPU memory allocator of this crate implements.
 //!
 //! A free is a call on the CPU: GPU work that uses the block may still be running on the given stream.
 

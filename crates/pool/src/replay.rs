@@ -1,4 +1,5 @@
-//! Replay of an engine's operations with an allocator policy, on a simulated card with unlimited memory.
+//! Replays the recorded allocations of an engine with an allocator, on a simulated card with unlimited
+//! memory.
 //!
 //! Each operation allocates its blocks in order and frees them in reverse, as the scopes in the engine's code
 //! do.

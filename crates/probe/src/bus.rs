@@ -1,4 +1,4 @@
-//! File with the measured rate of the bus between host memory and the cards.
+//! Stores the measured transfer rate of the bus between host memory and the cards in a file.
 //!
 //! Guard measures it in the first engine that may exchange memory. The file is in the user's configuration
 //! folder (`plimsoll/bus.json`).

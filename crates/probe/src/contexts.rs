@@ -1,4 +1,4 @@
-//! File with the measured CUDA context sizes, written by `plimsoll calibrate` and read for every plan.
+//! Stores the sizes of CUDA contexts that `plimsoll calibrate` measured, for every later plan.
 //!
 //! It is in the user's configuration folder (`plimsoll/contexts.toml`).
 

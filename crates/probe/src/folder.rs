@@ -1,4 +1,5 @@
-//! Private folder in a memory file system, shared with child processes and removed after its owner's end.
+//! Makes a private folder in a memory file system, shared with child processes and removed after its owner's
+//! end.
 //!
 //! The owner holds a lock on a file in the folder, so a later process can find and remove folders without an
 //! owner.

@@ -1,4 +1,4 @@
-//! Control of guard, the preloaded library that counts and limits GPU memory, from outside a program.
+//! Controls guard, the preloaded library that counts and limits GPU memory, from outside a program.
 //!
 //! Options go into the program's environment; memory figures and budgets come from files.
 

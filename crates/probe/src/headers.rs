@@ -1,4 +1,4 @@
-//! Reader of the GGUF headers of a model's files.
+//! Reads the GGUF headers of a model's files.
 //!
 //! Plans need everything except the vocabulary, so they use an [`Excerpt`]. Only an engine that is run for
 //! `plan --exact` needs the whole header.

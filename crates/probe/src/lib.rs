@@ -1,4 +1,5 @@
-//! Guard's pages, files of models and measurements that are kept.
+//! Reads memory figures of programs under guard (the preloaded library), headers of model files, and stored
+//! measurements.
 #![forbid(unsafe_code)]
 
 pub mod bus;

@@ -1,4 +1,4 @@
-//! Paths of Plimsoll's shared libraries: guard (preloaded into programs) and phantom (CUDA without a GPU).
+//! Finds Plimsoll's shared libraries: guard (preloaded into programs) and phantom (CUDA without a GPU).
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

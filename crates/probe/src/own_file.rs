@@ -1,4 +1,4 @@
-//! Small private files of this user, such as caches.
+//! Reads and writes small files, such as caches, that only the current user can access.
 //!
 //! A file that another user could have written is not read, and each write replaces the file in one step.
 

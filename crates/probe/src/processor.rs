@@ -1,4 +1,4 @@
-//! Instructions of this machine's processor, from `/proc/cpuinfo`.
+//! Finds out which instruction sets this machine's processor has, from `/proc/cpuinfo`.
 
 use std::fs::File;
 use std::io::Read;

@@ -1,4 +1,4 @@
-//! The user's configuration folder, which has what was measured on this machine.
+//! Finds the user's configuration folder, where measurements of this machine are stored.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};

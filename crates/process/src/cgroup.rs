@@ -1,4 +1,4 @@
-//! Cgroup (version 2) of each engine: it kills all of the engine's processes at once, and limits their host
+//! Puts each engine in a cgroup (version 2), which kills all of its processes at once and limits their host
 //! memory.
 //!
 //! The daemon creates these groups below its own group. The kernel enforces the memory limit only if the

@@ -1,4 +1,4 @@
-//! Confinement of engines: another user, no new privileges, no core dumps, and a private /tmp.
+//! Confines engines: another user, no new privileges, no core dumps, and a private /tmp.
 //!
 //! Only a change of user must succeed. Any other step that the system refuses is logged, and the engine runs
 //! without it.

@@ -1,4 +1,4 @@
-//! Descendants of an engine (the processes that it started), and how they are killed with it.
+//! Finds the processes that an engine started, and kills them with it.
 
 use std::collections::BTreeSet;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! Environment variables of a process that is to be started.
+//! Sets and removes environment variables of a process before it is started.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};

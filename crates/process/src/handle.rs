@@ -1,4 +1,4 @@
-//! Handle of a running child process, by which its end is awaited and its process group is signalled.
+//! Awaits the end of a running child process, and sends signals to its process group.
 //!
 //! Dropping the handle kills the group.
 

@@ -1,4 +1,4 @@
-//! Processes of the operating system: what starts and ends them, what they may do, and readings of them.
+//! Starts, confines, observes and ends processes of the operating system.
 #![forbid(unsafe_code)]
 
 /// Path of this program, for starting it again. The link is resolved at each start, so an upgrade that

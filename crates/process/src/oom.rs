@@ -1,4 +1,4 @@
-//! The kernel's count of out-of-memory kills.
+//! Reads the kernel's count of out-of-memory kills.
 
 use crate::cgroup;
 use crate::kernel_text::read_kernel_text;

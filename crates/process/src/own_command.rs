@@ -1,5 +1,5 @@
-//! Command for a program that Plimsoll runs for itself: an interpreter, a tool of the system, an engine that
-//! is asked for its version.
+//! Builds the command for a program that Plimsoll runs for itself, such as an interpreter or an engine that
+//! prints its version.
 //!
 //! DECISION: such a program starts in `/`, and is never looked up in the caller's folder. Python imports from
 //! there, and llama.cpp loads backends from there (`ggml-backend-reg.cpp: ggml_backend_load_best @ 0.5.0`).

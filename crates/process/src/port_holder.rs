@@ -1,5 +1,4 @@
-//! Search for the process that listens on a port, and the check whether it is the engine started for that
-//! port.
+//! Finds the process that listens on a port, and checks whether it is the engine started for that port.
 
 use std::fmt;
 use std::net::Ipv4Addr;

@@ -1,4 +1,4 @@
-//! Check that the process listening on an engine's port belongs to a trusted user.
+//! Checks that the process listening on an engine's port belongs to a trusted user.
 //!
 //! Another user could bind the port first and receive prompts and the engine's key. So a listener must belong
 //! to this user, to root, or to the engine's process group.

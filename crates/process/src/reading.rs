@@ -1,4 +1,4 @@
-//! Processes observed from outside: the process that listens on a port, descendants, and private memory.
+//! Observes other processes: which one listens on a port, its descendants, and its private memory.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

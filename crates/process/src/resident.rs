@@ -1,4 +1,4 @@
-//! Resident host memory of a child process and its descendants, with and without page cache.
+//! Measures the resident host memory of a child process and its descendants, with and without page cache.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Runner for short helper programs, with a time limit and captured output.
+//! Runs short helper programs, with a time limit and captured output.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};

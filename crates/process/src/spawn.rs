@@ -1,4 +1,4 @@
-//! Launcher thread, which forks, kills and reaps every child process.
+//! Forks, kills and reaps every child process, on one thread.
 //!
 //! One thread is the parent of every child, because a parent-death signal is sent when the forking *thread*
 //! ends. A child is reaped after all processes of its group were killed, so its number cannot be reused

@@ -1,4 +1,4 @@
-//! Client of the warden, a helper process that kills all engines when the daemon dies.
+//! Starts and talks to the warden, a helper process that kills all engines when the daemon dies.
 //!
 //! A warden that died is replaced, and the new one gets the complete list of process groups.
 //!

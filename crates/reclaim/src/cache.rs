@@ -1,4 +1,4 @@
-//! Page cache of a model's files: measurement and release.
+//! Measures and drops the page cache of a model's files.
 
 use std::collections::hash_map::RandomState;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! Release of idle memory on one card by the guarded processes (those with the preloaded library guard).
+//! Asks the processes under guard (the preloaded library) to release their idle memory on one card.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Steps of memory reclaim that need root, and the ways to run them as root.
+//! Runs the steps of memory reclaim that need root.
 
 mod huge_pages;
 mod unit;

@@ -1,4 +1,4 @@
-//! Memory reclaim on machines whose GPU shares the host's memory.
+//! Frees host memory on machines whose GPU shares it.
 //!
 //! Only steps that are predicted to help are taken, one at a time, with a measurement after each. Steps that
 //! need root run in a separate process.

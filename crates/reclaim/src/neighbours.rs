@@ -1,4 +1,5 @@
-//! Other processes under guard (the preloaded library): their memory, and requests to release the idle part.
+//! Reads the memory of other processes under guard (the preloaded library), and asks them to release the idle
+//! part.
 
 use std::path::{Path, PathBuf};
 use std::thread;

@@ -1,4 +1,4 @@
-//! Reading of a model's files into the page cache before an engine reads them.
+//! Reads a model's files into the page cache before an engine needs them.
 
 use std::io;
 use std::os::unix::fs::FileExt;

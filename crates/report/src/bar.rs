@@ -1,4 +1,5 @@
-//! Bar chart of a card's planned memory: the terms in order of allocation, up to the card's limit and beyond.
+//! Draws a card's planned memory as a bar: its parts in order of allocation, up to the card's limit and
+//! beyond.
 //!
 //! Each term is marked by letter and hatch, or by a character in text, in addition to colour.
 

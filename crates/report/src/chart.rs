@@ -1,4 +1,4 @@
-//! Charts of series over a common axis, as SVG.
+//! Draws series over a common axis, as SVG.
 //!
 //! Series differ by name and shape in addition to colour.
 

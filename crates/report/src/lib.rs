@@ -1,4 +1,4 @@
-//! Tables, charts, memory bars and pages, with one renderer each for text, SVG and HTML.
+//! Renders tables, charts, memory bars and pages as text, SVG and HTML.
 //!
 //! A page or a picture is one file that loads nothing else. This crate escapes all text; other crates do not.
 #![forbid(unsafe_code)]

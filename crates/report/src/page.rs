@@ -1,4 +1,4 @@
-//! Writer of self-contained HTML pages.
+//! Writes self-contained HTML pages.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! Writer of plain-text tables with aligned columns.
+//! Writes plain-text tables with aligned columns.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! Lines that fit a width: text broken between words, with an indent from the second line on.
+//! Breaks text between words into lines that fit a width, with an indent from the second line on.
 
 use plimsoll_base::one_line;
 

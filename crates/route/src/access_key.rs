@@ -1,4 +1,4 @@
-//! API key of a request: its rights, its limits, and the use so far.
+//! Holds the API key of a request: its rights, its limits, and its use so far.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -1,4 +1,5 @@
-//! Allowance per minute of an API key, in requests or tokens, which refills continuously (token bucket).
+//! Limits an API key to a number of requests or tokens per minute, by a token bucket that refills
+//! continuously.
 
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};

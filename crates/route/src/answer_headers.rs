@@ -1,4 +1,5 @@
-//! HTTP headers of an engine's answer on its way to the client.
+//! Removes headers that are unsafe for a whole origin from an engine's HTTP answer, before it goes to the
+//! client.
 //!
 //! The server starts engines, but does not trust them with its own origin. Headers for a whole origin are
 //! removed, and a document of an engine gets an opaque origin.

@@ -1,4 +1,4 @@
-//! Table of the HTTP routes of `serve`.
+//! Lists the HTTP routes of `serve`, for the router and for the generated documents.
 //!
 //! Routes of llama-server b10605 (`tools/server/server.cpp`), and any other path under `/v1/`, go to an
 //! engine. The daemon answers the rest.

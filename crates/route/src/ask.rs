@@ -1,4 +1,4 @@
-//! Requests that the daemon itself sends to an engine, over a pooled or a new connection.
+//! Sends the daemon's own requests to an engine, over a pooled or a new connection.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Check of a request's API key, in `Authorization: Bearer`, `Authorization: Basic` (the password) or
+//! Checks the API key of a request, in `Authorization: Bearer`, `Authorization: Basic` (the password) or
 //! `x-api-key`.
 //!
 //! Keys are kept as digests. A comparison takes the same time for every key, so response times reveal

@@ -1,4 +1,4 @@
-//! Admission of a request: the right of its key, the web page that it comes from, and for how long both hold.
+//! Decides whether a request is allowed: by the rights of its API key, and by the web page that sent it.
 
 use std::time::Duration;
 

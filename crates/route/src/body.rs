@@ -1,4 +1,4 @@
-//! Request bodies, read whole before a model is chosen.
+//! Reads request bodies whole, before a model is chosen.
 //!
 //! Three limits apply: the size of one body, the memory of all bodies, and the pace of arrival. When memory
 //! is full, the slowest unfinished body of the client that holds the most is dropped.

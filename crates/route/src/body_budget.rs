@@ -1,4 +1,5 @@
-//! Memory for the bodies of requests and for answers that are held as a whole, with a share for each client.
+//! Limits the memory for request bodies and for answers that are held as a whole, with a share for each
+//! client.
 //!
 //! DECISION: beyond what is for everybody, a quarter as much is for clients that hold less than an eighth. So
 //! bodies of one client refuse no other client's, and a body of the greatest size fits into an eighth. Where

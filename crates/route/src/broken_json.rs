@@ -1,4 +1,4 @@
-//! Check for malformed JSON in request bodies: 400 before a load, or in place of the engine's 500.
+//! Refuses malformed JSON in request bodies with status 400, before a load or in place of the engine's 500.
 //!
 //! DECISION: a body is parsed only if its model is not loaded, or if an engine has refused it. To parse each
 //! prompt would slow down every request.

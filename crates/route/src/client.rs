@@ -1,4 +1,4 @@
-//! Identity of a client: its API key, else its address.
+//! Identifies a client by its API key, or else by its address.
 //!
 //! DECISION: it is made here alone, once for all that goes by clients: turns in a queue, what counts against
 //! an engine, shares of connections and of the memory for bodies. Without a key, all of this machine is one

@@ -1,4 +1,4 @@
-//! State of a client's connection: idle, in use, or stalled.
+//! Tracks the state of a client's connection: idle, in use, or stalled.
 //!
 //! A connection is closed if its client has left or stopped reading, or if another client needs its place.
 

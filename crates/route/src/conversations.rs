@@ -1,4 +1,4 @@
-//! Conversations whose event streams can be resumed: `X-Conversation-Id`, `/v1/stream` and
+//! Lets clients resume the event stream of an answer: `X-Conversation-Id`, `/v1/stream` and
 //! `/v1/streams/lookup`.
 //!
 //! llama-server keeps the events of such an answer, so that a page that was loaded again reads it from the

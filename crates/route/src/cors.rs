@@ -1,4 +1,4 @@
-//! Checks of web origins and host names, against requests from foreign web pages (CORS, DNS rebinding).
+//! Checks the web origin and host name of requests, against foreign web pages (CORS, DNS rebinding).
 //!
 //! By default only this server's own page is allowed. Any other is refused before its request has any effect.
 

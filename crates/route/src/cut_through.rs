@@ -1,5 +1,4 @@
-//! Cut-through of a large request from another host: its body streams to the engine while it arrives, without
-//! parsing.
+//! Streams a large request from another host to the engine while it still arrives, without parsing it.
 //!
 //! The host that passed the request on has already read the body and found the model's name. It keeps the
 //! body.

@@ -1,4 +1,4 @@
-//! Request to download a model: `{"model": "USER/REPO:QUANT"}`, or the URL of its file.
+//! Parses the request to download a model: `{"model": "USER/REPO:QUANT"}`, or the URL of its file.
 
 use http::StatusCode;
 use plimsoll_hub::download_name;

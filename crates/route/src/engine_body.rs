@@ -1,4 +1,4 @@
-//! Body of a request to an engine: whole, or still arriving from another host.
+//! Holds the body of a request to an engine: whole, or still arriving from another host.
 
 use std::any::Any;
 use std::cell::Cell;

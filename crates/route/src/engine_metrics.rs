@@ -1,5 +1,4 @@
-//! Metrics of all engines on one page in Prometheus' text format; with several engines, each series has a
-//! model label.
+//! Joins the metrics of all engines into one page in Prometheus' text format, with a label for the model.
 //!
 //! Engines are untrusted: lines that are malformed or exceed the limits are left out.
 //!

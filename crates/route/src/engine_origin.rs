@@ -1,4 +1,4 @@
-//! Origin of an engine's own pages, `http://NAME.engine.localhost:PORT/`: every path of it is the engine's.
+//! Serves an engine's own pages under an origin of their own, `http://NAME.engine.localhost:PORT/`.
 //!
 //! DECISION: a name below `localhost`, which browsers resolve to this machine themselves (RFC 6761). A page
 //! at `/upstream/` has an opaque origin, because it would otherwise have that of `/ui` and of the API. A page

@@ -1,4 +1,4 @@
-//! Short queries to a loaded engine, which need no admission and do not count as use of the model.
+//! Passes short queries to a loaded engine; they never wait, and do not count as use of the model.
 
 use std::time::Duration;
 

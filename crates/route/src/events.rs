@@ -1,4 +1,4 @@
-//! Event streams of model states (`/models/sse`) and of the status document (`/api/status/stream`).
+//! Streams changes of model states (`/models/sse`) and the status document (`/api/status/stream`) to clients.
 //!
 //! `/models/sse` sends the same events as llama-server's router.
 

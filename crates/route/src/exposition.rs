@@ -1,4 +1,4 @@
-//! Writer of Prometheus' text format for metrics: counters, gauges and histograms.
+//! Writes metrics in Prometheus' text format: counters, gauges and histograms.
 
 use std::fmt::{self, Write};
 

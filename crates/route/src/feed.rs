@@ -1,4 +1,4 @@
-//! Broadcast of events and log lines from one writer to many listeners.
+//! Broadcasts events and log lines from one writer to many listeners.
 //!
 //! A listener that reads too slowly loses entries and learns how many.
 

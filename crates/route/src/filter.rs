@@ -1,4 +1,4 @@
-//! Filters of a model, applied to the JSON body of a request: parameters are removed and set.
+//! Applies a model's `filters` to the JSON body of a request: removes and sets parameters.
 //!
 //! Values that no filter touches stay as the client wrote them.
 

@@ -1,4 +1,4 @@
-//! Collector of the pieces of a request body, which copies small pieces together.
+//! Collects the pieces of a request body, and joins small ones.
 //!
 //! A small piece would otherwise keep a whole, mostly empty read buffer in memory.
 

@@ -1,4 +1,5 @@
-//! HTTP headers of a request on its way to an engine.
+//! Prepares the HTTP headers of a request for its engine: removes those meant for this server, and replaces
+//! the API key.
 //!
 //! Hop-by-hop headers (RFC 9110 §7.6.1), `Origin`, cookies and this server's own headers are removed, and the
 //! client's API key is replaced by the engine's.

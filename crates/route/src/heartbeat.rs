@@ -1,5 +1,5 @@
-//! Heartbeat comments in an event stream whose request waits for its model, so that clients and proxies do
-//! not time out.
+//! Sends comments in an event stream while its request waits for a model, so that clients and proxies do not
+//! time out.
 //!
 //! The client gets its headers before the engine has the request. A failure after that is the last event of
 //! the stream.

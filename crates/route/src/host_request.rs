@@ -1,4 +1,5 @@
-//! Types for requests from another host of the fleet: a forwarded client request, fleet news, or model files.
+//! Types of requests from another host of the fleet: a forwarded client request, store records, or model
+//! files.
 
 use std::pin::Pin;
 

@@ -1,4 +1,4 @@
-//! HTTP server and proxy of `serve`: listener, request bodies, routing, and streaming of engines' answers.
+//! HTTP server and proxy of `serve`: accepts connections, routes requests, and streams engines' answers.
 //!
 //! One thread serves all connections. The modules are listed in the order in which a request reaches them.
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! HTTP listener with a limited number of connections, and its shutdown.
+//! Accepts HTTP connections up to a maximum number, and closes them at shutdown.
 //!
 //! A shutdown lets requests in flight finish within a time limit.
 

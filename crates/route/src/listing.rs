@@ -1,4 +1,4 @@
-//! JSON entry of one model in `/v1/models` and `/running`, in the shapes of llama-server's router and
+//! Writes one model's JSON entry in `/v1/models` and `/running`, in the shapes of llama-server's router and
 //! llama-swap.
 
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! LM Studio's listing of models (`/api/v0/models`), which Zed and others read for context lengths.
+//! Answers LM Studio's listing of models (`/api/v0/models`), from which Zed and others read context lengths.
 
 use plimsoll_scheduler::ModelState;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Log lines of models as plain text: the most recent ones and, for a stream, each new one.
+//! Sends log lines of models as plain text: the most recent ones and, for a stream, each new one.
 
 use plimsoll_base::counted;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Memory of each device by model and by use (`/memory`), in the terms of llama-server's log.
+//! Shows the memory of each device by model and by use (`/memory`), in the terms of llama-server's log.
 //!
 //! llama.cpp has no final design for such an endpoint (issue 26129). The names of the three uses follow its
 //! proposal.

@@ -1,4 +1,4 @@
-//! Search for the top-level `"model"` key in a JSON request body.
+//! Finds the top-level key `"model"` in a JSON request body.
 //!
 //! The start of the body is searched while it arrives. If it has no such key, the end is searched backwards,
 //! and then the rest. Clients write the key either first or after the messages.

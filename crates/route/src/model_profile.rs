@@ -1,4 +1,4 @@
-//! Profile of a model for clients, such as size and context length, from its file's header and its flags.
+//! Describes a model to clients, such as its size and context length, from its file's header and its flags.
 //!
 //! It is known before the model is loaded.
 

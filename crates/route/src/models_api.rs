@@ -1,4 +1,4 @@
-//! Endpoints that the daemon answers itself: listings, load and unload, logs, metrics and status.
+//! Answers the endpoints of the daemon itself: listings, load and unload, logs, metrics and status.
 //!
 //! They follow llama-server's router (`/models`), llama-swap (`/running`, `/unload`, `/logs`) and Plimsoll's
 //! own API (`/api/status`).

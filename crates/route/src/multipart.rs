@@ -1,4 +1,4 @@
-//! Search for the `model` field of a multipart form, used by audio transcription requests.
+//! Finds the field `model` of a multipart form, which audio transcription requests use.
 //!
 //! The result is the model's name and its position in the body.
 

@@ -1,4 +1,4 @@
-//! Choice of the model for a request: the model named in the body or in `?model=`, or else a default.
+//! Chooses the model for a request: the one named in the body or in `?model=`, or else a default.
 
 pub(crate) mod in_body;
 

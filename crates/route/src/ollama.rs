@@ -1,4 +1,4 @@
-//! Ollama's API (`/api/chat`, `/api/tags` and others), translated to the engines' OpenAI API and back.
+//! Translates Ollama's API (`/api/chat`, `/api/tags` and others) to the engines' OpenAI API and back.
 //!
 //! `plimsoll_ollama` translates. Requests go to their engine as those of `/v1` do, so admission, limits, logs
 //! and metrics are the same.

@@ -1,5 +1,4 @@
-//! Web page of `serve` (`/ui`): its files, built from `page/` and embedded, with a strict content security
-//! policy.
+//! Serves the web page (`/ui`) from files embedded in the program, with a strict content security policy.
 
 use http::header::{
     ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderMap, HeaderName, HeaderValue, REFERRER_POLICY,

@@ -1,4 +1,4 @@
-//! Handler for requests from other hosts of the fleet: clients' requests, fleet news, model files, and
+//! Answers requests from other hosts of the fleet: clients' requests, store records, model files, and
 //! certificates.
 //!
 //! A client's request comes with the token of the model's seat. A seat is the fleet's record that a model is

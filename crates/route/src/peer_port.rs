@@ -1,4 +1,4 @@
-//! Listener for other hosts of the fleet, with TLS if the hosts have certificates.
+//! Listens for other hosts of the fleet, with TLS if the hosts have certificates.
 //!
 //! It serves no browser pages and accepts no API keys of clients. Clients with slow handshakes can only
 //! displace each other, not a connected host.

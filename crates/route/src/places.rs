@@ -1,4 +1,4 @@
-//! Shares of the places for connections.
+//! Divides the limited number of connections among clients, so that none can take all of them.
 //!
 //! A connection whose requests were all refused, or asked for what everybody may see, is a newcomer. With its
 //! first request that is let in, its client holds the place.

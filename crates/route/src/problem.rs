@@ -1,4 +1,5 @@
-//! Error responses of the HTTP API: `{"error":{"message","type","code","param","reason","hints"}}`.
+//! Writes the error responses of the HTTP API:
+//! `{"error":{"message","type","code","param","reason","hints"}}`.
 //!
 //! Clients of OpenAI and of llama-server both read this shape; those of Anthropic's and Ollama's API get
 //! their own.

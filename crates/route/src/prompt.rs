@@ -1,4 +1,4 @@
-//! Depth of a request (the tokens that it may occupy in the KV cache): an upper bound, or the engine's count.
+//! Computes how many tokens a request may occupy in the KV cache: an upper bound, or the engine's count.
 //!
 //! The exact count comes from the engine's `/apply-template` and `/tokenize`. An unknown depth counts as the
 //! whole context of a slot.

@@ -1,4 +1,4 @@
-//! HTTP proxy: sends a request to its engine and streams the answer back.
+//! Sends a request to its engine, and streams the answer back.
 //!
 //! A request may be sent again only until the first byte of the answer arrives.
 

@@ -1,4 +1,4 @@
-//! Decoder of query parameters and percent-encoded paths, such as `?model=…&autoload=…`.
+//! Decodes query parameters and percent-encoded paths, such as `?model=…&autoload=…`.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! Replacement of the model's name in a request body, for clients that use an alias.
+//! Replaces the model's name in a request body, for clients that use an alias.
 //!
 //! The engine expects the model's own name. Every other byte stays as the client sent it.
 

@@ -1,4 +1,4 @@
-//! Authorisation of requests: the required right, the limits of the API key, and the audit log.
+//! Checks the right that a request needs and the limits of its API key, and writes the audit log.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! Request body as a list of chunks (a rope) that is never joined.
+//! Holds a request body as a list of chunks that is never joined.
 //!
 //! A prompt may be megabytes long, and joining its chunks would copy all of it.
 

@@ -1,5 +1,5 @@
-//! Dispatch of HTTP requests: checks of API keys and origins, then routing to an engine or to the daemon's
-//! own endpoints.
+//! Dispatches HTTP requests: checks API key and origin, then routes to an engine or to the daemon's own
+//! endpoints.
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;

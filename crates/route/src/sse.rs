@@ -1,4 +1,4 @@
-//! Server-sent event streams that stay well-formed even if the engine dies in the middle.
+//! Keeps a stream of server-sent events well-formed even if the engine dies in the middle.
 //!
 //! Only complete events pass to the client, so a final `error` event can follow at any time.
 

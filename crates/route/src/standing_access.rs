@@ -1,5 +1,4 @@
-//! Access of a connection that has no end of its own: a feed or a websocket ends when its key loses the right
-//! to it.
+//! Ends a long-lived connection (an event stream or a websocket) when its API key loses the right to it.
 
 use std::future::pending;
 use std::time::{Duration, SystemTime};

@@ -1,4 +1,4 @@
-//! Response body that streams an engine's answer to the client.
+//! Streams an engine's answer to the client.
 //!
 //! If the engine fails, an event stream ends with an `error` event. For any other answer, the connection is
 //! closed.

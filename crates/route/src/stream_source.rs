@@ -1,4 +1,4 @@
-//! Reader of an engine's response body, which also drives the connection that delivers it.
+//! Reads an engine's response body, and drives the connection that delivers it.
 
 use std::future::poll_fn;
 use std::pin::Pin;

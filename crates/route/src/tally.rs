@@ -1,4 +1,4 @@
-//! Request counters, and the `/metrics` page that shows them together with the scheduler's figures.
+//! Counts requests, and writes the `/metrics` page with them and the scheduler's figures.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Token counts of an answer (OpenAI's `usage` or llama-server's `timings`), read from its last bytes.
+//! Reads the token counts of an answer (OpenAI's `usage` or llama-server's `timings`) from its last bytes.
 //!
 //! A copy of the last few kilobytes is searched when the answer ends. If no count is found, it stays unknown.
 

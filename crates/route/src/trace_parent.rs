@@ -1,4 +1,4 @@
-//! Trace context of a request (W3C header `traceparent`), which adds the request's spans to the client's
+//! Reads the trace context of a request (W3C header `traceparent`), so that its spans join the client's
 //! trace.
 
 /// The client's span, as its header states it.

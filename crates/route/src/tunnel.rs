@@ -1,4 +1,4 @@
-//! Tunnel for a websocket, which passes bytes unchanged between client and engine.
+//! Passes the bytes of a websocket unchanged between client and engine.
 //!
 //! It ends with either side, with the server, when its client's key loses the right to it, and when the key
 //! has used up its tokens. Messages are not read: a websocket is one request, and four of its bytes count as

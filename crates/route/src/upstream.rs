@@ -1,4 +1,4 @@
-//! Connection pool to one engine: its address and its idle connections.
+//! Pools connections to one engine.
 //!
 //! A request that fails on a reused connection, before the answer's first byte, is sent again on a new one.
 

@@ -1,4 +1,4 @@
-//! Handshake of a websocket (RFC 6455), the only protocol to which a connection changes.
+//! Makes the handshake of a websocket (RFC 6455), the only protocol to which a connection may change.
 //!
 //! DECISION: every other `Upgrade` is ignored, as a server may (RFC 9110, section 7.8). After `h2c` an engine
 //! would get requests again, which nobody would check.

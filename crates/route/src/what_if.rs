@@ -1,4 +1,4 @@
-//! Query parser of `/api/what-if`: a model and the settings to plan it with, or memory to keep free.
+//! Parses queries of `/api/what-if`: a model with other settings, or memory to keep free.
 
 use http::StatusCode;
 use plimsoll_base::Bytes;

@@ -1,4 +1,4 @@
-//! State of a connection to an engine: limits on its reads, and how far a request has left.
+//! Tracks a connection to an engine: limits its reads, and knows how much of a request was sent.
 //!
 //! hyper's read buffer grows to the size of the largest read. Without a limit, a read of many events at once
 //! would enlarge the buffer to several times what one event needs.

@@ -1,4 +1,4 @@
-//! Endpoint `/api/yield`: memory of a card that an operator keeps free for other programs.
+//! Endpoint `/api/yield`: an operator keeps memory of a card free for other programs.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Admission of a request by the runtime: it arrives, waits, is sent or refused, and ends exactly once.
+//! Admits a request: it arrives, waits, is sent or refused, and ends exactly once.
 //!
 //! A waiting request has a ticket, an admitted one a pass. Both own the request: dropping either ends it, so
 //! a client that disconnects leaves nothing behind.

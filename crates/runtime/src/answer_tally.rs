@@ -1,4 +1,4 @@
-//! Statistics of a model's answers: tokens, time to the first token, and speed.
+//! Records statistics of a model's answers: tokens, time to the first token, and speed.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Status document (`plimsoll.events/1`): the scheduler's snapshot with driver readings, plans, waits and
-//! history.
+//! Writes the status document (`plimsoll.events/1`): the scheduler's state with driver readings, plans, waits
+//! and history.
 //!
 //! `/api/status` answers with it, and `/api/status/stream` sends it after changes, at most ten times a
 //! second.

@@ -1,4 +1,4 @@
-//! Errors in `plimsoll serve`'s configuration file, and in the API key files that it names.
+//! Errors in the configuration file of `plimsoll serve`, and in the API key files that it names.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,5 +1,4 @@
-//! Bodies of requests under which engines died: a request with the same body is tried alone, and later
-//! refused.
+//! Recognises requests under which engines died: the same body is tried alone, and later refused.
 //!
 //! DECISION: a client sends a failed request again, as a new one. So the body is recognised by a digest of
 //! its length, its beginning and its end. The digest is computed when the answer begins, or when an engine of

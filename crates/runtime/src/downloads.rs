@@ -1,5 +1,4 @@
-//! Models that are added at run time: downloads by name or URL into the download folder, names derived from
-//! models, and the removal of both.
+//! Adds models at run time, by download or derived from another model, and removes both.
 
 mod fit;
 

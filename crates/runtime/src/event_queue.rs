@@ -1,4 +1,4 @@
-//! Queue of events, drained by one loop: each is handled when the one before it has been handled completely.
+//! Queues the scheduler's events, and handles each only when the one before it is complete.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

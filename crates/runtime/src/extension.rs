@@ -1,5 +1,5 @@
-//! Interface of the runtime's extensions: guard (the preloaded library), memory reclaim, metrics, requests to
-//! other processes.
+//! Interface through which guard (the preloaded library), memory reclaim and metrics take part in the
+//! runtime.
 //!
 //! Every method has a default that does nothing.
 

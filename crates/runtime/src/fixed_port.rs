@@ -1,4 +1,4 @@
-//! Check of a command's fixed port: the port must be free before the engine starts.
+//! Checks that the port which a command fixes is free before the engine starts.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Memory forecast for the operator: free memory of each card, need of each model, and models that can never
+//! Forecasts memory for the operator: free memory of each card, need of each model, and models that can never
 //! run here.
 //!
 //! It is logged at start and after a reload, and printed by `serve --check`.

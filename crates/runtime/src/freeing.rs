@@ -1,5 +1,4 @@
-//! Requests to idle engines to free memory without exiting, made before any engine is stopped for another
-//! model.
+//! Asks idle engines to free memory without exiting, before any engine is stopped for another model.
 
 use std::rc::Rc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Health check of an engine over a new connection, made when the scheduler requests it.
+//! Checks the health of an engine over a new connection, when the scheduler requests it.
 
 use std::rc::Rc;
 use std::time::Duration;

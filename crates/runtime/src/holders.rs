@@ -1,4 +1,4 @@
-//! Names of the processes that hold a card's memory, for error messages about refused requests.
+//! Names the processes that hold a card's memory, in error messages about refused requests.
 
 use std::cmp::Reverse;
 

@@ -1,4 +1,4 @@
-//! Limit on an engine's host memory, at which the kernel kills this engine instead of another program.
+//! Limits an engine's host memory, so that the kernel kills this engine instead of another program.
 
 use plimsoll_base::{Bytes, Placement, RunId, Share};
 use plimsoll_cards::HOST_CARD;

@@ -1,4 +1,4 @@
-//! Reader of API key files, with one key in each line.
+//! Reads API key files, with one key in each line.
 //!
 //! It warns of lines that are no keys, of weak keys, and of keys that give access to no model.
 

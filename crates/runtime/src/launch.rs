@@ -1,4 +1,4 @@
-//! Start of an engine process, with its command line, environment and cards.
+//! Starts an engine process, with its command line, environment and cards.
 
 use std::cell::Cell;
 use std::ffi::OsString;

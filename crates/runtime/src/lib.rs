@@ -1,5 +1,4 @@
-//! Driver of the scheduler: it passes events to the scheduler and carries out the actions (effects) that the
-//! scheduler returns.
+//! Drives the scheduler: passes events to it, and carries out the actions that it returns.
 //!
 //! Slow work, such as an engine's start, continues as a task and reports its result as another event.
 //! [`Extension`]s add guard (the preloaded library), reclaim and metrics.

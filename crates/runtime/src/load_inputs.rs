@@ -1,5 +1,5 @@
-//! Inputs of a load: the model's section, its program and its files. A load that failed for good is not tried
-//! again before one of them changes.
+//! Detects changes of a model's configuration, program and files. Without one, a load that failed for good is
+//! not repeated.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

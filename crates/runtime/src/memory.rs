@@ -1,4 +1,4 @@
-//! Memory readings of the cards, passed to the scheduler as events.
+//! Reads the memory of the cards, and passes the readings to the scheduler as events.
 //!
 //! An engine's memory is recognised by its process group and by the figures of guard (the preloaded library).
 

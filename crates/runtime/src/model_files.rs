@@ -1,4 +1,4 @@
-//! Files from which an engine reads weights, found from its command-line flags.
+//! Finds the files from which an engine reads weights, from its command-line flags.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;

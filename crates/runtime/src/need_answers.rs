@@ -1,5 +1,5 @@
-//! Answers to the scheduler's questions about the needs of models, by their plans and by what engines have
-//! told.
+//! Answers the scheduler's questions how much memory a model needs, from its plan and from its engine's
+//! report.
 
 use plimsoll_base::{Card, Hint, MemoryModel, RunId};
 use plimsoll_scheduler::place::{

@@ -1,4 +1,4 @@
-//! Measured memory of engines that the planner does not know, kept across restarts of the daemon.
+//! Stores the measured memory of engines that the planner does not know, across restarts of the daemon.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Log for the operator: one line on stderr for each action that takes or frees memory.
+//! Logs one line on stderr for each action that takes or frees memory.
 //!
 //! Each line begins with the action and the model's name.
 

@@ -1,4 +1,4 @@
-//! Caches that overflow into host memory: what is there, the depth at full speed, and the speed beyond.
+//! Describes KV caches that overflow into host memory: the context at full speed, and the speed beyond it.
 
 use std::cell::Cell;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Parts of the runtime, each with the fields of one task.
+//! Groups the fields of the runtime by the task that uses them.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashSet;

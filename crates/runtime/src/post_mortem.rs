@@ -1,4 +1,4 @@
-//! Diagnosis of a child process that has ended, from its exit status and last log lines.
+//! Diagnoses a child process that has ended, from its exit status and last log lines.
 
 use plimsoll_base::Stage;
 use plimsoll_doctor::{EngineDeath, EngineVerdict, RefusedAllocation, judge};

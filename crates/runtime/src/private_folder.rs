@@ -1,4 +1,4 @@
-//! Private folder of each engine, which holds its socket and a replacement for /tmp.
+//! Makes a private folder for each engine, which holds its socket and a replacement for /tmp.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;

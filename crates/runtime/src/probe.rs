@@ -1,5 +1,4 @@
-//! Probe of an engine that failed requests of clients, or left them without a byte: small requests of our
-//! own, of the kind that it answered last.
+//! Tests an engine that failed clients' requests, by small requests of the kind that it answered last.
 
 use std::rc::Rc;
 use std::time::Duration;

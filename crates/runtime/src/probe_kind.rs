@@ -1,4 +1,4 @@
-//! Kinds of requests that an engine answers, with the smallest request of each.
+//! Lists the kinds of requests that an engine answers, with the smallest test request of each.
 
 use serde_json::{Value, json};
 

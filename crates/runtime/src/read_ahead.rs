@@ -1,5 +1,4 @@
-//! Read-ahead of a waiting model's files into the page cache, while the models that must stop for it still
-//! answer.
+//! Reads a waiting model's files into the page cache, while the models that must stop for it still answer.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! Registry of the configured models by number and name, and of the changes that a reload makes.
+//! Finds configured models by number and name, and the changes that a reload makes.
 //!
 //! A number is never reused, so a late event cannot refer to the wrong model.
 

@@ -1,4 +1,4 @@
-//! Reload of the configuration: read, applied and logged.
+//! Reloads the configuration: reads, applies and logs it.
 
 use plimsoll_base::counted;
 use std::path::Path;

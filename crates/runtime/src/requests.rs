@@ -1,4 +1,4 @@
-//! Table of the requests that have not ended, each with the way to tell its client.
+//! Keeps the requests that have not ended, each with the channel by which its client learns of progress.
 //!
 //! A request is in the table from its arrival to its end. The scheduler's words about it are reported in
 //! order. Only the end of its wait takes the client's place in the table.

@@ -1,4 +1,4 @@
-//! Run of an engine: one engine process, from the scheduler's start command until its end is reported.
+//! Runs one engine process, from the scheduler's start command until its end is reported.
 //!
 //! If another process takes the engine's port, the engine is started again on another port. The scheduler is
 //! not notified of that.

@@ -1,4 +1,4 @@
-//! Implementation of [`ModelService`], through which the HTTP server admits requests and lists models.
+//! Implements [`ModelService`], through which the HTTP server admits requests and lists models.
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Warm swaps: the slots of a llama-server are saved before its model is stopped, and restored after its next
-//! load.
+//! Saves the prompt caches (slots) of a llama-server before its model is stopped, and restores them after its
+//! next load.
 //!
 //! DECISION: warm swaps are off unless `warm` sets a size limit, because the files hold users' prompts. Then
 //! measurements decide whether a save pays. The time to save and restore a token comes from earlier swaps. It

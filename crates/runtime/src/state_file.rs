@@ -1,4 +1,4 @@
-//! Files in the state folder that survive a restart of the daemon, private to its user.
+//! Writes files that survive a restart of the daemon, readable only by its user.
 
 use std::collections::hash_map::DefaultHasher;
 use std::env;

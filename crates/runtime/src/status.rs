@@ -1,4 +1,4 @@
-//! Status of each model for listings, metrics and logs: its current engine process, its log and its load
+//! Holds the status of each model for listings, metrics and logs: its engine process, its log and its load
 //! counters.
 
 use std::cell::RefCell;

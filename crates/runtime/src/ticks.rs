@@ -1,4 +1,4 @@
-//! Timer that calls the scheduler when its next deadline is due.
+//! Calls the scheduler when its next deadline is due.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! Trace exporter for an OpenTelemetry collector: spans of requests in OTLP over HTTP, as JSON.
+//! Exports spans of requests to an OpenTelemetry collector, in OTLP over HTTP as JSON.
 //!
 //! A finished request hands its times to a thread, which builds and sends the spans. No request waits for it.
 

@@ -1,5 +1,5 @@
-//! Signs of work of an engine that sends nothing: its slots, its counters, and the processor time of its
-//! processes.
+//! Detects whether an engine that sends nothing is at work, from its slots, its counters and its processor
+//! time.
 //!
 //! DECISION: an engine may compute for minutes before the first byte of an answer, and then a request of our
 //! own waits too. So silence counts only with a look at its work, some seconds apart. The engine's own count

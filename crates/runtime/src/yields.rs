@@ -1,5 +1,4 @@
-//! Yields: card memory that is kept free of models for other programs, on an operator's command or for
-//! programs with precedence.
+//! Keeps card memory free of models, so that other programs can use it.
 
 use std::time::Duration;
 

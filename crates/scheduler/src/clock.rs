@@ -1,4 +1,4 @@
-//! The scheduler's clock: the current time as supplied by the caller, and the time of the caller's next call.
+//! Holds the current time as supplied by the caller, and the time at which the caller must call again.
 
 use super::time::Moment;
 

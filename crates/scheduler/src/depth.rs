@@ -1,4 +1,4 @@
-//! Depth of a request: the tokens of its prompt plus the longest answer that it allows.
+//! Counts the tokens that a request may reach: its prompt plus the longest answer that it allows.
 //!
 //! A prompt has at most as many tokens as its body has bytes. The tokens are counted only if memory is too
 //! small for this bound.

@@ -1,4 +1,4 @@
-//! Outputs of the scheduler, called effects: actions for its caller, such as starting an engine.
+//! Lists the scheduler's outputs, called effects: actions for its caller, such as starting an engine.
 
 use std::time::Duration;
 

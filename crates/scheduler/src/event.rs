@@ -1,4 +1,4 @@
-//! Inputs of the scheduler, called events: observations of its caller, such as an arrived request.
+//! Lists the scheduler's inputs, called events: observations of its caller, such as an arrived request.
 
 use std::time::Duration;
 

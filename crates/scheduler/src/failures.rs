@@ -1,5 +1,4 @@
-//! Failure record of a model: the wait before its next load (back-off), and the memory that failed loads
-//! lacked.
+//! Records a model's failed loads: the wait before the next one (back-off), and the memory that was missing.
 //!
 //! Each failure doubles the wait, from 1 s to 60 s. The record is cleared once an engine has been ready for a
 //! minute.

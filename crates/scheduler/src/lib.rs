@@ -1,4 +1,5 @@
-//! Scheduler of models on GPUs: admission, placement, eviction and the order of requests.
+//! Decides which models are loaded on which GPUs, which are stopped for them, and in which order requests are
+//! sent.
 //!
 //! [`Scheduler::on_event`] takes an event and the time, and returns the actions that follow. Its one caller
 //! (`serve`) carries them out and reports results as events.

@@ -1,4 +1,4 @@
-//! Comparison of the memory that an engine was granted with the memory that its load really took.
+//! Compares the memory that an engine was granted with the memory that its load took.
 
 use plimsoll_base::{Bytes, CardId};
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! Table of all models, indexed by model number.
+//! Holds the state of all models, by model number.
 //!
 //! At every change, the table updates its count of waiting models and its list of models whose state must be
 //! reported.

@@ -1,4 +1,4 @@
-//! Depth of a running engine (the number of tokens in its KV cache), and the memory that this depth takes.
+//! Counts the tokens in a running engine's KV cache, and computes the memory that they take.
 //!
 //! A request in flight counts with the maximum number of tokens that it may reach.
 

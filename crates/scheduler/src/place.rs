@@ -1,4 +1,5 @@
-//! Placement of models on cards: the ledger of claims, eviction, and the choice between cards.
+//! Places models on cards: records the memory granted to each engine, chooses cards, and chooses engines to
+//! stop.
 //!
 //! The [`Ledger`] records every claim: the memory that an engine process may take on a card. [`place`]
 //! chooses cards from it and changes nothing.

@@ -1,4 +1,4 @@
-//! Claims of all engines (the memory that each may take), with the last reading of the cards' memory.
+//! Holds the memory granted to all engines, with the last reading of the cards' memory.
 //!
 //! Changes are recorded, because waiting models must then be placed again.
 

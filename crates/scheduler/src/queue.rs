@@ -1,4 +1,4 @@
-//! Requests that have not ended, and their deadlines.
+//! Keeps the requests that have not ended, with their deadlines.
 //!
 //! A request is in one place: queued for its model, in flight at an engine, or held during a health check.
 

@@ -1,4 +1,4 @@
-//! Refusals of requests by the scheduler: error messages, causes and retry times.
+//! Lists the reasons why the scheduler refuses a request, with the error message and the time to try again.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Runs (engine processes) that have not ended, and ended ones whose memory the driver has not freed yet.
+//! Holds the engine processes that have not ended, and ended ones whose memory the driver has not freed yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 

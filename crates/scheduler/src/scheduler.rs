@@ -1,4 +1,4 @@
-//! State machine of the scheduler: it takes events (inputs) and returns effects (actions).
+//! Takes events (inputs) and returns effects (actions): the state machine of the scheduler.
 //!
 //! Each submodule handles one kind of event. Whenever memory is taken or freed, waiting models are placed
 //! again.

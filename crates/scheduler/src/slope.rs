@@ -1,4 +1,4 @@
-//! Measured growth of a model's memory per token of context.
+//! Measures how much memory a model takes for each further token of context.
 //!
 //! Two samples of one engine, taken after answers of different depth (tokens in the KV cache), give the
 //! growth.

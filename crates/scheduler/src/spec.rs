@@ -1,4 +1,5 @@
-//! Scheduler settings of one model, such as its cards and its timeouts, and settings for all models.
+//! Defines the scheduler's settings of one model, such as its cards and timeouts, and its settings for all
+//! models.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Read-only view of the scheduler's state, for decisions and reports.
+//! Reads the scheduler's state, for decisions and reports, without changing it.
 //!
 //! Functions that only read the state are methods of [`StateRef`]; only the modules in `scheduler/` change
 //! it.

@@ -1,4 +1,4 @@
-//! Runs (engine processes) that are being stopped so that other programs can use memory on the same card.
+//! Tracks engine processes that are being stopped so that other programs can use their memory.
 
 use std::collections::BTreeMap;
 

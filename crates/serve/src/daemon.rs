@@ -1,4 +1,4 @@
-//! Assembly of the `serve` daemon from configuration, scheduler and HTTP server, and its handling of signals.
+//! Assembles the `serve` daemon from configuration, scheduler and HTTP server, and handles signals.
 //!
 //! SIGTERM and SIGINT let requests in flight finish and then stop every engine; a second signal stops all at
 //! once. SIGHUP reloads the configuration. Each step is reported to systemd.

@@ -1,5 +1,5 @@
-//! Extensions of the daemon: guard (the preloaded library), metrics, release of page cache, and requests to
-//! other processes to free memory.
+//! Connects the runtime to guard (the preloaded library), metrics, page cache, and other processes that can
+//! free memory.
 
 mod gauges;
 mod guard;

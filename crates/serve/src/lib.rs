@@ -1,4 +1,4 @@
-//! The `serve` daemon: it starts engines for models and proxies HTTP requests to them.
+//! Builds the `serve` daemon, which starts engines for models and proxies HTTP requests to them.
 //!
 //! [`Daemon`] combines the driver of the scheduler (`runtime`), its extensions (`handlers`), the host's
 //! membership in a fleet (`member`) and the HTTP server (`route`).

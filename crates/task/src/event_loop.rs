@@ -1,4 +1,4 @@
-//! Event loop of the daemon, on one thread.
+//! Runs the daemon's event loop on one thread.
 
 use std::future::Future;
 use std::io;

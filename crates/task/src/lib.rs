@@ -1,4 +1,4 @@
-//! The event loop on one thread, its tasks, and work on threads that may block.
+//! Runs tasks on one thread, and blocking work on others.
 //!
 //! DECISION: both are boxed. Tokio compiles its task anew for each type of future. For a type that
 //! `spawn_local` takes, it does so twice: for a `LocalSet` and for a local runtime. Eighty such types were 4

@@ -1,4 +1,4 @@
-//! Recordings of memory use over time, and the statistical test that distinguishes a leak from warm-up.
+//! Records memory use over time, and tests by statistics whether it leaks or only warms up.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 

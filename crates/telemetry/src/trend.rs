@@ -1,4 +1,4 @@
-//! Statistical test for memory leaks: growth with the number of requests, as opposed to a warm-up allocation.
+//! Tests a server's memory for leaks: growth with the number of requests, as opposed to a warm-up allocation.
 //!
 //! Each sample is measured after a round of the same requests, with no request in flight. The first quarter
 //! of the samples counts as warm-up.

@@ -1,4 +1,4 @@
-//! Layout of one allocation that holds an engine's KV cache: which bytes belong to which position.
+//! Describes an allocation that holds an engine's KV cache: which bytes belong to which token position.
 //!
 //! A plan knows it before the engine starts, and passes it to guard as one word:
 //! `cache=GPU-<uuid>:STREAMS:POSITIONS:LAYERSxROW/SIZE[,ROW/SIZE][;LAYERSxROW/SIZE…]`. A layer has one or two

@@ -1,4 +1,4 @@
-//! Control channel between a llama-server router and its child processes, on a child's stdin and stdout.
+//! Speaks the protocol between llama-server's router and its child processes, on a child's stdin and stdout.
 //!
 //! Plimsoll takes the router's place. With `LLAMA_SERVER_ROUTER_PORT` in its environment, a llama-server
 //! prints its state changes and ends when its stdin is closed. Source: `tools/server/server-models.cpp @

@@ -1,4 +1,4 @@
-//! Names of the environment variables that Plimsoll's processes, its libraries and the engines read and set.
+//! Names the environment variables that Plimsoll's processes, its libraries and the engines read and set.
 
 /// CUDA: the cards that a process may see, in its order. Plimsoll always writes UUIDs.
 pub const CUDA_VISIBLE_DEVICES: &str = "CUDA_VISIBLE_DEVICES";

@@ -1,4 +1,4 @@
-//! Interfaces between separate processes: names, text formats, and shared-memory layouts.
+//! Formats in which separate processes exchange data: names, texts, and shared-memory layouts.
 //!
 //! - [`cache`]: the layout of an engine's KV cache in its allocation.
 //! - [`mod@env`]: names of environment variables.

@@ -1,5 +1,5 @@
-//! Options of guard, the preloaded library: one line of words in [`crate::env::GUARD`]. With an empty line,
-//! guard only counts.
+//! Parses and writes the options of guard, the preloaded library: one line of words in [`crate::env::GUARD`].
+//! With an empty line, guard only counts.
 //!
 //! - `card=GPU-<uuid>[:[BUDGET][:NEED]]`: a card with its budget and its need (planned total) in bytes.
 //! - `cache=GPU-<uuid>:LAYOUT`: an allocation of the program's KV cache on a card (see [`crate::cache`]).

@@ -1,5 +1,5 @@
-//! Page of a process with guard (the preloaded library): a shared-memory file with its memory figures and
-//! refusals.
+//! Layout of the shared-memory file in which a process under guard (the preloaded library) reports its memory
+//! and refusals.
 //!
 //! The daemon reads the file as a [`PageSnapshot`]. To request the release of idle memory, it writes four
 //! bytes at [`Page::ask_offset`].

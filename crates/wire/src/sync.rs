@@ -1,4 +1,4 @@
-//! Atomics of the shared budget ledger, which one test replaces by those of the model checker loom.
+//! Provides the atomics of the shared budget ledger; a test replaces them by those of loom, a model checker.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p plimsoll-wire --test loom` runs that test.
 

@@ -1,4 +1,4 @@
-//! Trace format of guard, the preloaded library: 32 bytes for each memory event of a program.
+//! Format of guard's trace file: 32 bytes for each memory event of a program.
 //!
 //! A file is one [`TraceHeader`] and then [`TraceRecord`]s, little-endian. Blocks are identified by a number
 //! that is never reused.

@@ -1,5 +1,4 @@
-//! Budget ledger of a process tree: a shared file through which a program and its child processes share a
-//! memory budget.
+//! Shares one memory budget among a program and its child processes, through a ledger in a shared file.
 
 use core::array;
 use core::mem::size_of;

@@ -1,4 +1,4 @@
-//! Hints for the user, such as advice to use a smaller context, with the bytes that each saves.
+//! Defines advice for the user, such as to use a smaller context, with the bytes that it saves.
 
 use std::fmt;
 

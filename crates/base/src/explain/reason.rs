@@ -1,4 +1,4 @@
-//! Tree of reasons that explains a decision: statements, their values, and their causes.
+//! Explains a decision as a tree of reasons: statements, their values, and their causes.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Source of a displayed number, such as a formula, a measurement or the driver.
+//! Names the source of a displayed number, such as a formula, a measurement or the driver.
 
 use std::borrow::Cow;
 use std::fmt;

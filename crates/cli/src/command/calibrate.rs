@@ -1,4 +1,4 @@
-//! `plimsoll calibrate`: measurement of the CUDA context's memory, stored for later plans.
+//! `plimsoll calibrate`: measures the memory of the CUDA context on each card, and stores it for later plans.
 //!
 //! A tiny model runs on one card of each kind. Exits 0 if every kind was measured, 1 if one was not, 2 if
 //! there is nothing to measure.

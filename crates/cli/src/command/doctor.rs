@@ -1,4 +1,4 @@
-//! `plimsoll doctor`: diagnosis of a log, a program, a process or the machine.
+//! `plimsoll doctor`: diagnoses a log, a program, a process or the machine.
 //!
 //! The verdict is printed on stdout (JSON: `plimsoll.diagnosis/1`), everything else on stderr.
 

@@ -1,4 +1,4 @@
-//! `plimsoll engine`: list of the engines on this machine, and installation of an engine for the CPU.
+//! `plimsoll engine`: lists the engines on this machine, and installs one that computes on the CPU.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! `plimsoll exec-child`: trampoline that sets its parent-death signal and then becomes the engine by exec
-//! (hidden command).
+//! `plimsoll exec-child` (hidden): asks the kernel to kill this process when its parent dies, then replaces
+//! it by the engine.
 //!
 //! A process can set this signal only for itself, and safe Rust cannot run code between fork and exec.
 

@@ -1,5 +1,5 @@
-//! `plimsoll fleet`: hosts and models of a fleet as its store (etcd) records them, and a trial fleet on one
-//! machine.
+//! `plimsoll fleet`: shows the hosts and models that a fleet's store (etcd) records, and starts a trial fleet
+//! on one machine.
 //!
 //! The commands read and write the store directly. To move a model, they run the same store transaction as a
 //! daemon.

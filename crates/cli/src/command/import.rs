@@ -1,4 +1,5 @@
-//! `plimsoll import`: a configuration from llama-swap, from a preset of llama-server or from Ollama's store.
+//! `plimsoll import`: converts a llama-swap file, a llama-server preset or Ollama's store to a Plimsoll
+//! configuration.
 
 use std::fs::{OpenOptions, Permissions};
 use std::io::{ErrorKind, Write};

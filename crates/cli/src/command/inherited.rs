@@ -1,4 +1,4 @@
-//! State inherited from the parent process: ignored signals, and the limit of open files.
+//! Repairs settings inherited from the parent process: ignored signals, and a low limit of open files.
 
 use std::fs;
 use std::io;

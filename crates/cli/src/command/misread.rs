@@ -1,4 +1,4 @@
-//! Handling of command lines that clap rejects or that ask for help, and the choice of JSON for failures.
+//! Reports a command line that cannot be parsed, or prints its help, as text or as JSON.
 
 use std::process::ExitCode;
 

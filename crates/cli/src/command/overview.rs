@@ -1,4 +1,4 @@
-//! Overview of the verbs by task, which `plimsoll --help` prints.
+//! Lists the subcommands by task, for `plimsoll --help`.
 
 use std::ffi::OsString;
 use std::fmt::Write;

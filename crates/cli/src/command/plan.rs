@@ -1,4 +1,4 @@
-//! `plimsoll plan`: memory of a model on each card, and whether it fits.
+//! `plimsoll plan`: shows the memory of a model on each card, and whether it fits.
 //!
 //! Exits 0 if the model fits, 1 if it does not, 2 for bad input. The plan is on stdout, everything else on
 //! stderr.

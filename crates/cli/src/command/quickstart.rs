@@ -1,4 +1,4 @@
-//! `plimsoll quickstart`: demonstration of the daemon on a fresh machine, with two tiny models.
+//! `plimsoll quickstart`: shows the daemon at work on a fresh machine, with two tiny models.
 
 mod client;
 mod folder;

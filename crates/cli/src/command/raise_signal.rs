@@ -1,4 +1,4 @@
-//! `plimsoll raise-signal`: program that ends itself by a given signal (hidden command).
+//! `plimsoll raise-signal` (hidden): ends its own process by a given signal.
 //!
 //! `plimsoll run` becomes this program by exec, to end by the same signal as its child.
 

@@ -1,5 +1,4 @@
-//! `plimsoll reclaim-step`: one privileged step of `plimsoll reclaim`, for sudo or a systemd unit (hidden
-//! command).
+//! `plimsoll reclaim-step` (hidden): runs one privileged step of `plimsoll reclaim`, under sudo or systemd.
 
 use std::process::ExitCode;
 

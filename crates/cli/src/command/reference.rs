@@ -1,5 +1,5 @@
-//! `plimsoll completions` and `plimsoll man`, and the generated documents of `docs/reference` (the hidden
-//! `plimsoll reference`).
+//! Prints shell completions and man pages (`plimsoll completions`, `plimsoll man`), and generates
+//! `docs/reference`.
 //!
 //! `cargo xtask docs` writes the documents into `docs/reference`; CI fails if they are out of date.
 

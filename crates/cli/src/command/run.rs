@@ -1,5 +1,4 @@
-//! `plimsoll run`: execution of an unmodified program under guard, the preloaded library that limits GPU
-//! memory.
+//! `plimsoll run`: runs an unmodified program under guard, the preloaded library that limits its GPU memory.
 //!
 //! The command ends with the program's exit code or signal. Failures of Plimsoll itself have the exit codes
 //! of `env`: 125, 126 and 127.

@@ -1,4 +1,4 @@
-//! Command-line options for guard (the preloaded library) that `run` and `serve` share.
+//! Command-line options of guard, the preloaded library that limits GPU memory; `run` and `serve` share them.
 //!
 //! They choose the remedies for refused allocations and the memory pool.
 

@@ -1,4 +1,4 @@
-//! `plimsoll serve`: command-line arguments of the daemon, and its `--check` report.
+//! `plimsoll serve`: parses the daemon's command-line arguments, and prints the `--check` report.
 
 use std::io::Write;
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
-//! `plimsoll ps`, `status`, `load`, `unload`, `pin`, `unpin`, `yield`, `download`, `reload`, `logs`, `stop`
-//! and `top`: requests to a running `plimsoll serve`.
+//! Sends the requests of `plimsoll ps`, `status`, `load`, `unload`, `pin`, `unpin`, `yield`, `download`,
+//! `reload`, `logs`, `stop` and `top` to a running `plimsoll serve`.
 //!
 //! The commands call the server's HTTP API; `--json` prints its answers unchanged.
 

@@ -1,4 +1,4 @@
-//! `plimsoll warden`: helper process that kills all engines when the daemon has died (hidden command).
+//! `plimsoll warden` (hidden): waits for the end of the daemon, and kills all engines if it has died.
 //!
 //! The daemon holds the only write end of the warden's pipe, so its death closes the pipe.
 

@@ -1,5 +1,5 @@
-//! `plimsoll watch`: recording of the memory of a program or of the whole machine; `watch show` displays
-//! recordings.
+//! `plimsoll watch`: records the memory of a program or of the whole machine. `watch show` displays a
+//! recording.
 //!
 //! A program is started as by `plimsoll run`, and `watch` ends with its exit code or signal.
 

@@ -1,4 +1,4 @@
-//! Bar charts of a plan: memory of each card by term (weights, cache, buffers), as text or SVG.
+//! Draws a plan as a bar for each card, divided into weights, cache and buffers, as text or SVG.
 
 use plimsoll_base::Bytes;
 use plimsoll_planner::{CardPlan, Plan, PlanTerm, Terms};

@@ -1,4 +1,4 @@
-//! Text output of `plimsoll plan --check`: table of planned and measured memory.
+//! Prints planned beside measured memory as a table, for `plimsoll plan --check`.
 
 use std::fmt::{self, Write};
 

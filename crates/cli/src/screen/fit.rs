@@ -1,5 +1,5 @@
-//! Text output of `plimsoll plan --fit`: the largest value for each setting (context, slots, layers) and what
-//! limits it.
+//! Prints the result of `plimsoll plan --fit`: for each setting (context, slots, layers) the largest value,
+//! and what limits it.
 
 use std::fmt::{self, Write};
 

@@ -1,4 +1,4 @@
-//! HTML page of a plan: memory bars, memory over context length, and a slider over planned contexts.
+//! Writes a plan as an HTML page: memory bars, memory by context length, and a slider for the context.
 //!
 //! The page is complete without its script, which only shows another planned context in the bars and charts.
 

@@ -1,4 +1,4 @@
-//! Width and colours of a terminal, and text lines that fit the width.
+//! Finds the width and the colours of the terminal, and breaks text lines at that width.
 //!
 //! Texts always have marks of colours, which the printer removes if the output is no terminal.
 

@@ -1,4 +1,4 @@
-//! Text of a plan: warnings, then for each card the verdict, a bar and the terms, then notes and hints.
+//! Prints a plan: warnings, then for each card the verdict, a bar and its parts, then notes and advice.
 
 use std::fmt::{self, Write};
 

@@ -1,4 +1,4 @@
-//! Report of a memory recording made by `plimsoll watch`: as text and as an HTML page.
+//! Prints a memory recording of `plimsoll watch` as text or as an HTML page.
 
 use std::fmt::{self, Write as _};
 

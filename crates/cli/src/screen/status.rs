@@ -1,4 +1,4 @@
-//! Text of a running server's status: its cards, and its models with their memory and requests.
+//! Prints a running server's status: its cards, and its models with their memory and requests.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
-//! Report of a sweep, a load test with prompts of growing length: memory and speed as a table or
-//! JSON.
+//! Prints the result of `plimsoll sweep`: memory and speed for prompts of growing length, as a table or JSON.
 
 mod picture;
 

@@ -1,4 +1,4 @@
-//! Full-screen view of a running server, or of this machine's cards (`plimsoll top`).
+//! Draws `plimsoll top`, the full-screen view of a running server or of this machine's cards.
 //!
 //! The screen has no access to the terminal or the server. It takes snapshots and keys, draws on a buffer,
 //! and returns the commands that the keys ask for.

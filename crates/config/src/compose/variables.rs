@@ -1,5 +1,5 @@
-//! Variables in a Compose file: `$NAME`, `${NAME}`, `${NAME:-DEFAULT}`, `${NAME:?MESSAGE}`, and `$$` for a
-//! dollar sign.
+//! Replaces variables in a Compose file: `$NAME`, `${NAME}`, `${NAME:-DEFAULT}`, `${NAME:?MESSAGE}`, and `$$`
+//! for a dollar sign.
 
 use plimsoll_flags::quoted;
 

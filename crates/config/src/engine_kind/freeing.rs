@@ -1,4 +1,4 @@
-//! Requests by which engines free memory while they are idle: ComfyUI's `/free`, vLLM's `/sleep`.
+//! Names the HTTP requests that make an idle engine free memory: ComfyUI's `/free`, vLLM's `/sleep`.
 
 /// The requests of a kind of engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Memory that SGLang takes in addition to `--mem-fraction-static`: activations and CUDA graphs.
+//! Estimates the memory that SGLang takes beyond `--mem-fraction-static`: activations and CUDA graphs.
 //!
 //! That flag covers weights and cache only.
 

@@ -1,4 +1,5 @@
-//! Ports that containers publish (`docker run -p`), and the words of a command inside a shell script.
+//! Finds the ports that a container publishes (`docker run -p`), and splits commands inside shell scripts
+//! into words.
 
 use super::{ListeningAddress, listener};
 use crate::roster::PORT;

@@ -1,5 +1,5 @@
-//! Groups, sets and virtual names of llama-swap's YAML: which models run together, and which model answers a
-//! name.
+//! Reads groups, sets and virtual names in llama-swap's YAML: which models run together, and which model
+//! answers a name.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Macros of llama-swap's YAML: `${name}` in any value (`internal/config/macros.go @ v250`).
+//! Replaces macros in llama-swap's YAML: `${name}` in any value (`internal/config/macros.go @ v250`).
 //!
 //! A model's own macro overrides the global macro of the same name.
 

@@ -1,5 +1,5 @@
-//! Sets of models that may run together, from the expressions of llama-swap's `matrix` (`internal/matrix @
-//! v250`): `a & b`, `a | b`, `(a | b) & c`, `+other`.
+//! Parses llama-swap's `matrix`, whose expressions (`(a | b) & c`, `+other`) say which models may run
+//! together (`internal/matrix @ v250`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

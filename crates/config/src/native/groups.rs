@@ -1,4 +1,4 @@
-//! Reader of `[groups]` and of `together`: models that may not run beside each other.
+//! Reads `[groups]` and `together`, which say which models may be loaded at the same time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

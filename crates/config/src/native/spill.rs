@@ -1,4 +1,4 @@
-//! Check of a model's key `spill` against its other keys.
+//! Checks a model's key `spill` (host memory for what does not fit on the card) against its other keys.
 
 use crate::failure::ConfigProblem;
 use crate::guard::{GuardMode, GuardSettings};

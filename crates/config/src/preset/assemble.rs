@@ -1,4 +1,4 @@
-//! Conversion of the sections of a llama-server preset file to model entries.
+//! Converts the sections of a llama-server preset file to model entries.
 //!
 //! Keys become command-line flags, keys that llama-server reserves are dropped, and names are brought into
 //! llama-server's canonical form.

@@ -1,5 +1,5 @@
-//! Plimsoll's own settings in a llama-server preset file: `;plimsoll: key = value`, which llama-server
-//! ignores as a comment.
+//! Reads Plimsoll's own settings in a llama-server preset file: `;plimsoll: key = value`, a comment to
+//! llama-server.
 //!
 //! Settings before the first section or in `[*]` apply to `plimsoll serve` as a whole.
 

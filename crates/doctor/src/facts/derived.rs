@@ -1,4 +1,4 @@
-//! Facts derived from other facts of a log.
+//! Derives further facts from those found in a log.
 //!
 //! Examples are the allocation failure that ended the load, the sizes of card and weights, and the memory in
 //! use before the engine started.

@@ -1,4 +1,4 @@
-//! Comparison of a refused request with the free memory in its log, and the causes that this excludes.
+//! Compares a refused request with the free memory that its log states, and excludes causes by it.
 
 use plimsoll_base::Bytes;
 

@@ -1,4 +1,5 @@
-//! Memory share of a card (`--gpu-memory-utilization`) that is too small for a model that fits on the card.
+//! Recognises a memory share (`--gpu-memory-utilization`) that is too small for a model that would fit on the
+//! card.
 
 use std::fmt;
 

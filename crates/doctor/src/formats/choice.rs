@@ -1,4 +1,4 @@
-//! GPU selection in a problem report: by environment variable, option, argument or call.
+//! Recognises which GPU a problem report selects, by environment variable, option, argument or call.
 
 use super::words::words;
 use crate::facts::{CardChoice, Facts, LineOrigin, Quote};

@@ -1,4 +1,5 @@
-//! Memory figures of a caching allocator (such as PyTorch's) that a report quotes without the error.
+//! Reads the memory figures of a caching allocator (such as PyTorch's) that a report quotes without the
+//! error.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Sizes derived from product names in a text: parameters of a model, memory of a card or a board.
+//! Derives sizes from product names in a text: parameters of a model, memory of a card or a board.
 //!
 //! They are used only if the text states no size.
 

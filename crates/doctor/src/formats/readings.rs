@@ -1,4 +1,4 @@
-//! Repeated memory readings in a problem report that show growth, such as a size after each request.
+//! Finds repeated memory readings in a problem report that show growth, such as a size after each request.
 
 use plimsoll_base::Bytes;
 

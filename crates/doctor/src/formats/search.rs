@@ -1,4 +1,4 @@
-//! Search of a log for all known phrases at once.
+//! Searches a log for all known phrases in one pass.
 
 use std::sync::LazyLock;
 

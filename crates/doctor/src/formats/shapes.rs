@@ -1,4 +1,4 @@
-//! Regular expressions for kinds of lines: log prefixes, aborts, source code, configuration, documents.
+//! Regular expressions for kinds of lines: log prefixes, aborts, source code, configuration and documents.
 
 use std::sync::{LazyLock, OnceLock};
 

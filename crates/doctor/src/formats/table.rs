@@ -1,4 +1,4 @@
-//! Parsed tables of known log phrases.
+//! Parses the tables of known log phrases.
 //!
 //! Each row is a phrase, the kind of line that it marks, and its evidence (a log, a test or a source).
 

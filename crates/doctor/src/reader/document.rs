@@ -1,4 +1,4 @@
-//! Detection of documents (manuals, READMEs, changelogs), as distinct from problem reports in Markdown.
+//! Recognises documents (manuals, READMEs, changelogs), as distinct from problem reports in Markdown.
 //!
 //! DECISION: a document quotes error messages in its prose and shows logs as examples. So only its code
 //! blocks count as evidence. In a document that is mostly prose, the code blocks count as examples too. A

@@ -1,4 +1,4 @@
-//! Detection of texts that report no failure: logs of `serve`, documents, source and configuration files.
+//! Recognises texts that report no failure: logs of `serve`, documents, source and configuration files.
 //!
 //! DECISION: the formats and the rules read such texts, but the classifier does not. The classifier compares
 //! words. These texts use the words of every cause, because they describe, document or handle all kinds of

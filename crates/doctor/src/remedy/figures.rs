@@ -1,4 +1,4 @@
-//! Figures of a log that a remedy quotes: what was requested, what is free, how many tokens would fit.
+//! Finds the figures that a remedy quotes: what was requested, what is free, how many tokens would fit.
 
 use plimsoll_base::Bytes;
 

@@ -1,4 +1,4 @@
-//! Rules for reports in which no card ran out of memory: warnings that the program survives, other exits.
+//! Recognises reports in which no card ran out of memory: harmless warnings, and exits for other reasons.
 
 use super::EvidenceWeight::{Decisive, Fair, Hint, Strong, Weak};
 use super::RuleFinding;

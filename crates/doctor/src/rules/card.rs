@@ -1,4 +1,4 @@
-//! Rules for card memory that the driver refused to a ggml program, based on the buffer's purpose and size.
+//! Finds why a driver refused card memory to a ggml program, by the buffer's purpose and size.
 
 use plimsoll_base::Bytes;
 

@@ -1,4 +1,4 @@
-//! Rules for faults of cards, drivers and builds, which more memory would not fix.
+//! Recognises faults of cards, drivers and builds, which more memory would not fix.
 
 use super::EvidenceWeight::{Decisive, Fair, Hint, Strong};
 use super::RuleFinding;

@@ -1,4 +1,4 @@
-//! Rules for allocations that guard (the preloaded library) recorded as refused.
+//! Diagnoses allocations that guard (the preloaded library) recorded as refused.
 
 use plimsoll_base::Bytes;
 use plimsoll_wire::page::Refusal;

@@ -1,4 +1,4 @@
-//! Rules for host memory and limits on it: killed processes, shared memory, limits of a single allocation.
+//! Recognises shortage of host memory: killed processes, shared memory, limits of a single allocation.
 
 use super::EvidenceWeight::{Decisive, Fair, Strong};
 use super::RuleFinding;

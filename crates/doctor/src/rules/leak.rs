@@ -1,4 +1,4 @@
-//! Rules for memory leaks: rising readings, growth per request, and kernel memory that cannot be reclaimed.
+//! Recognises memory leaks: rising readings, growth per request, and kernel memory that cannot be reclaimed.
 
 use plimsoll_base::Bytes;
 

@@ -1,4 +1,4 @@
-//! Rules of one line of a log, from the table `lines.tsv`.
+//! Applies the rules of `lines.tsv`, in which a single line of a log shows the cause.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,4 @@
-//! Rules for card memory that other processes hold.
+//! Recognises card memory that other processes hold.
 
 use plimsoll_base::Bytes;
 

@@ -1,4 +1,4 @@
-//! Rules for pinned host memory: its limits, and refusals that the program survives.
+//! Recognises refused pinned host memory: its limits, and refusals that the program survives.
 //!
 //! ggml continues with pageable memory if pinned memory is refused. Other programs fail with `out of memory`,
 //! the same error as for a full card.

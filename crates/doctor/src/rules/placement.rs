@@ -1,4 +1,4 @@
-//! Rules for memory allocated on the wrong GPU.
+//! Recognises memory that was allocated on the wrong GPU.
 
 use plimsoll_base::Bytes;
 

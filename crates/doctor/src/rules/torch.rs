@@ -1,4 +1,4 @@
-//! Rules for PyTorch's out-of-memory error.
+//! Finds the cause of PyTorch's out-of-memory error.
 //!
 //! PyTorch frees its idle blocks and tries again before it reports the error. So memory that is idle
 //! afterwards is in blocks that are too small.

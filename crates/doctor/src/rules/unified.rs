@@ -1,4 +1,5 @@
-//! Rules for GPUs that share the host's memory (Jetson, Thor, GB10), and for managed memory on any card.
+//! Finds causes on GPUs that share the host's memory (Jetson, Thor, GB10), and for managed memory on any
+//! card.
 
 use plimsoll_base::Bytes;
 

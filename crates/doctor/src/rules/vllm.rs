@@ -1,4 +1,4 @@
-//! Rules for the memory estimates that vLLM, SGLang and ollama print.
+//! Finds causes in the memory estimates that vLLM, SGLang and ollama print.
 
 use plimsoll_base::{Bytes, round_u64};
 

@@ -1,4 +1,4 @@
-//! Folder of installed engines: `$PLIMSOLL_HOME`, else `$XDG_DATA_HOME/plimsoll`, else
+//! Finds the folder of installed engines: `$PLIMSOLL_HOME`, else `$XDG_DATA_HOME/plimsoll`, else
 //! `~/.local/share/plimsoll`.
 
 use std::env;

@@ -1,4 +1,4 @@
-//! Identity of an engine program: its kind (llama.cpp, ik_llama.cpp) and its build number.
+//! Finds out what an engine program is: its project (llama.cpp, ik_llama.cpp) and its build number.
 //!
 //! The program is run with `--version`, and the result is cached until the program's file changes.
 

@@ -1,4 +1,4 @@
-//! Search for a process that runs an installed engine.
+//! Finds out whether a process still runs an installed engine, before it is removed.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Flags that an engine lists in its own help.
+//! Reads which flags an engine lists in its own `--help`.
 //!
 //! The program is run with `--help`, within the bounds of time and output of every question to an engine, and
 //! the result is cached until the program's file changes.

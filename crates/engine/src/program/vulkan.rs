@@ -1,4 +1,4 @@
-//! Vulkan device numbers of the cards, found by running the engine.
+//! Finds the Vulkan device number of each card by running the engine.
 
 use std::path::Path;
 use std::sync::Mutex;

@@ -1,5 +1,4 @@
-//! Conversion of command-line flags to model parameters ([`ModelParams`]), in the order in which the flags
-//! are given.
+//! Converts flags to model parameters ([`ModelParams`]), in the order in which they are given.
 
 use super::{Options, Setting};
 use crate::failure::FlagError;

@@ -1,4 +1,4 @@
-//! Setters of the flags that change a model's memory, each listed under llama.cpp's main spelling.
+//! Functions that store the flags that change a model's memory, each listed under llama.cpp's main spelling.
 
 use plimsoll_model::Pooling;
 

@@ -1,5 +1,5 @@
-//! Copying of model files between hosts: the choice of the host that makes a copy, and the copies of this
-//! host.
+//! Chooses the host that copies a model's files from another host, and tracks the copies that this host
+//! makes.
 //!
 //! A copy is ordered for requests whose model no host can take.
 

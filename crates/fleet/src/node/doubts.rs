@@ -1,4 +1,4 @@
-//! Verification of fleet news (store records and changes) that another host sends, against the store itself.
+//! Verifies the store records that another host passes on, against the store itself.
 //!
 //! If the news contradicts this host's own seats (its records of loaded models), the store decides. A source
 //! with news that the store does not confirm is dropped, and this host then reads the store itself.

@@ -1,4 +1,4 @@
-//! Host side of a seat, the fleet's record that a model is loaded on a host.
+//! Decides whether this host may load or serve a model, from the fleet's record that assigns it to this host.
 //!
 //! Before a host loads or serves a model, it checks the request's token (the revision of the seat's claim).
 //! It also gives up seats, for instance when no request comes for one.

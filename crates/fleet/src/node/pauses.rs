@@ -1,4 +1,4 @@
-//! Randomised pauses and other random choices of a daemon.
+//! Draws random pauses, so that the hosts of a fleet do not access the store at the same time.
 //!
 //! Each host draws its own pauses, so that the hosts of a fleet do not all access the store at the same time.
 

@@ -1,4 +1,4 @@
-//! Registration of this host in the fleet's store, and publication of its loaded models.
+//! Registers this host in the fleet's store, and publishes which models it has loaded.
 
 use std::time::Duration;
 

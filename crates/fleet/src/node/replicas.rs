@@ -1,5 +1,4 @@
-//! Load balancing among several hosts that serve one model: warm prompt caches first, then the least busy
-//! host.
+//! Chooses among several hosts that serve one model: a warm prompt cache first, then the least busy host.
 //!
 //! If all of them are busy, one more host loads the model.
 //!

@@ -1,4 +1,4 @@
-//! Router of requests to the host that has the model's seat, the fleet's record that a model is loaded there.
+//! Sends a request to the host on which the fleet's records say that its model is loaded.
 //!
 //! For a model without a seat, the router chooses a host and claims one.
 

@@ -1,4 +1,4 @@
-//! Choice of a host to copy a model's files to, when no host that has them has room.
+//! Chooses a host to copy a model's files to, when no host that has them has room.
 //!
 //! DECISION: a host without the files is considered only then. A copy takes minutes, and occupies disk space
 //! permanently.

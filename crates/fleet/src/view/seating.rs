@@ -1,5 +1,4 @@
-//! Index of seats (records of loaded models) by host, with the memory promised in each life (start) of a
-//! host.
+//! Indexes loaded models by host, and sums the memory promised on each host since its last start.
 //!
 //! DECISION: the index is updated with each change. A search through all seats for each host would make one
 //! placement among a thousand hosts a scan of ten million records.

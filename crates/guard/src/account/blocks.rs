@@ -1,4 +1,4 @@
-//! Table of the device memory blocks that the program has allocated and not freed, by address or handle.
+//! Records the device memory blocks that the program has allocated and not freed, by address or handle.
 
 use core::sync::atomic::Ordering::Relaxed;
 

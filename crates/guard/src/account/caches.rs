@@ -1,4 +1,4 @@
-//! KV caches of the plan that are divided by position, and those of them that exist.
+//! Knows which KV caches the plan divides by position, and which of them the program has allocated.
 
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;

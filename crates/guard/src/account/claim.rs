@@ -1,4 +1,4 @@
-//! Claim on the memory budget for one device memory request: bytes are reserved before the driver is called.
+//! Reserves bytes of the memory budget for one request, before the driver is called.
 //!
 //! If the driver then refuses the request, the claim is returned to the budget.
 

@@ -1,4 +1,4 @@
-//! Host memory that guard may use for allocations that do not fit on the card.
+//! Limits the host memory that guard uses for allocations that do not fit on the card.
 //!
 //! Such memory cannot be swapped out. So it stays within MemAvailable, minus a reserve for other processes.
 

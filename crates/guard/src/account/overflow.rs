@@ -1,4 +1,4 @@
-//! Free room on a card for a request, computed from the budget, the driver's figures and the options.
+//! Computes how much of a request the card can hold, from the budget, the driver's figures and the options.
 //!
 //! [`crate::policy::room`] uses it to split a request between card and host memory.
 

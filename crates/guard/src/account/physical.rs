@@ -1,4 +1,4 @@
-//! Table of physical memory from `cuMemCreate`, with its handles and mappings.
+//! Records physical memory from `cuMemCreate`, with its handles and mappings.
 //!
 //! The card gets the memory back when no handle and no mapping is left.
 

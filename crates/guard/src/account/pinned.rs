@@ -1,4 +1,4 @@
-//! Count of the host memory that the program has pinned.
+//! Counts the host memory that the program has pinned.
 //!
 //! Pinned memory is never refused. On a machine whose GPU shares the host's memory, it leaves less for the
 //! card.

@@ -1,4 +1,4 @@
-//! Memory reserved by the driver's stream-ordered pools (`cudaMallocAsync`).
+//! Counts the memory that the driver's stream-ordered pools (`cudaMallocAsync`) reserve.
 //!
 //! The driver's figure for each pool is read after every call that may change it, and before a refusal.
 

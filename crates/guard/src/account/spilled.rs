@@ -1,4 +1,4 @@
-//! Count of this process's spilled bytes: GPU memory requests that guard placed in host memory.
+//! Counts this process's spilled bytes: GPU memory requests that guard placed in host memory.
 
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;

@@ -1,4 +1,4 @@
-//! Enumeration of the CUDA devices when guard starts to act in a process.
+//! Lists the CUDA devices when guard starts to act in a process.
 //!
 //! Each device gets an entry on the process's page, a shared-memory file with memory figures.
 

@@ -1,4 +1,4 @@
-//! Size of the first CUDA context on a card, from NVML's figures before and after the context is created.
+//! Measures the first CUDA context on a card, from NVML's figures before and after its creation.
 
 use core::ffi::{c_uint, c_void};
 

@@ -1,4 +1,5 @@
-//! Stack trace of the calling thread on stderr: one line for each frame, with object, offset and symbol.
+//! Prints the calling thread's stack trace on stderr: one line for each frame, with object, offset and
+//! symbol.
 //!
 //! For stripped programs, `addr2line -e OBJECT OFFSET` finds the source line.
 

@@ -1,4 +1,4 @@
-//! Driver functions that guard calls for its own purposes, such as measuring free memory.
+//! Wraps the driver functions that guard calls for its own purposes, such as measuring free memory.
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::fmt::Write;

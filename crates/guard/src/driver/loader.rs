@@ -1,4 +1,4 @@
-//! libc's own `dlsym`, `dlopen` and `dladdr`, found by walking the loaded objects.
+//! Finds libc's own `dlsym`, `dlopen` and `dladdr` by walking the loaded objects.
 //!
 //! Guard exports its own `dlsym`, so it cannot import libc's.
 

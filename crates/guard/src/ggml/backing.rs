@@ -1,4 +1,4 @@
-//! Memory source of guard's replacement for a ggml pool: the CUDA driver, within the program's budget.
+//! Allocates memory for guard's replacement of a ggml pool from the CUDA driver, within the program's budget.
 //!
 //! Every byte is claimed from the budget before the driver is called.
 

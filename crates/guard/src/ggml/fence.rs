@@ -1,4 +1,4 @@
-//! Fence: a marker in the GPU work of a CUDA context, passed when all work submitted before it has finished.
+//! Places markers (CUDA events) in a context's GPU work, to learn when all work before them has finished.
 
 use alloc::vec::Vec;
 use core::ffi::{c_uint, c_void};

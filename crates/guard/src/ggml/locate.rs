@@ -1,4 +1,4 @@
-//! Search for the C++ class of ggml's legacy pool in all loaded objects, by its symbols.
+//! Searches all loaded objects for the C++ class of ggml's legacy pool, by its symbols.
 
 use alloc::vec::Vec;
 use core::ffi::CStr;

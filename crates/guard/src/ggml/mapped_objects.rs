@@ -1,4 +1,4 @@
-//! Walk over the objects (executable and libraries) that are loaded in this process, under the loader's lock.
+//! Walks over the executable and the libraries that are loaded in this process, under the loader's lock.
 
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr::with_exposed_provenance_mut;

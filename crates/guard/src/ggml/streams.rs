@@ -1,4 +1,4 @@
-//! Table of the streams of each CUDA context, for fences that wait for all work of a context.
+//! Lists the streams of each CUDA context, so that a fence can wait for all work of the context.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -1,4 +1,4 @@
-//! Symbol tables of an ELF file on disk, for programs that hide ggml's pool class from the dynamic linker.
+//! Reads symbols from an ELF file on disk, for programs that hide ggml's pool class from the dynamic linker.
 //!
 //! Such programs contain ggml and were linked without `-rdynamic`, or they use libraries with hidden classes.
 

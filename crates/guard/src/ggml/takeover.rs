@@ -1,4 +1,4 @@
-//! Takeover of ggml's legacy pool: replacement of the function pointers in its vtable.
+//! Replaces the function pointers in the vtable of ggml's legacy pool by guard's functions.
 //!
 //! The original `alloc` is restored if the arguments of the first call are invalid, or if no block is
 //! freed within 128 allocations.

@@ -1,4 +1,4 @@
-//! Interval between releases (trims) of idle memory by guard's replacement for a ggml pool.
+//! Decides how often guard's replacement of a ggml pool returns idle memory to the driver.
 
 use crate::clock;
 

@@ -1,4 +1,4 @@
-//! Hooks of CUDA arrays and mipmapped arrays.
+//! Replaces the functions that create CUDA arrays and mipmapped arrays, to count their memory.
 //!
 //! The driver does not report the size of most arrays. So guard creates a deferred array (without memory) of
 //! the same description, reads its size and destroys it.

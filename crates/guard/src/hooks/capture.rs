@@ -1,4 +1,4 @@
-//! Hooks of streams and of stream capture into CUDA graphs.
+//! Replaces the functions of streams and stream capture, to know which memory CUDA graphs use.
 //!
 //! Guard's memory pools are notified before a capture begins and after it ends.
 

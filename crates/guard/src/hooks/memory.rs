@@ -1,4 +1,4 @@
-//! Hooks of linear device memory: `cuMemAlloc` and its variants.
+//! Replaces `cuMemAlloc` and its variants, to count and limit linear device memory.
 //!
 //! Managed memory is counted only on cards where the driver cannot move it to the host.
 

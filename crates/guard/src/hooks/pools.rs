@@ -1,4 +1,4 @@
-//! Hooks of stream-ordered memory: `cuMemAllocAsync` and its pools.
+//! Replaces `cuMemAllocAsync` and the functions of its pools, to count and limit stream-ordered memory.
 //!
 //! A request is charged to the budget only if the pool must grow for it. During a stream capture the memory
 //! belongs to the graph, so the calls pass unchanged.

@@ -1,4 +1,4 @@
-//! Hooks of virtual memory management: physical memory, its handles and its mappings.
+//! Replaces the functions of virtual memory management, to count and limit physical memory and its mappings.
 //!
 //! Only memory on a card is counted. Memory imported from another process is counted by that process.
 

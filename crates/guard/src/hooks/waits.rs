@@ -1,4 +1,5 @@
-//! Hooks of calls that wait for the card, such as `cuStreamSynchronize`.
+//! Replaces the calls that wait for the card, such as `cuStreamSynchronize`, so that guard can act while it
+//! is idle.
 //!
 //! After the wait, memory of the program may be exchanged between card and host, and guard answers other
 //! processes' requests for idle memory. Guard has no thread of its own, and many programs make few other

@@ -1,4 +1,4 @@
-//! Replacement of `cuGetProcAddress`, with which every CUDA runtime finds the driver's functions.
+//! Replaces `cuGetProcAddress`, with which every CUDA runtime finds the driver's functions.
 //!
 //! The driver is asked first; if guard has a hook for the function, the hook's address is returned instead.
 

@@ -1,4 +1,4 @@
-//! Replacement of `dlsym`, in assembly: names with a hook get guard's function, all others libc's answer.
+//! Replaces `dlsym`, in assembly: a name with a hook gets guard's function, any other one libc's answer.
 
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_void};

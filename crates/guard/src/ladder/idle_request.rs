@@ -1,5 +1,5 @@
-//! Requests from other processes to release idle memory, made through this process's page (a shared-memory
-//! file).
+//! Answers requests from other processes to release idle memory, made through this process's shared-memory
+//! file.
 //!
 //! Pools then release idle blocks, except those that a CUDA graph uses.
 

@@ -1,5 +1,4 @@
-//! Report of a refused allocation: on the page (the shared-memory file for the daemon), in the trace, and on
-//! stderr.
+//! Reports a refused allocation: in the shared-memory file for the daemon, in the trace, and on stderr.
 
 use core::sync::atomic::Ordering::Relaxed;
 

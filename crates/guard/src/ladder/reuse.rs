@@ -1,5 +1,4 @@
-//! Release of idle pool memory after a refused allocation: the first rung of the ladder (the sequence of
-//! remedies).
+//! Releases idle memory of pools after a refused allocation: the first remedy that guard tries.
 //!
 //! The driver's own pools and guard's pools can release freed memory.
 

@@ -1,4 +1,4 @@
-//! Requests to the daemon to make room on a card, made through this process's page (a shared-memory file).
+//! Asks the daemon to make room on a card, through this process's shared-memory file.
 //!
 //! Guard writes the needed bytes and a request number to the page. The daemon writes the number back after
 //! its attempt.

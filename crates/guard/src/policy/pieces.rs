@@ -1,4 +1,4 @@
-//! Sizes of the physical memory pieces that form an address range: as few pieces as the driver allows.
+//! Divides an address range into as few pieces of physical memory as the driver allows.
 //!
 //! The first piece tried is the whole range, and each refusal halves the size.
 

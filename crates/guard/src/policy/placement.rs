@@ -1,4 +1,4 @@
-//! Choice of the kind of host memory for the part of a request that does not fit on the card.
+//! Chooses the kind of host memory for the part of a request that does not fit on the card.
 //!
 //! Memory of the card's own NUMA node comes first, then that of any node, then managed and pinned memory. A
 //! probe tests each kind, because drivers report some features wrongly.

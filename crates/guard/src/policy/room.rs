@@ -1,4 +1,4 @@
-//! Split of a memory request between card and host memory, if the program needs more than fits on the card.
+//! Splits a memory request between card and host memory, if the program needs more than fits on the card.
 //!
 //! If the program's total need is known from a plan, the earliest requests go to host memory, otherwise the
 //! last one. The option `keep` sets the room reserved for later requests by hand.

@@ -1,4 +1,4 @@
-//! Names of other processes of the same command on a card, for the message about a refused allocation.
+//! Names the other processes of the same command on a card, in the message about a refused allocation.
 //!
 //! These processes hold the memory that the allocation lacked.
 

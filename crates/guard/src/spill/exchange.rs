@@ -1,5 +1,5 @@
-//! Exchange of granules behind the program's addresses: used positions of a growing cache move to the card,
-//! and weights to host memory. Both return when conversations end.
+//! Moves used parts of a growing KV cache to the card, and weights to host memory in exchange. It reverses
+//! this when conversations end.
 //!
 //! A token reads a weight once, and a used position about five times. So weights in host memory cost less
 //! than used positions there.

@@ -1,5 +1,4 @@
-//! Construction of a spilled range: reserved addresses, and for each segment device memory in as few pieces
-//! as possible, or host memory.
+//! Builds a spilled allocation: reserves its addresses, then maps device memory and host memory into them.
 //!
 //! If a step fails, dropping the [`RangeDraft`] undoes the earlier ones.
 

@@ -1,4 +1,4 @@
-//! Guard's own stream, in the context of the thread that makes it.
+//! Creates guard's own CUDA stream, in the current context of the calling thread.
 
 use core::ffi::c_uint;
 use core::ptr::{null_mut, with_exposed_provenance_mut};

@@ -1,4 +1,4 @@
-//! Test of whether a kind of host memory can follow device memory in a spilled range, run once per card.
+//! Tests once per card whether a kind of host memory can follow device memory in a spilled allocation.
 //!
 //! A memset, a kernel and a copy cross the border between device and host memory, and the bytes are compared.
 

@@ -1,4 +1,4 @@
-//! Table of the kinds of host memory that work on each card; a missing test is run when its result is needed.
+//! Remembers which kinds of host memory work on each card, and runs a missing test when its result is needed.
 
 use plimsoll_nostd::lock::Lock;
 use plimsoll_wire::page::CARDS;

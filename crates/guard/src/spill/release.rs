@@ -1,4 +1,4 @@
-//! Release of spilled ranges (device memory followed by host memory) after the GPU work that uses them has
+//! Frees spilled allocations (device memory followed by host memory) once the GPU work that uses them has
 //! finished.
 //!
 //! `cuMemUnmap` does not wait for the card, so guard waits. During a stream capture waiting is forbidden; the

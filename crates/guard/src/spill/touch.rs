@@ -1,5 +1,4 @@
-//! GPU kernel that adds one to each byte of a range, to test whether the GPU can access a kind of host
-//! memory.
+//! Runs a GPU kernel that adds one to each byte of a range, to test whether the GPU can access it.
 //!
 //! Some cards (consumer Blackwell) reportedly map host memory but fault when a kernel accesses it.
 

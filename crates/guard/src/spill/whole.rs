@@ -1,4 +1,4 @@
-//! Managed and pinned memory, for requests that are placed in host memory as a whole.
+//! Allocates managed or pinned memory, for requests that are placed in host memory as a whole.
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::null_mut;

@@ -1,4 +1,4 @@
-//! Stream captures in progress, and the graphs that contain finished captures.
+//! Tracks the stream captures in progress, and the graphs that contain finished captures.
 //!
 //! Pools keep the memory of a capture as long as any graph made from the capture exists.
 

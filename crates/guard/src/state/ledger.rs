@@ -1,5 +1,5 @@
-//! Claims of this process on the memory budget, in the ledger: a file that all processes of one command
-//! share.
+//! Records this process's claims in the ledger, a file through which all processes of one command share a
+//! memory budget.
 //!
 //! Each process has a slot in the ledger. A process that gets no slot reports that and keeps a ledger of its
 //! own.

@@ -1,4 +1,4 @@
-//! Liveness check of other processes, from `/proc`.
+//! Checks through `/proc` whether another process is still alive.
 //!
 //! A process is identified by PID and start time, because the kernel reuses PIDs. A zombie counts as ended.
 //! If the check fails, the process counts as alive.

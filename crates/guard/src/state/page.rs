@@ -1,4 +1,4 @@
-//! Page of this process: the file from which the daemon reads guard's memory figures.
+//! Writes guard's memory figures to this process's page, a shared-memory file that the daemon reads.
 //!
 //! The daemon removes the file, because it still needs the last figures of a killed process.
 

@@ -1,4 +1,4 @@
-//! Peer access between cards (access of one GPU to another's memory), as enabled by the program.
+//! Records which cards the program lets access each other's memory (peer access).
 //!
 //! Memory that guard maps does not get this access by itself. So guard stores the enabled pairs of cards and
 //! grants access to its ranges.

@@ -1,4 +1,4 @@
-//! Table of the address ranges that guard allocated instead of the driver, found by any address in them.
+//! Finds, for any address, the allocation that guard made instead of the driver.
 
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicUsize;

@@ -1,5 +1,4 @@
-//! Record of the latest refused allocations of this process, on its page (the shared-memory file that the
-//! daemon reads).
+//! Records the latest refused allocations in the shared-memory file that the daemon reads.
 
 use core::sync::atomic::Ordering::{Relaxed, Release};
 

@@ -1,4 +1,4 @@
-//! Address reservations that guard granted with a smaller size than the program requested.
+//! Records address reservations that guard granted smaller than the program requested.
 //!
 //! llama.cpp's memory pool reserves 32 GiB of addresses, which Tegra's driver refuses (llama.cpp #29142). A
 //! mapping beyond the smaller reservation fails with out of memory.

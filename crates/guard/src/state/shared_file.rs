@@ -1,4 +1,4 @@
-//! Shared-memory files between guard and other processes: opening, allocating, mapping and reading.
+//! Opens, sizes, maps and reads the files in shared memory that guard shares with other processes.
 
 use core::ffi::{CStr, c_int};
 use core::ptr::null_mut;

@@ -1,4 +1,4 @@
-//! Figures of a memory snapshot that the choice of reclaim steps is based on.
+//! Derives from a memory snapshot the figures by which the reclaim steps are chosen.
 
 use plimsoll_base::Bytes;
 

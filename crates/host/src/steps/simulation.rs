@@ -1,4 +1,4 @@
-//! Simulation of steps that free host memory (reclaim): the predicted memory after each step.
+//! Predicts the host memory that is free after each reclaim step.
 
 use plimsoll_base::{Bytes, Reason};
 

@@ -1,4 +1,5 @@
-//! Refusal of a certificate request, as a message for people and as a code for programs.
+//! Lists the reasons why a certificate request is refused, as a message for people and as a code for
+//! programs.
 
 use crate::IdentityError;
 

@@ -1,4 +1,4 @@
-//! Measurements of a load test: memory of the server and the cards between rounds of requests.
+//! Measures the memory of the server and the cards between rounds of requests.
 
 use plimsoll_base::{Bytes, Card, CardKind};
 use plimsoll_cards::{Reading, Sampler};

@@ -1,4 +1,4 @@
-//! Synthetic prompts of a given depth in tokens, identical in every round.
+//! Generates prompts of a given length in tokens, identical in every round.
 
 use bytes::Bytes;
 use plimsoll_base::round_u64;

@@ -1,4 +1,4 @@
-//! Results of a soak test, a long load test for memory leaks.
+//! Holds the results of a soak test, a long load test for memory leaks.
 
 use std::collections::BTreeMap;
 

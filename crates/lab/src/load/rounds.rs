@@ -1,5 +1,4 @@
-//! Rounds of a load test: each is a fixed set of requests, sent by several clients, and ends when all are
-//! answered.
+//! Runs the rounds of a load test: several clients send a fixed set of requests, until all are answered.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};

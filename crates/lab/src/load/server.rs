@@ -1,4 +1,4 @@
-//! Server under a load test: its model, its build and its process.
+//! Finds out which server a load test runs against: its model, its build and its process.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Soak test, a load test for memory leaks: repeated load rounds with a memory measurement after each.
+//! Soak test: repeats rounds of requests and measures memory after each, to find memory leaks.
 
 use std::pin::pin;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Depth sweep, a load test that measures time and memory for prompts of growing length.
+//! Sweep: measures time and memory of a server for prompts of growing length.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Address of a server: `http://host:port[/v1]`, `host:port`, or a port of this machine.
+//! Parses the address of the server under test: `http://host:port[/v1]`, `host:port`, or a port of this
+//! machine.
 
 use std::fmt;
 use std::str::FromStr;

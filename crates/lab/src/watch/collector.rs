@@ -1,4 +1,4 @@
-//! Collector of one sample for a memory recording: cards, machine, processes, guard and kernel log.
+//! Collects one sample for a memory recording: cards, machine, processes, guard's figures and kernel log.
 
 use std::path::PathBuf;
 

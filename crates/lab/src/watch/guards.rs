@@ -1,5 +1,4 @@
-//! Memory figures of guarded processes for a recording: memory of each process, and newly refused
-//! allocations.
+//! Reads the memory of processes under guard (the preloaded library), and their newly refused allocations.
 //!
 //! They are read from guard pages: shared-memory files in which guard, the preloaded library, records a
 //! process's GPU allocations.

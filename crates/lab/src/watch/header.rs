@@ -1,4 +1,4 @@
-//! Header of a memory recording: machine, cards and time.
+//! Writes the header of a memory recording: machine, cards and time.
 
 use std::fs;
 

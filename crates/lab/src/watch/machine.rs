@@ -1,5 +1,5 @@
-//! Machine-wide memory figures: `/proc/meminfo`, free blocks by size, and the kernel's counters of memory
-//! pressure.
+//! Reads machine-wide memory figures: `/proc/meminfo`, free blocks by size, and the kernel's counters of
+//! memory pressure.
 
 use std::fs::File;
 use std::io;

@@ -1,4 +1,4 @@
-//! Memory figures of a process tree, or of the largest processes of the machine.
+//! Reads the memory of a process tree, or of the largest processes of the machine.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Client for model files of another host: it requests the list of a model's files, and one part of a file.
+//! Requests from another host the list of a model's files, and one part of a file.
 //!
 //! The response is untrusted. A part with other than the requested bytes is an error.
 

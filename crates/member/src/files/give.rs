@@ -1,5 +1,4 @@
-//! Server for model files: it gives other hosts the list of a model's files and their bytes, for offered
-//! models only.
+//! Gives other hosts the list and the bytes of a model's files, for offered models only.
 //!
 //! DECISION: a request names a file by its SHA-256, which is searched among the files of one model. So
 //! nothing that another host sends becomes a path, and a changed file counts as a different one.

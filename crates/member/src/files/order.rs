@@ -1,4 +1,4 @@
-//! Copy order: a request that tells another host to copy a model's files to itself.
+//! Asks another host to copy a model's files to itself.
 //!
 //! A daemon sends it when no host that has the files has room for the model.
 

@@ -1,5 +1,5 @@
-//! Role of a file within a model (such as weights or projector), which identifies the file on hosts with
-//! different paths.
+//! Names a file by its role in a model (such as weights or projector), so that hosts with different paths
+//! agree on it.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
-//! Change detection for files (device, inode, size, time of change), and SHA-256 of a file that stays
-//! unchanged meanwhile.
+//! Detects changes of a file (device, inode, size, time of change), and computes the SHA-256 of one that
+//! stays unchanged.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -1,4 +1,4 @@
-//! Copy of a model's files from another host: it fetches their list, then each missing file, part by part.
+//! Copies a model's files from another host: fetches their list, then each missing file, part by part.
 //!
 //! A thread writes the files and asks this task for each part, so that the bytes use the fleet's connections.
 

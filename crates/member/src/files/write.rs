@@ -1,4 +1,4 @@
-//! Writer of copied model files: a separate thread that asks the fleet's task for each part.
+//! Writes copied model files on a separate thread, which asks for each part in turn.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Reader of one model's GGUF keys, `<architecture>.<name>`. A value may be one number or one for each layer.
+//! Reads one model's GGUF keys, `<architecture>.<name>`. A value may be one number or one for each layer.
 
 use crate::gguf::{GgufValue, Header};
 use crate::{ModelError, PerLayer};

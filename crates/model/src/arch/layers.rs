@@ -1,4 +1,5 @@
-//! Layers of a model with a sliding window, with a recurrent state, or with an index key (sparse attention).
+//! Finds the layers of a model with a sliding window, with a recurrent state, or with an index key (sparse
+//! attention).
 
 use super::keys::ArchKeys;
 use super::{Indexing, LayerPattern, Recurring, Traits, WindowPattern};

@@ -1,4 +1,4 @@
-//! GGUF header without the vocabulary, read piece by piece.
+//! Reads a GGUF header without the vocabulary, piece by piece.
 //!
 //! The vocabulary takes up nearly all of a header (3 to 10 MiB), and a plan needs only its size.
 

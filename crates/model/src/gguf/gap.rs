@@ -1,4 +1,4 @@
-//! Byte ranges that a GGUF header without the vocabulary leaves out.
+//! Records the byte ranges that a GGUF header without the vocabulary leaves out.
 
 /// Range of the file's bytes that was left out.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! Copy of a GGUF header with its vocabulary removed, so that an engine starts faster.
+//! Writes a copy of a GGUF header without its vocabulary, so that an engine starts faster.
 //!
 //! Engines spend most of their start on parsing words, and memory depends only on the number of words.
 

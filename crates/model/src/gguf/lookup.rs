@@ -1,4 +1,4 @@
-//! Look-up of keys in a GGUF header. Integers of any width are accepted, because file converters differ.
+//! Looks up keys in a GGUF header, and accepts integers of any width, because file converters differ.
 
 use super::error::{GgufError, shortened};
 use super::{Array, GgufEntry, GgufValue, Header};

@@ -1,4 +1,5 @@
-//! Estimate of a GGUF header's length from its beginning, for readers that fetch it by HTTP range requests.
+//! Estimates the length of a GGUF header from its beginning, so that HTTP range requests fetch no more than
+//! needed.
 //!
 //! The length of a vocabulary is estimated from the last words read and the trend of their lengths, because
 //! words get longer towards the end.

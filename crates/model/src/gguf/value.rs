@@ -1,4 +1,4 @@
-//! Values of GGUF keys. Arrays stay in the file's bytes until they are used.
+//! Values of GGUF keys. Arrays are decoded only when they are used.
 
 use std::fmt;
 

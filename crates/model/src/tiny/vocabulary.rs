@@ -1,4 +1,4 @@
-//! Vocabularies of tiny models in SentencePiece's form, which every build of llama.cpp reads.
+//! Generates vocabularies of tiny models in SentencePiece's form, which every build of llama.cpp reads.
 //!
 //! SentencePiece merges two neighbouring tokens at a time, so every prefix of a word must itself be a token.
 

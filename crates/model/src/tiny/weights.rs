@@ -1,4 +1,4 @@
-//! Random weights of tiny and synthetic models, and their encodings.
+//! Generates random weights of tiny and synthetic models, and encodes them in ggml's types.
 
 use super::vocabulary::{END, Vocabulary};
 use crate::TensorType;

@@ -1,4 +1,4 @@
-//! Kernels in the CUDA runtime: registration, launches that do nothing, and queries of attributes.
+//! Registers kernels and answers queries about them. Launches do nothing.
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::ptr::{null_mut, without_provenance_mut};

@@ -1,4 +1,4 @@
-//! Vulkan's queries about a card's properties, features and memory types.
+//! Answers Vulkan's queries about a card's properties, features and memory types.
 
 use core::ffi::{c_char, c_void};
 use core::mem::size_of;

@@ -1,4 +1,4 @@
-//! Simulated cards in Vulkan: queues, extensions, and kinds of matrices.
+//! Simulates Vulkan devices: their queues, extensions, and kinds of matrices.
 
 use core::ffi::{c_char, c_void};
 use core::ptr::null_mut;

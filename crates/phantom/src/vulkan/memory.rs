@@ -1,4 +1,4 @@
-//! Vulkan buffers, their memory, and its mappings.
+//! Simulates Vulkan buffers, their memory, and its mappings.
 //!
 //! Memory that the host may map is real; memory of the card is only an address range.
 

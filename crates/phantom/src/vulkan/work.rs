@@ -1,4 +1,4 @@
-//! Vulkan functions for objects, commands and waiting, which succeed at once and compute nothing.
+//! Simulates Vulkan functions for objects, commands and waiting, which succeed at once and compute nothing.
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};

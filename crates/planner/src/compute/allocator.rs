@@ -1,4 +1,4 @@
-//! Simulation of ggml's graph allocator: the peak size of each buffer, without allocating memory.
+//! Simulates ggml's graph allocator to find the peak size of each buffer, without allocating memory.
 //!
 //! The code mirrors `ggml-alloc.c: ggml_dyn_tallocr_alloc, ggml_dyn_tallocr_free_bytes,
 //! ggml_gallocr_alloc_graph_impl @ b10605`.

@@ -1,4 +1,4 @@
-//! Attention half of a layer in the compute graph: grouped-query and latent attention (MLA).
+//! Builds the attention half of a layer in the compute graph: grouped-query and latent attention (MLA).
 //!
 //! The code mirrors `llama-graph.cpp: build_attn, build_attn_mha` and `fattn-common.cuh:
 //! ggml_cuda_flash_attn_ext_get_f16_extra_data @ b10605`.

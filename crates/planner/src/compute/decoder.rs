@@ -1,4 +1,4 @@
-//! Builder of a decoder's whole compute graph: embedding, layers and output.
+//! Builds a decoder's whole compute graph: embedding, layers and output.
 //!
 //! The operations of a layer follow from its tensors, so an unknown architecture's graph can be estimated.
 

@@ -1,4 +1,5 @@
-//! Gated delta net of Qwen3-Next and Qwen 3.5: linear attention whose state is one matrix for each head.
+//! Builds the gated delta net of Qwen3-Next and Qwen 3.5: linear attention whose state is one matrix for each
+//! head.
 //!
 //! The code mirrors `models/qwen3next.cpp, qwen35.cpp, qwen35moe.cpp, delta-net-base.cpp @ b10605`.
 

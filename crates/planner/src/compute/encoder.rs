@@ -1,4 +1,4 @@
-//! Compute graph of encoder models (BERT and relatives), and the pooling of their result.
+//! Builds the compute graph of encoder models (BERT and relatives), with the pooling of their result.
 //!
 //! The code mirrors `models/bert.cpp` and `llama-graph.cpp: build_pooling, build_dense_out @ b10605`. Pooling
 //! is also used after a decoder that computes embeddings.

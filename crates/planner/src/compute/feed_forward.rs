@@ -1,4 +1,4 @@
-//! Feed-forward half of a layer in the compute graph: a dense network or a mixture of experts.
+//! Builds the feed-forward half of a layer in the compute graph: a dense network or a mixture of experts.
 //!
 //! The code mirrors `llama-graph.cpp: build_ffn, build_moe_ffn @ b10605`.
 

@@ -1,4 +1,5 @@
-//! Compute graph without data: the tensors that its operations create, with sizes, sources and devices.
+//! Represents a compute graph without data: the tensors that its operations create, with sizes, sources and
+//! devices.
 //!
 //! The code mirrors `ggml.c: ggml_build_forward_expand` and the shapes of its operations `@ b10605`.
 

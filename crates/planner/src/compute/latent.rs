@@ -1,4 +1,4 @@
-//! Compute graph of latent attention (MLA) in ik_llama.cpp.
+//! Builds the compute graph of latent attention (MLA) in ik_llama.cpp.
 //!
 //! The code mirrors `graphs/build_deepseek2.cpp: build_deepseek2_layer_attention @ ik_llama.cpp 8337e4cd`.
 

@@ -1,4 +1,4 @@
-//! Selection of the layers for a simulated compute graph: of many equal layers, the first few and the last.
+//! Chooses which layers to simulate: of many equal layers, the first few and the last stand for all.
 //!
 //! The allocator's state repeats from layer to layer, so more layers of one kind do not change the peak.
 

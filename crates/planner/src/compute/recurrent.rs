@@ -1,4 +1,5 @@
-//! Recurrent layers, with a state of fixed size instead of a KV cache: Mamba, Mamba 2, short convolutions.
+//! Builds recurrent layers, with a state of fixed size instead of a KV cache: Mamba, Mamba 2, short
+//! convolutions.
 //!
 //! The code mirrors `llama-graph.cpp: build_rs`, `models/mamba-base.cpp: build_mamba_layer,
 //! build_mamba2_layer` and `models/lfm2.cpp: build_shortconv_block @ b10605`.

@@ -1,4 +1,4 @@
-//! Simulation of ggml's backend scheduler: the device of each operation, and the copies between devices.
+//! Simulates ggml's backend scheduler: the device of each operation, and the copies between devices.
 //!
 //! The code mirrors `ggml-backend.cpp: ggml_backend_sched_split_graph @ b10605`.
 

@@ -1,4 +1,5 @@
-//! Compute graph of Gemma 3n's layers: four parallel streams (AltUp) and a low-rank branch (LAuReL).
+//! Builds the compute graph of Gemma 3n's layers: four parallel streams (AltUp) and a low-rank branch
+//! (LAuReL).
 //!
 //! The code mirrors `models/gemma3n.cpp: altup_predict, altup_correct, laurel, gaussian_topk,
 //! project_per_layer_inputs @ b10605`, and `models/gemma3n-iswa.cpp @ b8799`.

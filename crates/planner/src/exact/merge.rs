@@ -1,4 +1,4 @@
-//! Replacement of a plan's computed memory terms by the sizes from the engine's own log.
+//! Replaces computed sizes in a plan by the sizes from the engine's own log.
 
 use plimsoll_base::{Bytes, Card, CardKind, Counting, Reason, Source, counted};
 

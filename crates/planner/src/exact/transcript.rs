@@ -1,4 +1,4 @@
-//! Buffers and events of an engine's log, read line by line.
+//! Finds buffers and events in an engine's log, line by line.
 
 use std::collections::BTreeMap;
 use std::fmt;

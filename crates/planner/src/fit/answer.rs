@@ -1,4 +1,5 @@
-//! Result of the search for one setting, such as the context: the largest value that fits, and its limit.
+//! Result of the search for one setting, such as the context: the largest value that fits, and what limits
+//! it.
 
 use plimsoll_base::{Bytes, Card, CardId, Fact, Hint, Reason};
 use plimsoll_model::{TensorType, types};

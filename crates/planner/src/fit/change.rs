@@ -1,5 +1,4 @@
-//! One change of a plan request, such as a smaller context: its effect on the plan, and the flags that
-//! express it.
+//! Applies one change to a plan request, such as a smaller context, and writes it as flags.
 //!
 //! Every search and every piece of advice is built from such changes.
 

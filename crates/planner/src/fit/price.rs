@@ -1,4 +1,4 @@
-//! Cost model of a search: the memory of each card after changes of the request.
+//! Computes the memory of each card after a change of the request, for the search.
 //!
 //! The memory is computed by the planner's formulas or, for `plan --exact`, measured by running the engine.
 

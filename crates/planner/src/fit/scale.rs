@@ -1,4 +1,4 @@
-//! Range and step of a number that a search varies, such as the context, and the flags for each value.
+//! Range and step of a number that the search varies, such as the context, and the flags for each value.
 
 use std::ops::RangeInclusive;
 

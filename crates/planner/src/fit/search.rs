@@ -1,4 +1,4 @@
-//! Search for the largest number that fits, with as few plans as possible.
+//! Searches the largest number that fits, with as few plans as possible.
 //!
 //! Memory does not always grow with slots or micro-batches, so a few numbers above the result are tried too.
 

@@ -1,4 +1,4 @@
-//! Search for the best split of a model's layers over the cards.
+//! Searches the best split of a model's layers over the cards.
 //!
 //! Layers move from the tightest card to the roomiest, until the least free memory no longer grows.
 

@@ -1,4 +1,5 @@
-//! Run-time pool memory of attention: a constant part, and a part for each KV cache cell in use.
+//! Computes the temporary GPU memory of attention: a constant part, and a part for each token in the KV
+//! cache.
 
 use plimsoll_base::Bytes;
 use plimsoll_model::{Model, TensorType};

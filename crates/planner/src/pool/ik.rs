@@ -1,4 +1,5 @@
-//! Pool memory of operations that only ik_llama.cpp has: latent attention (MLA) and fused experts.
+//! Computes the temporary memory of operations that only ik_llama.cpp has: latent attention (MLA) and fused
+//! experts.
 //!
 //! The sizes come from the engine's sources @ 8337e4cd and agree with `data/measured/h200-ik.json`.
 

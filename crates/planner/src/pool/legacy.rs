@@ -1,4 +1,4 @@
-//! Size of ggml's legacy pool after a prompt has filled the cache, simulated micro-batch by micro-batch.
+//! Simulates ggml's legacy memory pool, micro-batch by micro-batch, until a prompt has filled the cache.
 //!
 //! The simulation uses the crate `plimsoll-pool`'s model of `ggml-cuda.cu: ggml_cuda_pool_leg @ b8799`.
 

@@ -1,4 +1,4 @@
-//! Run-time pool memory of the model's matrix multiplications.
+//! Computes the temporary GPU memory of the model's matrix multiplications.
 
 use plimsoll_model::{Model, Tensor, TensorType};
 use plimsoll_pool::demand::product::{self, Matrix, ProductKind};

@@ -1,4 +1,4 @@
-//! Pool memory of flash attention: copies of a quantised cache, mask bounds, partial results.
+//! Computes the pool memory of flash attention: copies of a quantised cache, mask bounds, partial results.
 //!
 //! The engine is assumed to be compiled for the card's own generation.
 

@@ -1,5 +1,5 @@
-//! Pool memory of latent attention (MLA) in ik_llama.cpp, which decompresses keys and values from latent
-//! vectors.
+//! Computes the pool memory of latent attention (MLA) in ik_llama.cpp, which decompresses keys and values
+//! from latent vectors.
 
 use super::{DemandGroup, times};
 

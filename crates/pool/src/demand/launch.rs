@@ -1,4 +1,4 @@
-//! Split of an attention operation over a card's multiprocessors, which determines the size of its partial
+//! Splits an attention operation over a card's multiprocessors, which determines the size of its partial
 //! results.
 //!
 //! Source: `ggml-cuda/fattn-common.cuh:launch_fattn @ b10605`.

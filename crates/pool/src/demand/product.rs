@@ -1,4 +1,4 @@
-//! Pool memory of matrix multiplications.
+//! Computes the pool memory of matrix multiplications.
 //!
 //! Quantised matrices use MMQ kernels (`tiled`) or, for few columns, a vector kernel. The rest use
 //! cuBLAS (`cublas`).

@@ -1,4 +1,5 @@
-//! Tile sizes of ggml's attention kernels, and the buffers for the partial results of thread blocks.
+//! Gives the tile sizes of ggml's attention kernels, and the buffers for the partial results of thread
+//! blocks.
 
 use super::attention::{AttentionType, Call, Kernel, STRIDE};
 use super::launch::{cache_parts, stream_blocks};

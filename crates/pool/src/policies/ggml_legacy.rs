@@ -1,4 +1,5 @@
-//! Model of ggml's pool without virtual memory management (`ggml-cuda.cu:ggml_cuda_pool_leg @ b8799`).
+//! Models ggml's pool for cards without virtual memory management (`ggml-cuda.cu:ggml_cuda_pool_leg @
+//! b8799`).
 //!
 //! A request takes the smallest idle block that is large enough, else a new block of 1.05 times the size. The
 //! pool keeps up to 256 idle blocks.

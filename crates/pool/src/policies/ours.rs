@@ -1,4 +1,4 @@
-//! Plimsoll's own allocator policy, which keeps reserved memory close to the memory in use.
+//! Plimsoll's own GPU memory allocator, which keeps reserved memory close to the memory in use.
 //!
 //! On cards with virtual memory management it uses a growing address range ([`Region`]), on others whole
 //! allocations ([`SlotSet`]).

@@ -1,5 +1,5 @@
-//! Depths of llama-server's conversations, which guard needs to exchange weights for used positions of a
-//! cache.
+//! Reports how many tokens llama-server's conversations hold, so that guard can give the card's memory to the
+//! used part of a cache.
 //!
 //! DECISION: the engine is asked for its slots (`GET /slots`), not its log or its memory. It is asked only
 //! while guard reports on its page that it could exchange memory and that the engine computes. An engine that

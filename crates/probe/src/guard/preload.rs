@@ -1,4 +1,4 @@
-//! Environment variables that preload the library guard into a child process and set its options.
+//! Sets the environment variables that preload guard into a child process, with its options.
 
 use std::ffi::OsString;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Detection of programs into which the loader cannot preload a library, such as static and setuid programs.
+//! Detects programs into which the loader cannot preload a library, such as static and setuid programs.
 //!
 //! Their child processes can still have the library, so the result is only a note.
 

@@ -1,4 +1,4 @@
-//! Memory compaction by allocating free memory as huge pages and releasing it.
+//! Compacts memory by allocating free memory as huge pages and releasing it.
 //!
 //! A separate process holds the huge pages and releases them when this process dies.
 

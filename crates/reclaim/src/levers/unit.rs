@@ -1,4 +1,4 @@
-//! Systemd unit that runs one reclaim step as root.
+//! Writes the systemd unit that runs one reclaim step as root.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;

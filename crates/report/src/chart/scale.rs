@@ -1,4 +1,4 @@
-//! Scales of a chart's axes: the range, and labels at round values.
+//! Chooses the range of a chart's axis, and labels at round values.
 
 /// Values that count as round: sizes of memory are, in powers of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

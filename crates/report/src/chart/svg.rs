@@ -1,4 +1,4 @@
-//! SVG output of the charts in reports.
+//! Writes the charts of reports as SVG.
 
 use std::fmt::{self, Write};
 

@@ -1,4 +1,4 @@
-//! Bounded list of the latest conversations, with the model that answers each.
+//! Remembers which model answers each of the latest conversations, up to a maximum number.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

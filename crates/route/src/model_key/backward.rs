@@ -1,4 +1,4 @@
-//! Backward search for one key in a JSON object, from the end of the text.
+//! Searches a JSON object for one key, backward from the end of the text.
 //!
 //! JSON can be read backwards: outside a string there is no quote, and inside one every quote is escaped. So
 //! a model name behind a long prompt is found without reading the prompt. The first one found is the last in

@@ -1,4 +1,4 @@
-//! Fast search for the closing quote of a JSON string that may contain escaped quotes.
+//! Finds the closing quote of a JSON string quickly, also if the string contains escaped quotes.
 //!
 //! One vectorised test per block shows whether the block must be scanned byte by byte.
 

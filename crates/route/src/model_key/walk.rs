@@ -1,4 +1,4 @@
-//! Incremental reader of a JSON object, chunk by chunk, that looks for one key.
+//! Reads a JSON object chunk by chunk, and looks for one key.
 //!
 //! It is no full parser: it builds no values, and it skips nested values by counting brackets.
 

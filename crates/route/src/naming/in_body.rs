@@ -1,4 +1,4 @@
-//! Search for the model's name in a request body, which is JSON or a form.
+//! Finds the model's name in a request body, which is JSON or a form.
 
 use std::mem;
 

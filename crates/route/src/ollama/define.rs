@@ -1,4 +1,4 @@
-//! Ollama's `/api/create` and `/api/copy`: models that are derived from served ones.
+//! Answers Ollama's `/api/create` and `/api/copy`, which derive a model from a served one.
 //!
 //! DECISION: a request writes no configuration: that file is the operator's. A derived model is a note in the
 //! folder of downloads. Without the folder the answer has the lines to write.

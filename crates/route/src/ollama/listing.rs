@@ -1,4 +1,4 @@
-//! Listings of Ollama's API: `/api/tags`, `/api/show`, `/api/ps`.
+//! Answers the listings of Ollama's API: `/api/tags`, `/api/show`, `/api/ps`.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

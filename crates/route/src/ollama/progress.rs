@@ -1,4 +1,4 @@
-//! Translation of a download's progress into the lines of Ollama's `/api/pull`.
+//! Translates a download's progress into the lines of Ollama's `/api/pull`.
 
 use std::task::{Context, Poll, ready};
 

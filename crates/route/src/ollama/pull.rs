@@ -1,4 +1,4 @@
-//! Downloads by Ollama's `/api/pull`, and removals by its `/api/delete`.
+//! Downloads models by Ollama's `/api/pull`, and removes them by its `/api/delete`.
 //!
 //! A model of the hub has the name that Ollama's clients use: `hf.co/USER/REPO:QUANT`. A download continues
 //! when its client disconnects, as does one that `POST /models` has started.

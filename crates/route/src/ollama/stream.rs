@@ -1,4 +1,4 @@
-//! Response body that translates an engine's event stream while it passes.
+//! Translates an engine's event stream for Ollama's clients while it passes.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};

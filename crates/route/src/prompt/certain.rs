@@ -1,4 +1,4 @@
-//! Text of a request that the engine tokenizes in any case, from the body alone.
+//! Finds the text of a request that the engine will tokenize in any case, from the body alone.
 
 use serde::Deserialize;
 

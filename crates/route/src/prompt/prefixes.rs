@@ -1,4 +1,4 @@
-//! Hashes of prompt prefixes, which show whether a later prompt begins in the same way.
+//! Hashes the beginnings of prompts, to recognise a later prompt that begins in the same way.
 
 use std::hash::{DefaultHasher, Hasher};
 

@@ -1,4 +1,4 @@
-//! Fields of a JSON request body that determine the request's depth (its tokens in the KV cache).
+//! Reads the fields of a JSON request body that limit its number of tokens.
 //!
 //! If a body sets several limits on the answer's length, the largest is used, because engines differ in which
 //! one they apply.

@@ -1,4 +1,4 @@
-//! Batching of events that arrive in a stream at the same time: they are joined into one chunk.
+//! Joins events that arrive in a stream at the same time into one chunk.
 //!
 //! DECISION: an engine sends each event as a separate chunk, and a busy daemon finds many of them in one
 //! read. As one chunk they take one write, one TLS record, and one chunk at a host that passed the request

@@ -1,4 +1,4 @@
-//! Rate limit on reads of an event stream whose events arrive faster than a person reads.
+//! Slows down reads of an event stream whose events arrive faster than a person reads, to save work.
 //!
 //! DECISION: after eight pieces with less than a millisecond between them, the engine's connection is read
 //! once per millisecond. This ends when a read finds no data. Each read costs the engine, the daemon and the

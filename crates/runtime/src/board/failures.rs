@@ -1,4 +1,4 @@
-//! List of failures since the daemon's start and before it, for displays and for the state file.
+//! Lists failures since the daemon's start and before it, for displays and for the state file.
 
 use std::rc::Rc;
 use std::time::Duration;

@@ -1,5 +1,4 @@
-//! State file of failures, which survives a restart: bounded, in the state folder, private to the daemon's
-//! user.
+//! Stores failures in a file that survives a restart, bounded in size and readable only by the daemon's user.
 
 use std::io;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Bounded event history: loads and stops as marks on a timeline, failures with causes and hints.
+//! Keeps a bounded history of events: loads and stops for the timeline, failures with causes and advice.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

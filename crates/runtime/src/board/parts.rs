@@ -1,4 +1,4 @@
-//! Division of a card's used memory among its holders; the parts add up to the driver's figure.
+//! Divides a card's used memory among its holders, so that the parts add up to the driver's figure.
 
 use plimsoll_base::Bytes;
 use serde::Serialize;

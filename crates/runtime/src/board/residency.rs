@@ -1,4 +1,4 @@
-//! Bounded history of each model's memory on each card, for the timeline of the last hour.
+//! Keeps the history of each model's memory on each card, for the timeline of the last hour.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,5 +1,4 @@
-//! Webhook for failures: the daemon sends each new one as a JSON document to a server that the operator
-//! chooses.
+//! Sends each new failure as a JSON document to a server that the operator chooses.
 //!
 //! A separate thread sends them, so neither requests nor the scheduler wait for that server.
 

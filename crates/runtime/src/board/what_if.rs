@@ -1,5 +1,5 @@
-//! Result of `/api/what-if`: a model planned with other flags, the memory that a load would take, and the
-//! models to stop.
+//! Answers `/api/what-if`: a model planned with other flags, the memory that it would take, and the models to
+//! stop.
 
 use plimsoll_config::{ConfiguredModel, Launch};
 use plimsoll_flags::Options;

@@ -1,4 +1,4 @@
-//! Memory forecast for a model that is not downloaded yet, from its headers on the server.
+//! Forecasts the memory of a model before it is downloaded, from the headers of its remote files.
 
 use http::StatusCode;
 use plimsoll_base::{Advice, Hint};

@@ -1,4 +1,4 @@
-//! Warnings about a model's forecast: too little host memory, and flags that its plan ignores.
+//! Warns about a model's forecast: too little host memory, and flags that its plan ignores.
 
 use std::path::Path;
 use std::sync::Arc;

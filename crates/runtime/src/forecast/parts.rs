@@ -1,4 +1,4 @@
-//! Text of a planned memory need, term by term, for `serve --check`.
+//! Writes a planned memory need as text, part by part, for `serve --check`.
 
 use plimsoll_base::{Bytes, Card, CardId, CardKind, MemoryModel, PromptCache};
 

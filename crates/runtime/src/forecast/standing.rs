@@ -1,4 +1,4 @@
-//! Models that are to be loaded all the time, or from the start: whether they fit beside each other.
+//! Checks whether all models that are loaded from the start or for ever fit beside each other.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;

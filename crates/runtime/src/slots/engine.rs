@@ -1,5 +1,4 @@
-//! Client for the slots of a running llama-server: their prompts, the cost of computing those, and save and
-//! restore.
+//! Asks a running llama-server for its slots, and has it save or restore them.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Key of a model's saved slots: a hash of everything on which the content of its cache depends.
+//! Computes the key of a model's saved slots: a hash of everything on which the content of its cache depends.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;

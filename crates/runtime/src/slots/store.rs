@@ -1,4 +1,4 @@
-//! Folder of saved slots: bounded, private, and verified before use.
+//! Stores saved slots in a folder: bounded, private, and verified before use.
 //!
 //! A saved slot is two files: the engine's data, and a description with a digest of the data. The description
 //! is written last, so a pair that a crash has interrupted is recognised and discarded.

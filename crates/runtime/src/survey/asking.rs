@@ -1,5 +1,4 @@
-//! Memory queries to engines (runs without a card, as for `plan --exact`), one at a time on a low-priority
-//! thread.
+//! Runs engines without a card to learn a model's memory, one at a time on a low-priority thread.
 //!
 //! DECISION: one engine runs at a time and at low priority, so that it delays no request. Each query is made
 //! once in the daemon's life. If an engine fails or takes too much memory, the same query is not repeated. An

@@ -1,5 +1,4 @@
-//! Host memory of llama-server's cache of idle prompts (`--cache-ram`): its claim, and a limit if the flags
-//! set none.
+//! Counts and limits the host memory of llama-server's cache of idle prompts (`--cache-ram`).
 
 use plimsoll_base::{Bytes, Card, CardKind, PromptCache};
 use plimsoll_cards::HOST_CARD;

@@ -1,4 +1,4 @@
-//! Check that the files named by a model's flags exist for the engine.
+//! Checks that the files which a model's flags name exist for the engine.
 //!
 //! A model with a declared memory need opens no file, and a plan does not read adapters.
 

@@ -1,4 +1,4 @@
-//! Cards named by a model's flags (`device`, `main-gpu`, `tensor-split`), and placement restricted to them.
+//! Limits a model to the cards that its flags name (`device`, `main-gpu`, `tensor-split`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Refusal of a prompt that its model's context cannot hold, before anything is loaded or stopped for it.
+//! Refuses a prompt that its model's context cannot hold, before anything is loaded or stopped for it.
 
 use http::StatusCode;
 use plimsoll_base::{Reason, counted};

@@ -1,4 +1,4 @@
-//! Memory of an engine that takes a part of each of its cards by its own flags, as vLLM does.
+//! Computes the memory of an engine whose flags reserve a share of each card, as vLLM's do.
 
 use plimsoll_base::{Bytes, Card, CardId, MemoryModel, Reason};
 use plimsoll_config::CardPart;

@@ -1,4 +1,4 @@
-//! Memory need of a model from its plan, and the handling of models that are too large for the cards.
+//! Plans the memory of a model, and lowers a context that is too large for the cards.
 //!
 //! A context that is too large is lowered to a size that fits the empty cards.
 

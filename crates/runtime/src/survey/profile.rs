@@ -1,4 +1,4 @@
-//! Profile of a model for client listings, read together with its memory forecast.
+//! Reads what client listings say of a model, together with its memory forecast.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};

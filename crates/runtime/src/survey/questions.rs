@@ -1,4 +1,5 @@
-//! Memory queries of one model to its engine, one for each set of cards, and the corrections of its plan.
+//! Asks a model's engine once for each set of cards how much memory it takes, and corrects the plan by the
+//! answer.
 //!
 //! DECISION: a result corrects the formulas by a constant for each card. No engine reports the run-time pool
 //! and the driver's context, so they stay as planned, and so does growth with depth. The query assumes empty

@@ -1,4 +1,4 @@
-//! Remote models named by flags (`-hf`, `--model-url`), planned before the engine has downloaded them.
+//! Plans remote models named by flags (`-hf`, `--model-url`) before the engine has downloaded them.
 //!
 //! Fetched headers are kept for later plans.
 

@@ -1,4 +1,4 @@
-//! Pauses of a model's clients, from the end of the last answer to the next request.
+//! Measures the pauses of a model's clients, from the end of an answer to the next request.
 //!
 //! They predict whether another request will follow. An agent makes its requests with pauses of about the
 //! same length.

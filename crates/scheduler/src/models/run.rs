@@ -1,5 +1,4 @@
-//! State of one engine process from start to end (a run): its phase, requests in flight, tokens in use and
-//! health.
+//! Holds the state of one engine process: its phase, requests in flight, tokens in use and health.
 
 use std::time::Duration;
 

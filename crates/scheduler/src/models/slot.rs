@@ -1,5 +1,4 @@
-//! State of one model: configuration, request queue, engine process, and search for memory for the next
-//! start.
+//! Holds the state of one model: configuration, request queue, engine process, and its search for memory.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Answers to the questions what a model takes of a set of cards, as far as a plan has told them.
+//! Remembers how much memory a model takes on each set of cards, as far as its plan has answered.
 //!
 //! A waiting model is placed again at every change. Each set of cards is asked about once for the same free
 //! memory.

@@ -1,4 +1,4 @@
-//! Choice of engines to evict: the cheapest set whose claims (allowed memory) cover the missing memory.
+//! Chooses the engines to stop: the cheapest set whose granted memory covers what is missing.
 
 use plimsoll_base::{Bytes, RunId};
 

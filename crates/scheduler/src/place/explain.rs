@@ -1,5 +1,4 @@
-//! Explanation of why a model fits on no card: its memory need, each card's memory and the engines that hold
-//! it.
+//! Explains why a model fits on no card: its memory need, each card's memory and the engines that hold it.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Ledger of claims: the memory that each engine process may take on each card.
+//! Records the memory that each engine process may take on each card (its claim).
 //!
 //! A claim is granted only if it fits, and lasts until the driver reports the memory as free.
 

@@ -1,4 +1,4 @@
-//! Choice of cards for a model, and of the engines that would have to stop for it.
+//! Chooses the cards for a model, and the engines that would have to stop for it.
 //!
 //! The cheapest set of cards is chosen. Best is one where no engine must stop. Next is the one whose stops
 //! cost clients the least time: the next loads of the engines, and the wait until the last of them is free.

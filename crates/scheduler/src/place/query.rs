@@ -1,4 +1,5 @@
-//! The model to place, the engines in its way, and the verdict of a placement.
+//! Input and result of one placement: the model, the engines in its way, and the cards chosen or the reason
+//! for none.
 
 use plimsoll_base::{Advice, Bytes, CardId, Hint, ModelNeed, Placement, Reason, RunId, Share};
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! Sets of cards on which a model could be placed.
+//! Lists the sets of cards on which a model could be placed.
 //!
 //! Cards of different kinds are never mixed. If the model's flags name cards, every set contains them.
 

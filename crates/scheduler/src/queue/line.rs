@@ -1,4 +1,4 @@
-//! Fair queue of one model's requests: clients take turns by priority, and no client starves.
+//! Queues one model's requests fairly: clients take turns by priority, and none starves.
 
 use std::collections::{BTreeMap, HashMap};
 

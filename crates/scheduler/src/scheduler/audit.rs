@@ -1,4 +1,4 @@
-//! Check of all that the scheduler derives and keeps against what it follows from.
+//! Recomputes all derived values of the scheduler, and reports any contradiction.
 
 use std::collections::{BTreeMap, BTreeSet};
 

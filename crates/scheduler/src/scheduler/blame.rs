@@ -1,5 +1,4 @@
-//! Blame for the crash of an engine: which of the requests that it had is likely the cause, and how it is
-//! tried again.
+//! Finds the request that likely crashed an engine, and tries it again alone.
 //!
 //! DECISION: a request may crash each engine that gets it, and takes all answers of the engine with it each
 //! time. The one that was sent last is suspected, or the one that was there before. It is tried again when no

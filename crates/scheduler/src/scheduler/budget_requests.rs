@@ -1,4 +1,4 @@
-//! Requests of running engines for a larger memory budget, made before an allocation is refused.
+//! Answers running engines that request more memory before one of their allocations is refused.
 //!
 //! If unclaimed memory and idle engines are not enough, the request is declined and no engine is stopped.
 

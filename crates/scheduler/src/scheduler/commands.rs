@@ -1,5 +1,4 @@
-//! Handling of the operator's commands: a new configuration, loading or unloading a model, and the daemon's
-//! shutdown.
+//! Carries out the operator's commands: a new configuration, loading or unloading a model, and shutdown.
 
 use std::time::Duration;
 

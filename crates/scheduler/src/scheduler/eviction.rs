@@ -1,4 +1,4 @@
-//! Search for memory for the waiting models: the engines that must stop for each of them.
+//! Searches memory for the waiting models, and stops the engines that hold it.
 //!
 //! Models are handled oldest first. A model that has waited longer than `patience` reserves the memory that
 //! it needs. The runs that are in use there go on until their turns are over.

@@ -1,5 +1,4 @@
-//! Growth of an engine's claim (the memory that it may take) for a request with more tokens than the claim
-//! covers.
+//! Grants a running engine more memory, when a request has more tokens than its present grant covers.
 //!
 //! Free memory is used first, then the unused part of other claims, then idle engines are stopped. A request
 //! that can never fit is refused at once.

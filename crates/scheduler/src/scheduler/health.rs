@@ -1,4 +1,4 @@
-//! Requests that an engine failed to answer, and the checks that follow.
+//! Checks engines that failed to answer a request, and decides what happens to the request.
 //!
 //! A closed connection may mean a dead engine or one failed request, so a health check over a new connection
 //! decides about the request. Whether the engine is to be replaced is decided by a probe: small requests of

@@ -1,4 +1,5 @@
-//! Clients that leave while they wait, and preloads that left for others: both are expected again.
+//! Handles clients that leave while they wait, and preloads that give way to others: both are expected to
+//! return.
 
 use super::Scheduler;
 use crate::models::{LeftClient, ModelSlot, RequestedState, RunState};

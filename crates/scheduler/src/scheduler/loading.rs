@@ -1,4 +1,4 @@
-//! Loading of a model, from the request to the start of its engine.
+//! Loads a model, from the request to the start of its engine.
 //!
 //! The steps are the survey (check of the model's files and memory need), the search for memory (in
 //! [`super::eviction`]), and the start.

@@ -1,4 +1,4 @@
-//! Causes of out-of-memory failures: a need above the plan, or memory that other processes took.
+//! Finds out why an engine ran out of memory: its need exceeded the plan, or other processes took memory.
 //!
 //! The cards are read again before a conclusion. A claim (the memory that an engine may take) rises only for
 //! a refused allocation that guard recorded. It rises only by bytes that no other process has taken since the

@@ -1,4 +1,4 @@
-//! Questions about a model's need, which a plan or the model's engine answers, and the answers.
+//! Asks a plan or a model's engine how much memory the model needs, and takes the answers.
 //!
 //! DECISION: the driver plans, because a plan takes time, and knows what engines have told. Models that come
 //! after the one in question wait for the answer for a moment, or they would take its memory. An answer that

@@ -1,5 +1,4 @@
-//! Handling of memory readings, by which the scheduler corrects its claims: memory of engines, free memory of
-//! cards.
+//! Corrects the memory granted to engines by readings of the driver: memory of engines, free memory of cards.
 
 use std::sync::Arc;
 

@@ -1,5 +1,4 @@
-//! Life cycle of a request in the scheduler: it arrives, may wait, is sent to an engine, and ends exactly
-//! once.
+//! Handles a request in the scheduler: it arrives, may wait, is sent to an engine, and ends exactly once.
 
 use plimsoll_base::{Reason, RunId};
 

@@ -1,4 +1,4 @@
-//! Life cycle of a run (one engine process): loading, ready, draining, stopping, ended, memory freed by the
+//! Handles the life of one engine process: loading, ready, draining, stopping, ended, memory freed by the
 //! driver.
 
 use std::time::Duration;

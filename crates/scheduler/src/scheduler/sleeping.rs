@@ -1,4 +1,4 @@
-//! Sleeping engines, which free their memory while idle and allocate it again for the next request.
+//! Puts idle engines to sleep, so that they free memory, and wakes them for the next request.
 //!
 //! A sleeping engine keeps its claim (the memory that it may take), but another model may borrow the part
 //! that it has freed.

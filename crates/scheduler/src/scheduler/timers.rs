@@ -1,5 +1,4 @@
-//! Timers of the scheduler: request deadlines, stalled loads, slow stops, idle models, and the time limit of
-//! a shutdown.
+//! Handles deadlines: of requests, stalled loads, slow stops, idle models, and a shutdown.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Yields: card memory that is kept free of models for other programs.
+//! Keeps card memory free of models for other programs.
 //!
 //! There are three kinds: memory that an operator keeps free, memory that other processes take, and programs
 //! with precedence.

@@ -1,5 +1,4 @@
-//! Pending requests of running engines for a larger memory budget, which wait until other engines have
-//! stopped.
+//! Keeps running engines' requests for more memory, which wait until other engines have stopped.
 
 use plimsoll_base::{Bytes, CardId, Order, RunId};
 

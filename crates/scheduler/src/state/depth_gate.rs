@@ -1,4 +1,4 @@
-//! Admission of a model's first queued request by depth (the number of tokens in the KV cache).
+//! Admits a model's first queued request if the engine's granted memory covers its tokens.
 //!
 //! The request is admitted if the engine's claim (the memory that it may take) covers its depth.
 

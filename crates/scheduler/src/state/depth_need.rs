@@ -1,4 +1,4 @@
-//! Memory that an engine lacks for a request with more tokens, and the engines that could be stopped to free
+//! Computes the memory that an engine lacks for a longer request, and which engines could be stopped to free
 //! it.
 
 use plimsoll_base::{Bytes, Card, CardId, Order, Placement, RunId, Share};

@@ -1,4 +1,4 @@
-//! Hold of a model between two requests, and the cost of its eviction.
+//! Computes how long a model keeps its memory between two requests, and what its eviction would cost.
 
 use std::time::Duration;
 

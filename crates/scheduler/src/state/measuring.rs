@@ -1,4 +1,4 @@
-//! Starts of engines that measure the free memory of their cards, and what may not happen on these cards
+//! Protects the start of an engine that measures its card's free memory: nothing else may change on the card
 //! meanwhile.
 //!
 //! vLLM takes its cache by the free memory that it finds, and refuses to start if that grows between two

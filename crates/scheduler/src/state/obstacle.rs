@@ -1,5 +1,5 @@
-//! Obstacle to a waiting model: the runs (engine processes) and the yields that must end before it gets its
-//! memory.
+//! Names what a waiting model waits for: engines that must stop, and memory that is kept free for other
+//! programs.
 //!
 //! A yield is memory that models leave to other programs.
 //!

@@ -1,4 +1,4 @@
-//! Forecast of each model for displays: its rank among the models to stop next, and the wait of its requests.
+//! Forecasts each model for displays: its rank among the models to stop next, and the wait of its requests.
 
 use plimsoll_base::{Order, Reason};
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! Slack: the part of an engine's claim (the memory that it may take) that no admitted request can use.
+//! Computes the part of an engine's granted memory that no admitted request can use.
 //!
 //! While another model waits for memory, the slack may be taken, unless the engine has queued requests.
 

@@ -1,4 +1,4 @@
-//! Snapshot of the state of models and cards, for `/running`, `/models` and status displays.
+//! Copies the state of models and cards, for `/running`, `/models` and status displays.
 
 use std::time::Duration;
 

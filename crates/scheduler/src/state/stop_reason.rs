@@ -1,4 +1,4 @@
-//! Reason for stopping an engine, as written to the operator's log.
+//! States why an engine is stopped, for the operator's log.
 
 use plimsoll_base::{Reason, RunId, counted};
 

@@ -1,4 +1,4 @@
-//! The decision when a model gives its memory up for another, by the time that clients lose.
+//! Decides when a model gives up its memory for another, by the time that clients lose.
 //!
 //! A run keeps its memory while its clients go on, until those that wait have lost as much time as a swap
 //! costs.

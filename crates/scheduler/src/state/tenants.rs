@@ -1,5 +1,5 @@
-//! Eviction rank of each run (engine process) that holds card memory, from runs that are already ending to
-//! pinned ones.
+//! Ranks the engine processes on a card by how readily they are stopped: those already ending first, pinned
+//! ones last.
 
 use std::time::Duration;
 

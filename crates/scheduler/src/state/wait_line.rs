@@ -1,4 +1,4 @@
-//! One-line explanation of a wait, in plain English, for the waiting client.
+//! Explains a wait to the client in one line of plain English.
 
 use plimsoll_base::{CardId, RunId, counted};
 

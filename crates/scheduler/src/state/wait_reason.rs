@@ -1,5 +1,4 @@
-//! Reason for a model's wait: the runs (engine processes), yields and earlier models in its way, each by
-//! name.
+//! Names why a model waits: the engines, the memory kept free, and the earlier models in its way.
 //!
 //! A yield is memory that models leave to other programs.
 

@@ -1,4 +1,5 @@
-//! Dry run of a load: the cards that a model would get now, and the models that would have to stop for it.
+//! Tries a load without doing it: the cards that a model would get now, and the models that would have to
+//! stop.
 
 use plimsoll_base::{Bytes, Hint, ModelNeed, Reason, Share};
 use serde::Serialize;

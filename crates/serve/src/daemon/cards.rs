@@ -1,4 +1,4 @@
-//! Selection of the cards that `serve` places models on.
+//! Selects the cards that `serve` places models on.
 //!
 //! They come from the user's `--card` descriptions, from the GPUs found in the machine, or, without a GPU,
 //! from the host's memory.

@@ -1,4 +1,4 @@
-//! Check of a configuration (`serve --check`): what `serve` would do with it, without an engine or a port.
+//! Checks a configuration (`serve --check`): what `serve` would do with it, without an engine or a port.
 
 use std::time::{Duration, Instant};
 

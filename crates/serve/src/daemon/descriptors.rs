@@ -1,4 +1,4 @@
-//! Maximum number of client connections, computed from the process's limit of open files (`RLIMIT_NOFILE`).
+//! Computes the maximum number of client connections from the limit of open files (`RLIMIT_NOFILE`).
 //!
 //! A request in flight holds two descriptors: one to its client and one to its engine. An eighth as many
 //! connections have no request yet, and an eighth wait for a place.

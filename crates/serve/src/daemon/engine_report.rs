@@ -1,4 +1,4 @@
-//! Log lines about the engine that runs models for which the configuration gives no command.
+//! Logs which engine runs the models for which the configuration gives no command.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Notifications of the daemon's state to systemd (sd_notify(3)).
+//! Notifies systemd of the daemon's state (sd_notify(3)).
 //!
 //! DECISION: the daemon writes to the socket itself, without a crate. The crates block while systemd does not
 //! read, and the daemon has one thread. Here a full queue drops the notification, and the next one repeats

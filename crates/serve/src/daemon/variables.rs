@@ -1,4 +1,4 @@
-//! Log lines about variables of the daemon that engines do not inherit.
+//! Logs the daemon's environment variables that engines do not inherit.
 
 use plimsoll_base::counted;
 use plimsoll_config::{Configuration, ConfiguredModel, ServeSettings};

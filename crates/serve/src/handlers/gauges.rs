@@ -1,5 +1,5 @@
-//! Prometheus gauges for `/metrics`: memory granted to engines, tokens in use, memory counted by guard (the
-//! preloaded library).
+//! Writes Prometheus gauges for `/metrics`: memory granted to engines, tokens in use, memory counted by guard
+//! (the preloaded library).
 
 use std::rc::Rc;
 

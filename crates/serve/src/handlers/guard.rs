@@ -1,5 +1,4 @@
-//! Guard, the library preloaded into engines to count and limit their GPU memory, as an extension of the
-//! daemon.
+//! Preloads guard, the library that counts and limits GPU memory, into the daemon's engines.
 //!
 //! A measurement below an engine's claim (the memory that it may take) does not lower the claim, because the
 //! engine may still grow.

@@ -1,5 +1,5 @@
-//! Requests to idle engines that can free memory, and to other processes under guard (the preloaded library),
-//! before a model is stopped.
+//! Asks idle engines and other processes under guard (the preloaded library) to free memory, before a model
+//! is stopped.
 
 use std::path::PathBuf;
 use std::rc::Rc;

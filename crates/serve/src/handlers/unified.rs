@@ -1,5 +1,4 @@
-//! Release of page cache before and after loads, on machines whose GPU shares the host's memory (Jetson,
-//! GB10).
+//! Drops page cache before and after loads, on machines whose GPU shares the host's memory (Jetson, GB10).
 //!
 //! The GPU drivers of these machines count page cache as used memory. After every load, the page cache of the
 //! model's files is released.

@@ -1,4 +1,4 @@
-//! Encoder of a memory recording, from samples to bytes. The caller writes the bytes to the file.
+//! Encodes a memory recording, from samples to bytes. The caller writes the bytes to the file.
 
 use std::collections::HashMap;
 use std::io::Write;

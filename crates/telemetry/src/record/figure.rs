@@ -1,4 +1,4 @@
-//! Figures of a memory recording: the numbers that are recorded over time, such as a process's memory.
+//! Lists the numbers that a memory recording follows over time, such as a process's memory.
 
 use std::fmt;
 

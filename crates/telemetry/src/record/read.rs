@@ -1,4 +1,4 @@
-//! Reader of a memory recording: an iterator over its entries, in constant memory.
+//! Reads a memory recording entry by entry, in constant memory.
 
 use std::io::{BufRead, BufReader, Read, Take};
 

@@ -1,4 +1,4 @@
-//! Summary of a memory recording: the range of every figure, large changes and log lines.
+//! Summarises a memory recording: the range of every figure, large changes and log lines.
 
 use plimsoll_base::{Bytes, Order};
 use serde::Serialize;

@@ -1,5 +1,4 @@
-//! Input of the test for memory leaks: increments of a process's memory between blocks of equally many
-//! samples.
+//! Computes the increments of memory between blocks of equally many samples, on which the leak test works.
 
 use super::series::TrendPoint;
 

@@ -1,4 +1,4 @@
-//! Downsampling of a measured figure for plots: lowest, highest and last value of each time span.
+//! Reduces a measured figure to plot points: lowest, highest and last value of each time span.
 
 /// Buckets that are kept; beyond, neighbours are joined. A picture has fewer pixels.
 const MOST: usize = 720;

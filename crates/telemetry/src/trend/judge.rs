@@ -1,4 +1,4 @@
-//! Verdict of the statistical test for memory leaks on a series of samples.
+//! Judges a series of samples by the leak test: leak, no leak or undecided.
 
 use plimsoll_base::{Bytes, Order};
 use serde::Serialize;

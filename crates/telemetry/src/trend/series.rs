@@ -1,4 +1,4 @@
-//! Samples of one memory figure during a load test, in bounded space no matter how long the test is.
+//! Keeps the samples of one memory figure during a load test, in bounded space however long it runs.
 
 use plimsoll_base::Bytes;
 use serde::Serialize;

@@ -1,5 +1,5 @@
-//! Sign test on increments of memory, by which leaks are detected, and the confidence interval of the median
-//! increment.
+//! Computes the sign test on increments of memory, by which leaks are detected, and the interval of their
+//! median.
 
 /// The probability of at least `rises` heads in `of` throws of a fair coin.
 pub(super) fn at_least(rises: usize, of: usize) -> f64 {

@@ -1,4 +1,5 @@
-//! Snapshot of a guard page (the shared-memory file of a guarded process), read from its bytes.
+//! Reads the shared-memory file of a process under guard (the preloaded library) into one consistent
+//! snapshot.
 
 use core::mem::{offset_of, size_of};
 

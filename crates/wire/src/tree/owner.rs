@@ -1,4 +1,4 @@
-//! Identity of the process that owns a slot of the budget ledger (a shared file): its PID and its start time.
+//! Identifies the process that owns an entry of the shared budget ledger, by its PID and start time.
 
 /// One more than the largest process number of 64-bit Linux (`PID_MAX_LIMIT`, include/linux/threads.h @ linux
 /// 6.1).

@@ -1,4 +1,4 @@
-//! Ownership of the slots of the budget ledger, a file shared by the processes of one command.
+//! Assigns the entries of the shared budget ledger to the processes of one command.
 //!
 //! Each process owns one slot. A slot whose owner has ended is emptied by another process.
 

@@ -1,4 +1,4 @@
-//! Snapshot of a budget ledger, the file through which the processes of one command share a memory budget.
+//! Reads a copy of the budget ledger, the file through which the processes of one command share a budget.
 
 use core::mem::{offset_of, size_of};
 

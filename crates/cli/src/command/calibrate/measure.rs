@@ -1,4 +1,4 @@
-//! Memory measurement of an engine on one card, after the load and after a prompt.
+//! Measures the memory of an engine on one card, after the load and after a prompt.
 //!
 //! The CUDA context's memory is the driver's figure for the process minus the memory that the engine
 //! requested.

@@ -1,4 +1,4 @@
-//! Test model of a few MiB for `plimsoll calibrate`, which uses the same kernels as a real model.
+//! Writes the small test model of `plimsoll calibrate`, which runs the same kernels as a real model.
 
 use std::path::Path;
 

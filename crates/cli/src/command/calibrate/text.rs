@@ -1,4 +1,4 @@
-//! Text output of `plimsoll calibrate`: the measured sizes of CUDA contexts.
+//! Prints the sizes of CUDA contexts that `plimsoll calibrate` has measured.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! Log input of `plimsoll doctor`, from a file or a pipe, read once in blocks with bounded memory.
+//! Reads the log for `plimsoll doctor` from a file or a pipe, once, in blocks, with bounded memory.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -1,4 +1,4 @@
-//! Evidence about a machine for `plimsoll doctor`: its cards, processes, memory, limits and known driver
+//! Collects evidence about a machine for `plimsoll doctor`: cards, processes, memory, limits and known driver
 //! faults.
 //!
 //! The evidence comes from the live machine or from captured files.

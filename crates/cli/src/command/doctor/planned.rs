@@ -1,4 +1,4 @@
-//! Memory plan of a program that `plimsoll doctor` ran, if the program has llama.cpp's command line.
+//! Plans the memory of a program that `plimsoll doctor` ran, if its command line is llama.cpp's.
 
 use std::ffi::OsString;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Evidence about a running process for `plimsoll doctor`: its memory, its limits, and the end of its log
-//! file.
+//! Collects evidence about a running process for `plimsoll doctor`: its memory, its limits, and the end of
+//! its log file.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};

@@ -1,5 +1,5 @@
-//! Diagnosis of a program that `plimsoll doctor` runs, from its output and the allocations that guard
-//! refused.
+//! Diagnoses a program that `plimsoll doctor` runs, from its output and from the allocations that guard (the
+//! preloaded library) refused.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};

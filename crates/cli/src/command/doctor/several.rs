@@ -1,4 +1,4 @@
-//! Verdict of several logs: the cause that explains them all, or the cause that each shows alone.
+//! Diagnoses several logs together: one cause that explains them all, or else one cause for each.
 //!
 //! Several logs are read as logs of one failure. Logs of different programs may have no common cause.
 

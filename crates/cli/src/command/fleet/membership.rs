@@ -1,4 +1,5 @@
-//! `plimsoll fleet init`, `invite`, `join` and `revoke`: certificates of the hosts of a fleet.
+//! `plimsoll fleet init`, `invite`, `join` and `revoke`: issue, fetch and revoke the certificates of a
+//! fleet's hosts.
 
 use std::io::Write as _;
 use std::path::PathBuf;

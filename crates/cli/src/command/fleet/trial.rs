@@ -1,4 +1,5 @@
-//! `plimsoll fleet try`: trial fleet on one machine, with a request to a host that lacks the model file.
+//! `plimsoll fleet try`: runs a fleet on one machine, and sends a request to a host that lacks the model
+//! file.
 
 use std::fs::{self, DirBuilder};
 use std::io::{BufRead, BufReader};

@@ -1,4 +1,4 @@
-//! `plimsoll plan --check PID|URL`: comparison of a plan with the memory of a running engine.
+//! `plimsoll plan --check PID|URL`: compares a plan with the memory of a running engine.
 //!
 //! The plan is made from the engine's own command line and environment.
 

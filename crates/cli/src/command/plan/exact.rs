@@ -1,4 +1,4 @@
-//! Choice of the estimate: the engine's own sizes where an engine is asked, else the formulas.
+//! Chooses where the sizes of a plan come from: an installed engine that is asked, or else the formulas.
 //!
 //! `--exact` asks and fails where that fails; without it, the installed engine is asked, and the formulas
 //! remain.

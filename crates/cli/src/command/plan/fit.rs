@@ -1,4 +1,4 @@
-//! `plimsoll plan --fit`: the largest values that fit, as flags to paste.
+//! `plimsoll plan --fit`: finds the largest values that fit, and prints them as flags to paste.
 //!
 //! Stdout has one command line, so that `llama-server $(plimsoll plan --fit ctx -- -m model.gguf)` works. If
 //! the model fits, it has every value that can be combined; if not, the change that the advice lists first.

@@ -1,4 +1,4 @@
-//! Models named by llama-server's flags, read from the headers of files on this machine.
+//! Reads the models that llama-server's flags name, from the headers of files on this machine.
 
 use std::path::Path;
 

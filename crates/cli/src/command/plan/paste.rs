@@ -1,5 +1,5 @@
-//! Command line that `plan --fit` prints for a shell: all values that can be combined or, for a model that
-//! does not fit, the change that the advice lists first.
+//! Builds the command line that `plan --fit` prints for a shell: the largest values that fit together. For a
+//! model that does not fit, it has the first change of the advice.
 
 use std::collections::BTreeSet;
 use std::mem::discriminant;

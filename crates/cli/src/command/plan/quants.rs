@@ -1,4 +1,4 @@
-//! `plimsoll plan --quants`: a plan for each quantisation in a model repository.
+//! `plimsoll plan --quants`: plans each quantisation that a model repository offers.
 
 use std::process::ExitCode;
 

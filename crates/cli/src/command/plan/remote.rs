@@ -1,4 +1,4 @@
-//! Models on a server, for `plimsoll plan`: their headers are downloaded into sparse files.
+//! Downloads the header of a model on a server into a sparse file, so that `plimsoll plan` can read it.
 //!
 //! A sparse file has the header and the length of the real one, so searches and `--exact` read it like any
 //! model. The files are removed when the command ends.

@@ -1,5 +1,5 @@
-//! Input of `plimsoll plan`: the engine's flags, the cards and the host memory, with warnings about uncertain
-//! input.
+//! Collects what `plimsoll plan` needs: engine flags, cards and host memory. It warns if one of them is
+//! uncertain.
 
 use std::str::FromStr;
 

@@ -1,4 +1,5 @@
-//! Normalisation of `plimsoll plan`'s command line: engine flags may stand before `--` as well as after it.
+//! Lets engine flags of `plimsoll plan` stand before `--` as well as after it, by reordering the command
+//! line.
 
 use std::ffi::OsString;
 

@@ -1,4 +1,4 @@
-//! Folder of the quickstart tour: two tiny models, and the configuration that serves them.
+//! Writes the folder of `plimsoll quickstart`: two tiny models, and the configuration that serves them.
 //!
 //! The files are the same for every run, so a second run reuses them. A file is written whole or not at all.
 

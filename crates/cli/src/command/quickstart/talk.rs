@@ -1,4 +1,4 @@
-//! Output of the quickstart tour on stderr. Stdout has only the daemon's address.
+//! Prints the progress of `plimsoll quickstart` on stderr. Stdout gets only the daemon's address.
 
 use std::fmt::Display;
 use std::io::Write;

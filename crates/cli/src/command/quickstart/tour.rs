@@ -1,4 +1,4 @@
-//! Steps of the quickstart tour: four chat requests, and the daemon's reaction to each.
+//! Steps of `plimsoll quickstart`: it sends four chat requests, and explains how the daemon reacts to each.
 
 use std::net::SocketAddr;
 

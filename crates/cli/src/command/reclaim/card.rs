@@ -1,4 +1,4 @@
-//! `plimsoll reclaim --card`: release of idle memory on a card by the processes that hold it.
+//! `plimsoll reclaim --card`: asks the processes that hold idle memory on a card to release it.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! Result of `plimsoll reclaim` as JSON (`plimsoll.reclaim/1`).
+//! Prints the result of `plimsoll reclaim` as JSON (`plimsoll.reclaim/1`).
 
 use plimsoll_host::{PlannedStep, StepVerdict};
 use plimsoll_reclaim::{

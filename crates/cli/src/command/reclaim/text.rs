@@ -1,4 +1,4 @@
-//! Result of `plimsoll reclaim` as text: memory before, the steps and their results, memory after, verdict.
+//! Prints the result of `plimsoll reclaim`: memory before, each step, memory after, and whether it is enough.
 
 use std::fmt::Write;
 use std::time::Duration;

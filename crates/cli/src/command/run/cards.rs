@@ -1,4 +1,4 @@
-//! Selection of the cards named by `plimsoll run --card`: by number (in PCI bus order), UUID or name.
+//! Finds the cards that `plimsoll run --card` names by number (in PCI bus order), UUID or name.
 //!
 //! The beginning of a UUID or a part of a name is enough.
 

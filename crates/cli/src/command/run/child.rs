@@ -1,4 +1,5 @@
-//! Supervision of the program that `plimsoll run` starts: its signals, memory figures and exit status.
+//! Supervises the program that `plimsoll run` starts: passes signals on, reads its memory, and returns its
+//! exit status.
 
 use std::ffi::{OsStr, OsString};
 use std::future::poll_fn;

@@ -1,4 +1,4 @@
-//! Planned memory, on each card, of a llama.cpp program that `plimsoll run` starts.
+//! Plans the memory on each card of a llama.cpp program that `plimsoll run` starts.
 //!
 //! With `--spill`, guard (the preloaded library) uses this total to choose the allocations that go to host
 //! memory. If planning fails, the program runs without a plan.

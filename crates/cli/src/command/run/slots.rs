@@ -1,4 +1,5 @@
-//! Slots of the llama-server that `plimsoll run` starts, read from its own port.
+//! Asks the llama-server that `plimsoll run` starts how many tokens each of its conversations holds
+//! (`/slots`).
 
 use http::{Request, StatusCode};
 use http_body_util::Full;

@@ -1,4 +1,4 @@
-//! Memory summary at the end of `plimsoll run`: one line for each card, and the same as JSON.
+//! Prints the memory summary at the end of `plimsoll run`: one line for each card, or JSON.
 
 use std::ffi::OsString;
 use std::fmt::Write;

@@ -1,5 +1,4 @@
-//! Report of `plimsoll serve --check`: a summary, the cards, what each model takes, and what is wrong with
-//! the file.
+//! Prints the report of `plimsoll serve --check`: the cards, what each model takes, and mistakes in the file.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Check of files and programs for a systemd service: those that its user, home folder and `PATH` can reach.
+//! Checks that the user of a systemd service can reach each file and program that the configuration names.
 //!
 //! The check runs before the service starts.
 

@@ -1,4 +1,4 @@
-//! Systemd units of the server, for `serve --print-unit`.
+//! Writes the systemd unit that `plimsoll serve --print-unit` prints.
 //!
 //! The unit files of the packages are the templates. Only the program, its configuration and, for a user, its
 //! folder differ.

@@ -1,4 +1,4 @@
-//! Addresses of running servers on the command line: alone, as an option, or in the environment.
+//! Finds the address of a running server: from an argument, from an option, or from the environment.
 
 use plimsoll_lab::load::{LoadFailure, Target};
 

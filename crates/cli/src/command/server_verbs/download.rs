@@ -1,4 +1,4 @@
-//! `plimsoll download`: command that has a running server fetch a model, and shows the progress.
+//! `plimsoll download`: has a running server fetch a model, and shows the progress.
 
 use std::io::{self, Write};
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! `plimsoll yield`: request to a running server to keep memory of a card free for other programs.
+//! `plimsoll yield`: has a running server keep memory of a card free for other programs.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! `plimsoll ps` and `plimsoll status`: a running server's cards and models, once or each second.
+//! `plimsoll ps` and `plimsoll status`: show a running server's cards and models, once or each second.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

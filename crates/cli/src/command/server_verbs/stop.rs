@@ -1,4 +1,4 @@
-//! `plimsoll stop`: SIGTERM to the server's process, and the wait for its end.
+//! `plimsoll stop`: sends SIGTERM to the server's process, and waits for its end.
 //!
 //! DECISION: a signal instead of an endpoint. Any client may use the API, but the kernel lets only the
 //! server's own user (or root) end it.

@@ -1,4 +1,4 @@
-//! `plimsoll top`: event loop that connects the terminal, the server's snapshots and the keyboard.
+//! `plimsoll top`: shows a running server full-screen; this event loop takes its snapshots and the keys.
 
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! Picture of a sweep: memory and speeds over the depth of the prompt, with a mark at each measured depth.
+//! Draws memory and speed over the length of the prompt, for `plimsoll sweep`.
 
 use plimsoll_base::{Bytes, round_u64};
 use plimsoll_lab::load::SweepDepth;

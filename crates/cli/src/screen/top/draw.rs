@@ -1,4 +1,4 @@
-//! Drawing of `plimsoll top` on a terminal's buffer.
+//! Draws `plimsoll top` into the buffer of a terminal.
 
 use plimsoll_base::Bytes;
 use plimsoll_report::wrapped;

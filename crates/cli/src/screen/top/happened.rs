@@ -1,4 +1,4 @@
-//! Activity lines below the list of `plimsoll top`: the reasons for waits, and the latest events.
+//! Writes the lines below the list of `plimsoll top`: why requests wait, and the latest events.
 
 use std::collections::VecDeque;
 

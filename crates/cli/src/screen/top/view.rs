@@ -1,4 +1,5 @@
-//! View model of `plimsoll top`: cards and rows, from a server's snapshot or from a reading of the machine.
+//! Prepares what `plimsoll top` shows: cards and models, from a server's snapshot or from this machine's
+//! driver.
 
 use plimsoll_base::{Bytes, Card};
 use plimsoll_cards::{Machine, Reading};

@@ -1,4 +1,4 @@
-//! End of a child process: the stop commands, and collection of its last output and exit status.
+//! Ends a child process: runs the stop commands, then collects its last output and its exit status.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Copies of granules to spare memory, in streams of guard's: one for each direction of the bus.
+//! Copies memory between card and host before the two change places, on guard's own CUDA streams, one for
+//! each direction.
 
 use super::SPARES;
 use super::frames::Frames;

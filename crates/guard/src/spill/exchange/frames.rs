@@ -1,5 +1,5 @@
-//! Memory of the granules that change their places: what the program has behind its addresses, and spare
-//! memory on the card and in host memory.
+//! Tracks which physical memory lies behind the program's addresses, and which is spare for the next
+//! exchange.
 //!
 //! Spare memory has an address of guard's, to which is copied. Memory keeps that address when it becomes the
 //! program's, so it costs no call of the driver to be spare again: the calls take most of the time of an

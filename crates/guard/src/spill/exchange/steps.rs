@@ -1,4 +1,4 @@
-//! Exchange of the granules of one cache and of its weights, in steps that are bounded in time.
+//! Moves one cache and its weights between card and host memory, in steps that are bounded in time.
 
 use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;

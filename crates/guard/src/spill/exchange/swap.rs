@@ -1,4 +1,4 @@
-//! Exchange of two granules, one on the card and one in host memory, so that no failure of the driver loses a
+//! Lets a piece of memory on the card and one in host memory change places, so that no driver failure loses a
 //! byte.
 //!
 //! Both granules were copied to spares, which are mapped in their places. Until the last step the old memory

@@ -1,4 +1,5 @@
-//! Keys and values that attention reads in the compute graph: the KV cache or, in encoders, the batch.
+//! Adds to the compute graph the keys and values that attention reads, from the KV cache; an encoder has none
+//! and reads its batch.
 //!
 //! The code mirrors `llama-kv-cache.cpp: get_k, get_v, cpy_k, cpy_v @ b10605`.
 

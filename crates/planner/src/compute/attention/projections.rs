@@ -1,4 +1,5 @@
-//! Queries, keys and values of the batch in the compute graph, for ordinary and for latent attention (MLA).
+//! Adds the queries, keys and values of the batch to the compute graph, for ordinary and latent attention
+//! (MLA).
 //!
 //! The code mirrors `llama-graph.cpp: build_qkv`, `models/deepseek2.cpp @ b10605`.
 

@@ -1,4 +1,4 @@
-//! One layer of the compute graph: attention or a recurrent layer, feed-forward network, residual sums.
+//! Adds one layer to the compute graph: attention or a recurrent layer, feed-forward network, residual sums.
 
 use plimsoll_model::Model;
 

@@ -1,5 +1,5 @@
-//! Compute graph of a prediction layer: the next token's embedding and the trunk's result become the input of
-//! one layer.
+//! Builds the compute graph of a layer that predicts a further token (MTP), from the next token's embedding
+//! and the main layers' result.
 //!
 //! The code mirrors `models/qwen35.cpp, qwen35moe.cpp, qwen3next.cpp, glm4-moe.cpp: graph_mtp @ b11063`. A
 //! file with several prediction layers has one graph for each; they are alike.

@@ -1,4 +1,4 @@
-//! Pool memory of cuBLAS products: copies of the matrices in a type that cuBLAS can multiply.
+//! Computes the pool memory of cuBLAS products: copies of the matrices in a type that cuBLAS can multiply.
 
 use super::super::{Capability, DemandGroup, Rules, VOLTA, times};
 use super::{Matrix, ProductKind};

@@ -1,5 +1,4 @@
-//! Placement of blocks in a region (an address range mapped as needed): a stack that allows frees out of
-//! order.
+//! Places blocks in an address range as on a stack, and allows frees out of order.
 //!
 //! A block freed out of order becomes a hole, and holes are reused, lowest address first.
 

@@ -1,4 +1,4 @@
-//! Growth of a pool ahead of need, so that the next request needs no driver call.
+//! Grows a pool ahead of need, so that the next request needs no driver call.
 //!
 //! The growth is a share of the pool's memory, and at most a quarter of the free memory.
 

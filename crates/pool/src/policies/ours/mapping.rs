@@ -1,4 +1,4 @@
-//! Mapped pieces of a region, an address range that gets memory piece by piece.
+//! Records which pieces of an address range have memory behind them.
 
 use alloc::vec::Vec;
 

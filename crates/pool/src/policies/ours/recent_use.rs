@@ -1,4 +1,4 @@
-//! Recent use of a region (an address range that gets memory piece by piece), by which idle pieces are found.
+//! Records which pieces of an address range were used recently, to find idle ones that can be freed.
 
 use crate::device::DeviceEvent;
 

@@ -1,4 +1,5 @@
-//! Region: a fixed range of addresses, mapped as it is used, for cards with virtual memory management.
+//! Manages a fixed range of addresses that gets memory as it is used, on cards with virtual memory
+//! management.
 //!
 //! A piece is released only if it is idle, no CUDA graph uses it, and the card has finished all work on it.
 

@@ -1,4 +1,4 @@
-//! Slots: whole allocations, replaced when they become too small, for cards without virtual memory
+//! Reuses whole allocations, and replaces those that are too small, on cards without virtual memory
 //! management.
 //!
 //! A slot that is too small is freed before the larger one is allocated.

@@ -1,5 +1,4 @@
-//! Use of a region (an address range mapped piece by piece): live blocks, recent use, and memory of CUDA
-//! graphs.
+//! Tracks what uses an address range: live blocks, recent blocks, and CUDA graphs.
 
 use alloc::vec::Vec;
 

@@ -1,4 +1,4 @@
-//! Shares of a model with the key `spill`, whose cache may overflow into host memory.
+//! Plans a model with the key `spill`, whose cache may overflow into host memory.
 
 use plimsoll_base::{Bytes, CacheOverflow, Card, CardId, CardKind, NamedDemand, Reason};
 use plimsoll_config::ConfiguredModel;

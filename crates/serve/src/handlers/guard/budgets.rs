@@ -1,4 +1,5 @@
-//! Memory budgets of engines under guard (the preloaded library), and engines' requests for a larger budget.
+//! Sets the memory budgets of engines under guard (the preloaded library), and passes on their requests for
+//! more.
 //!
 //! An engine gets a new budget after the scheduler has changed its claim (the memory that it may take).
 

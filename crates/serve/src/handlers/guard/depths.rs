@@ -1,4 +1,4 @@
-//! Depths of an engine's conversations, for the exchange of weights and used positions.
+//! Tells guard (the preloaded library) how many tokens an engine's conversations hold.
 
 use std::path::PathBuf;
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! Options of guard for one engine: its budget on each card, and what it may put into host memory.
+//! Builds guard's options for one engine: its budget on each card, and what it may put into host memory.
 
 use plimsoll_base::{Bytes, Card, RequestedMemory};
 use plimsoll_config::{GuardMode, GuardSettings, GuardedCard};

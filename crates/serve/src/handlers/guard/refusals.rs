@@ -1,4 +1,4 @@
-//! Last allocation that guard (the preloaded library) refused to an engine, used to diagnose why the engine
+//! Finds the last allocation that guard (the preloaded library) refused to an engine, to diagnose why it
 //! exited.
 
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Removal of a model's files from the page cache after its load.
+//! Drops a model's files from the page cache after its load.
 //!
 //! The page cache is kept if the engine computes with mapped weights on the host, or if another engine reads
 //! the same model file.

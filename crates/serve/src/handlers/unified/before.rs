@@ -1,4 +1,4 @@
-//! Memory reclaim before a load, if the machine lacks the memory that the model needs.
+//! Frees host memory before a load, if the machine lacks what the model needs.
 //!
 //! A load starts even if reclaim freed too little. The daemon never takes a step that needs root.
 

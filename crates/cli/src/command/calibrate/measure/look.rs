@@ -1,4 +1,4 @@
-//! Memory of an engine on its card at one moment, as reported by the driver and by guard (the preloaded
+//! Reads the memory of an engine on its card at one moment, from the driver and from guard (the preloaded
 //! library).
 //!
 //! The engine is idle at that moment.

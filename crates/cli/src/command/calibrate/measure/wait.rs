@@ -1,4 +1,4 @@
-//! Waiting in `plimsoll calibrate` for the engine's readiness, and for its card to be free again.
+//! Waits in `plimsoll calibrate` until the engine is ready, and afterwards until its card is free again.
 
 use std::time::Duration;
 

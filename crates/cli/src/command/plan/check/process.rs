@@ -1,4 +1,4 @@
-//! Planned and measured memory of a running process, for `plimsoll plan --check`.
+//! Compares planned and measured memory of a running process, for `plimsoll plan --check`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
