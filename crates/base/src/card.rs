@@ -105,7 +105,7 @@ impl Card {
         let is = |words: &[&str]| words.iter().any(|word| self.name.contains(word));
         match self.compute_capability {
             Some(_) => None,
-            None if is(&["Radeon", "RX ", "Instinct", "AMD", "Ryzen"]) => Some(0x1002),
+            None if is(&["Radeon", "RX ", "Instinct", "AMD", "Ryzen", "Strix"]) => Some(0x1002),
             None if is(&["Intel", "Arc "]) => Some(0x8086),
             None => None,
         }

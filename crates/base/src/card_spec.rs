@@ -6,6 +6,7 @@
 use std::str::FromStr;
 
 use super::card::{Card, CardId, CardKind, Counting};
+use super::card_likeness::Maker;
 use super::card_table;
 use crate::{Bytes, ParseBytesError};
 
@@ -82,8 +83,13 @@ fn figures(name: &str, nearest: &[&str]) -> String {
         [only] => card_table::figures(only),
         _ => None,
     };
-    known.unwrap_or_else(|| {
-        "total=SIZE,cc=MAJOR.MINOR (nvidia-smi --query-gpu=memory.total,compute_cap)".to_owned()
+    known.unwrap_or_else(|| match Maker::of(name) {
+        None | Some(Maker::Nvidia) => {
+            "total=SIZE,cc=MAJOR.MINOR (nvidia-smi --query-gpu=memory.total,compute_cap)".to_owned()
+        }
+        Some(Maker::Amd | Maker::Intel | Maker::Other) => {
+            "total=SIZE (`plimsoll doctor` on that machine states it)".to_owned()
+        }
     })
 }
 
@@ -113,7 +119,7 @@ impl FromStr for CardSpec {
             (count, name) = counted(product);
             let known = card_table::find(name)
                 .map_err(|nearest| CardSpecError::Unknown { name: name.to_owned(), nearest })?;
-            draft.doubts.extend(known.doubt());
+            draft.doubts.extend(known.doubts());
             draft.doubts.extend(known.larger(name));
             draft.known = Some(known.card());
             words.next();

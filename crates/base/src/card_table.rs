@@ -4,12 +4,13 @@
 //! spaces and case, so `rtx3090` and `RTX 3090` are the same card.
 
 use super::card::{Card, CardId, CardKind, Counting};
+use super::card_likeness::{Maker, are_alike, is_size, parts};
 use crate::Bytes;
 
 const TABLE: &str = include_str!("../data/cards.tsv");
 
 /// Words of a name that do not tell two cards apart.
-const BRANDS: [&str; 14] = [
+const BRANDS: [&str; 15] = [
     "nvidia",
     "geforce",
     "rtx",
@@ -24,13 +25,11 @@ const BRANDS: [&str; 14] = [
     "intel",
     "arc",
     "blackwell",
+    "graphics",
 ];
 
 /// Near names that an error lists.
 const NEAR: usize = 6;
-
-/// The fewest characters by which a name is distinguished from others.
-const TELLING: usize = 3;
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +38,8 @@ pub(super) struct KnownCard {
     memory: Bytes,
     compute_capability: Option<(u32, u32)>,
     source: &'static str,
+    /// Other names, with commas between them.
+    others: &'static str,
 }
 
 fn rows() -> impl Iterator<Item = KnownCard> {
@@ -50,20 +51,37 @@ fn rows() -> impl Iterator<Item = KnownCard> {
             memory: next()?.parse().ok()?,
             compute_capability: super::card_spec::compute_capability(next()?),
             source: next()?,
+            others: next().unwrap_or_default(),
         })
     })
 }
 
-/// The words of a name without its brand, run together: `RTX 4060 Ti 16GB` is `4060ti16gb`.
-fn key(name: &str) -> String {
+/// The words of a name without its brand.
+fn words(name: &str) -> impl Iterator<Item = String> {
     let name = name.to_ascii_lowercase();
-    let words = name.split(|c: char| !c.is_ascii_alphanumeric());
-    let stripped = words.map(|word| {
+    let words = name.split(|c: char| !c.is_ascii_alphanumeric()).map(|word| {
         let digit = word.find(|c: char| c.is_ascii_digit()).unwrap_or(word.len());
         // `rtx3090` is a brand and a number.
         if BRANDS.contains(&&word[..digit]) { &word[digit..] } else { word }
     });
-    stripped.collect()
+    words.filter(|word| !word.is_empty()).map(str::to_owned).collect::<Vec<_>>().into_iter()
+}
+
+/// These words run together: `RTX 4060 Ti 16GB` is `4060ti16gb`.
+fn key(name: &str) -> String {
+    words(name).collect()
+}
+
+/// The key of a name that its owners use for another one, with or without a size: `Ryzen AI Max+ 395 64GB`
+/// is `strixhalo64gb`.
+fn usual(wanted: String) -> String {
+    let of_row = |row: KnownCard| {
+        let others = row.others.split(", ").filter(|other| !other.is_empty());
+        let mut sizes = others.filter_map(|other| wanted.strip_prefix(&*key(other)));
+        let size = sizes.find(|size| size.is_empty() || is_size(size))?;
+        Some(key(row.name) + size)
+    };
+    rows().find_map(of_row).unwrap_or(wanted)
 }
 
 /// The key of a name without the size at its end, and the size.
@@ -89,7 +107,7 @@ pub(super) fn figures(name: &str) -> Option<String> {
 
 /// The card of this name, or the names that are nearest to it.
 pub(super) fn find(name: &str) -> Result<KnownCard, Vec<&'static str>> {
-    let wanted = key(name);
+    let wanted = usual(key(name));
     if let Some(row) = rows().find(|row| key(row.name) == wanted) {
         return Ok(row);
     }
@@ -99,14 +117,9 @@ pub(super) fn find(name: &str) -> Result<KnownCard, Vec<&'static str>> {
     {
         return Ok(row);
     }
-    let digits = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>();
-    let number = digits(&wanted);
+    let (maker, wanted) = (Maker::of(name), parts(words(name)));
     let near = |row: &KnownCard| {
-        let key = key(row.name);
-        // A name that has parts of a known one, or its number. Short ones are in names that have nothing in
-        // common: an Apple M2 is no A2.
-        !wanted.is_empty() && (key.contains(&wanted) || key.len() >= TELLING && wanted.contains(&key))
-            || number.len() >= TELLING && digits(&key) == number
+        maker.is_none_or(|maker| maker == row.maker()) && are_alike(&wanted, &parts(words(row.name)))
     };
     Err(rows().filter(near).map(|row| row.name).take(NEAR).collect())
 }
@@ -134,30 +147,40 @@ impl KnownCard {
     }
 
     /// Limits of a plan for such a card.
-    pub(super) fn doubt(&self) -> Option<String> {
-        if self.compute_capability.is_none() {
-            return Some(format!(
+    pub(super) fn doubts(&self) -> impl Iterator<Item = String> {
+        let no_cuda = self.compute_capability.is_none().then(|| {
+            format!(
                 "the card {} does not support CUDA; the plan assumes a CUDA card of the same size, although \
                     buffers and contexts have other sizes with ROCm, Vulkan and SYCL",
                 self.name
-            ));
-        }
-        self.is_shared().then(|| {
+            )
+        });
+        let shared = self.is_shared().then(|| {
             format!(
                 "the card {} shares its {} of memory with the system; add free=SIZE, the available memory \
                     that `free -m` shows on that machine",
                 self.name, self.memory
             )
-        })
+        });
+        no_cuda.into_iter().chain(shared)
+    }
+
+    fn maker(&self) -> Maker {
+        match self.source {
+            source if source.contains("amd.com") => Maker::Amd,
+            source if source.contains("intel.com") => Maker::Intel,
+            _ => Maker::Nvidia,
+        }
     }
 
     pub(super) fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Names the cards that are sold under the same name with more memory, where the given name has none.
+    /// Names the cards that are sold under the same name with more memory, and boards with any other, where
+    /// the given name has no size.
     pub(super) fn larger(&self, given: &str) -> Option<String> {
-        if sized(&key(given)).is_some() {
+        if sized(&usual(key(given))).is_some() {
             return None;
         }
         let own = key(self.name);
@@ -167,7 +190,7 @@ impl KnownCard {
             size.is_some_and(|size| !size.is_empty() && size.bytes().all(|byte| byte.is_ascii_digit()))
         };
         let others: Vec<String> = rows()
-            .filter(|row| row.memory > self.memory && same(row))
+            .filter(|row| (row.memory > self.memory || self.is_shared()) && same(row))
             .map(|row| format!("{} with {}", row.name, row.memory))
             .collect();
         (!others.is_empty()).then(|| {
@@ -197,13 +220,14 @@ mod tests {
     #[test]
     fn every_row_is_complete_and_its_name_is_its_own() {
         let lines = TABLE.lines().filter(|line| !line.starts_with('#')).count();
-        let mut keys: Vec<String> = rows().map(|row| key(row.name)).collect();
-        assert_eq!(keys.len(), lines, "a row cannot be read");
+        assert_eq!(rows().count(), lines, "a row cannot be read");
+        let names = |row: KnownCard| row.others.split(", ").filter(|name| !name.is_empty()).chain([row.name]);
+        let mut keys: Vec<String> = rows().flat_map(names).map(key).collect();
         keys.sort();
         let unique = keys.windows(2).all(|pair| pair[0] != pair[1]);
         assert!(unique && lines > 80, "{keys:?}");
         for row in rows() {
-            assert!(row.memory >= Bytes::gib(4) && row.memory <= Bytes::gib(192), "{row:?}");
+            assert!(row.memory >= Bytes::gib(4) && row.memory <= Bytes::gib(288), "{row:?}");
             let is_nvidia = row.source.contains("cuda-gpus");
             assert_eq!(row.compute_capability.is_some(), is_nvidia, "{row:?}");
             assert_eq!(find(row.name), Ok(row));
@@ -221,14 +245,50 @@ mod tests {
             ("AGX Orin 64GB", "Jetson AGX Orin 64GB"),
             ("RTX PRO 6000", "RTX PRO 6000 Blackwell"),
             ("NVIDIA H200", "H200"),
+            ("Strix Halo", "Strix Halo"),
+            ("Ryzen AI Max+ 395", "Strix Halo"),
+            ("AMD Ryzen AI Max+ 395 w/ Radeon 8060S", "Strix Halo"),
+            ("AMD Radeon 8060S Graphics", "Strix Halo"),
+            ("strixhalo 128GB", "Strix Halo"),
+            ("Ryzen AI Max+ 395 64GB", "Strix Halo 64GB"),
+            ("7900 XTX", "Radeon RX 7900 XTX"),
+            ("AMD Radeon RX 7900 XTX", "Radeon RX 7900 XTX"),
+            ("W7900", "Radeon PRO W7900"),
+            ("R9700", "Radeon AI PRO R9700"),
+            ("AMD Radeon AI PRO R9700", "Radeon AI PRO R9700"),
+            ("B580", "Arc B580"),
+            ("Intel Arc B580 12GB", "Arc B580"),
+            ("A770", "Arc A770"),
+            ("Arc A770 8GB", "Arc A770 8GB"),
+            ("RX 580", "Radeon RX 580"),
+            ("Thor", "Jetson AGX Thor 128GB"),
+            ("Jetson Thor", "Jetson AGX Thor 128GB"),
+            ("Orin Nano Super", "Jetson Orin Nano 8GB"),
         ] {
             assert_eq!(find(stated).map(|row| row.name), Ok(meant), "{stated}");
         }
         let near = find("AGX Orin").unwrap_err();
         assert_eq!(near, ["Jetson AGX Orin 32GB", "Jetson AGX Orin 64GB"]);
         assert!(find("3090 XT").unwrap_err().contains(&"GeForce RTX 3090"));
-        for absurd in ["toaster", "Apple M2", "Strix Halo", "Radeon 8060S"] {
-            assert!(find(absurd).unwrap_err().is_empty(), "{absurd}");
+        // A processor, an older card and a GPU of somebody else are no card of the table, whatever digits
+        // they have.
+        for absurd in [
+            "toaster",
+            "Apple M2",
+            "Apple M4 Max",
+            "Ryzen 5 7600X",
+            "Ryzen 9 7900X",
+            "Core i9 4090K",
+            "RX 570",
+            "Intel UHD 770",
+            "Iris Xe",
+            "Quadro P4000",
+            "Radeon 780M",
+            "Vega 8",
+            "16GB",
+            "RTX",
+        ] {
+            assert!(find(absurd).unwrap_err().is_empty(), "{absurd}: {:?}", find(absurd));
         }
         assert!(find("").unwrap_err().is_empty());
     }

@@ -10,6 +10,7 @@
 mod bus_rate;
 mod bytes;
 mod card;
+mod card_likeness;
 mod card_spec;
 mod card_table;
 mod company;
