@@ -139,7 +139,7 @@ impl FleetMember {
         if self.is_only_here(runtime, options) {
             return runtime.pass_at_once(model, options.clone()).map(ServePass::from);
         }
-        let name = &runtime.entry(model).name;
+        let name = &runtime.state.entry(model).name;
         // Which of several hosts it is depends on the prompt, which is not read here.
         if options.hop.is_none() && self.node.borrow().has_replicas(name) {
             return None;
@@ -167,7 +167,7 @@ impl FleetMember {
         if self.is_only_here(&runtime, &options) {
             return runtime.admit_here(model, options, prompt).await.map(ServePass::from);
         }
-        let name = runtime.entry(model).name.clone();
+        let name = runtime.state.entry(model).name.clone();
         let affinity = self.affinity(&runtime, model, &name, &options, prompt.body);
         let (undecided, decision) = self.ask(|request| wanted(request, &name, &options, affinity));
         let decision = decision.await;
@@ -193,7 +193,7 @@ impl FleetMember {
         match decision {
             Decision::Here => runtime.admit_here(model, options, prompt).await.map(ServePass::from),
             Decision::There { host, address, token } => {
-                let has_replicas = self.node.borrow().has_replicas(&runtime.entry(model).name);
+                let has_replicas = self.node.borrow().has_replicas(&runtime.state.entry(model).name);
                 let counted = has_replicas.then(|| PassedOn { member: Rc::clone(&self), request });
                 Ok(self.pass_on(runtime, model, options, (host, address, token), tries, counted))
             }
@@ -227,7 +227,7 @@ impl FleetMember {
         if options.hop.is_some() || !self.node.borrow().has_replicas(name) {
             return Affinity::default();
         }
-        Affinity { prompt: prompt_digest(body), here: runtime.in_flight(model) }
+        Affinity { prompt: prompt_digest(body), here: runtime.state.in_flight(model) }
     }
 
     /// Submits an event of a new request, and gives where its decision will arrive.

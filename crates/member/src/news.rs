@@ -67,7 +67,7 @@ impl FleetMember {
 
     /// Reports which models several hosts may serve, if that has changed.
     fn notify_replicas(&self, runtime: &Runtime) {
-        let entries = runtime.models().into_iter().map(|model| runtime.entry(model));
+        let entries = runtime.models().into_iter().map(|model| runtime.state.entry(model));
         let several = entries.filter_map(|entry| {
             let most = entry.replicas.filter(|most| *most > 1)?;
             Some((entry.name.clone(), most))
@@ -81,7 +81,7 @@ impl FleetMember {
 
     /// Reports to the node a model's run.
     pub(super) fn notify_run(&self, runtime: &Runtime, model: ModelId, state: ModelState, idle: bool) {
-        let name = runtime.entry(model).name.clone();
+        let name = runtime.state.entry(model).name.clone();
         let need = self.offers.borrow().models.get(&name).map(|offer| offer.need).unwrap_or_default();
         let run = match state {
             ModelState::Queued => return,
@@ -112,7 +112,7 @@ impl Extension for FleetMember {
 
     fn foreseen(&self, model: ModelId, demand: Option<&Arc<dyn MemoryModel>>) {
         let Some(runtime) = self.runtime() else { return };
-        let entry = runtime.entry(model);
+        let entry = runtime.state.entry(model);
         let offer = demand.and_then(|demand| offers::offer(&entry, demand.as_ref(), &self.cards));
         if let Some(files) = &self.files {
             files.note(&entry, offer.is_some());

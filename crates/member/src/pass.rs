@@ -69,7 +69,7 @@ impl ServePass {
         counted: Option<PassedOn>,
     ) -> Self {
         // A name of a model may be any text; a header carries its bytes.
-        let name = HeaderValue::from_bytes(runtime.entry(model).name.as_bytes());
+        let name = HeaderValue::from_bytes(runtime.state.entry(model).name.as_bytes());
         let seat = HeaderValue::from_str(&token.to_string());
         let lines = [(HOP, Ok(HeaderValue::from_static("1"))), (SEAT, seat), (MODEL, name)];
         let lines = lines.into_iter().filter_map(|(line, value)| Some((line, value.ok()?)));
@@ -102,7 +102,7 @@ impl PeerPass {
             return Err(super::refusal(Reason::new("host_unreachable", text)));
         }
         tokio::time::sleep(PAUSE * (tries + 1)).await;
-        let name = runtime.entry(model).name.clone();
+        let name = runtime.state.entry(model).name.clone();
         let affinity = member.affinity(&runtime, model, &name, &options, prompt.body);
         let (undecided, decision) = member.ask(|request| {
             if is_declined.get() {

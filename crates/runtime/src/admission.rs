@@ -22,6 +22,7 @@ use super::probe_kind::ProbeKind;
 use super::request_log::RequestRecord;
 use super::requests::{AdmissionAnswer, OwnedRequest};
 use super::run::EngineRun;
+use super::survey::overlong;
 use plimsoll_route::{
     AnswerTokens, HttpProblem, Limits, ModelService, Pass, RequestPrompt, RouteOptions, StallLimit, Upstream,
 };
@@ -155,13 +156,13 @@ impl Runtime {
         // Advisory only: the scheduler decides again, and a model that stops in this moment is loaded after
         // all.
         let mut record = RequestRecord::begin(&self, model, &options);
-        if self.shown(model) != ModelState::Ready {
+        if self.state.statuses.shown(model) != ModelState::Ready {
             let not_loaded =
                 || HttpProblem::new(StatusCode::BAD_REQUEST, "model_not_loaded", "model is not loaded");
             let unwanted = (!options.autoload.unwrap_or_else(|| self.autoloads())).then(not_loaded);
             // A load may evict another model, for a request that the engine can only refuse.
             let problem = match unwanted.or_else(|| prompt.broken()) {
-                None => self.overlong(model, &prompt).await,
+                None => overlong(&self.state, model, &prompt).await,
                 known => known,
             };
             if let Some(problem) = problem {
@@ -181,7 +182,7 @@ impl Runtime {
         record: RequestRecord,
     ) -> Result<RunPass, HttpProblem> {
         let digest = self.deadly.look(model, &prompt);
-        let kills = match self.deadly.kills((model, &self.entry(model).name), digest) {
+        let kills = match self.deadly.kills((model, &self.state.entry(model).name), digest) {
             Ok(kills) => kills,
             Err(problem) => {
                 let mut record = record;
@@ -191,7 +192,7 @@ impl Runtime {
         };
         let traits = RequestTraits { kills, slotless: prompt.needs_no_slot() };
         // Counted from the end of the upload, not from the connection.
-        let now = self.moment(record.arrived());
+        let now = self.state.moment(record.arrived());
         self.files.slots.arrived(model, &prompt);
         // In the table before the event: the answer may come before that returns.
         let (request, answers) = OwnedRequest::waiting(&self);
@@ -207,13 +208,13 @@ impl Runtime {
             // The body has to be looked at.
             return None;
         }
-        let run = self.state.borrow().scheduler.free_run(model)?;
-        let run = self.run(run).filter(|run| !run.is_occupied_asleep())?;
+        let run = self.state.scheduler.borrow().free_run(model)?;
+        let run = self.state.run(run).filter(|run| !run.is_occupied_asleep())?;
         let upstream = run.upstream()?;
         let mut record = RequestRecord::begin(self, model, &options);
         let RouteOptions { client, priority, .. } = options;
         let owned = OwnedRequest::sent_at_once(self);
-        let (request, now) = (owned.id, self.moment(record.arrived()));
+        let (request, now) = (owned.id, self.state.moment(record.arrived()));
         // The request waits after all where its engine ends before it answers.
         let deadline = now + self.settings.wait;
         let traits = RequestTraits::default();
@@ -235,14 +236,14 @@ impl Runtime {
     fn hint(&self, model: ModelId, refusal: &mut RequestRefusal) {
         if matches!(refusal.kind, RequestRefusalKind::LoadFailed | RequestRefusalKind::Unstartable) {
             // They were collected before the load, which the scheduler knows nothing of.
-            let hints = self.statuses.with(model, |status| status.hints.clone());
+            let hints = self.state.statuses.with(model, |status| status.hints.clone());
             refusal.hints.extend(hints);
         }
     }
 
     /// True if the tokens of the run's answers matter to the scheduler or to an extension.
     fn wants_tokens(&self, run: &EngineRun) -> bool {
-        let tracked = self.state.borrow().scheduler.tracks_depth(run.id);
+        let tracked = self.state.scheduler.borrow().tracks_depth(run.id);
         tracked || self.extensions.iter().any(|extension| extension.wants_tokens(run))
     }
 }

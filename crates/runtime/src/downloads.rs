@@ -21,6 +21,7 @@ use plimsoll_scheduler::ModelId;
 use serde_json::{Value, json};
 
 use super::Runtime;
+use super::survey::Patience;
 use plimsoll_route::{DownloadOrder, HttpProblem, ModelService};
 use plimsoll_task::{NoAnswer, spawn_blocking, spawn_local};
 
@@ -58,6 +59,32 @@ impl Downloads {
             failed.pop_front();
         }
         failed.push_back((name.to_owned(), error.to_owned()));
+    }
+
+    /// Entries of models that are being downloaded, as in llama-server's `/v1/models`.
+    pub(super) fn as_models(&self) -> Vec<Value> {
+        let downloads = self.running.borrow();
+        let entry = |(name, running): (&String, &Arc<RunningDownload>)| {
+            json!({
+                "id": name, "aliases": [], "tags": [], "object": "model", "owned_by": "llamacpp",
+                "status": { "value": "downloading", "args": [], "progress": running.progress() },
+                "source": "cache", "can_remove": true,
+            })
+        };
+        downloads.iter().map(entry).collect()
+    }
+
+    /// Downloads in progress, for displays.
+    pub(super) fn shown(&self) -> Vec<Value> {
+        let running = self.running.borrow();
+        let shown = running.iter().filter(|(_, running)| running.total.get().is_some());
+        let failed = self.failed.borrow();
+        let failed = failed.iter().map(|(name, error)| json!({ "name": name, "error": error }));
+        let copies = self.copies.borrow();
+        let copies = copies.iter().map(
+            |(name, (done, total))| json!({ "name": name, "done": done, "total": total, "memory": null }),
+        );
+        shown.map(|(name, running)| running.shown(name)).chain(copies).chain(failed).collect()
     }
 }
 
@@ -117,7 +144,7 @@ impl Runtime {
             downloads.insert(name.clone(), Arc::clone(&running));
         }
         // A client that leaves meanwhile drops this future, and the place with it.
-        let place = DownloadPlace { runtime: self.me(), name: name.clone() };
+        let place = DownloadPlace { downloads: Rc::clone(&self.files.downloads), name: name.clone() };
         let requested = order.requested.clone();
         // The operator chose the hub, and with it the servers that it sends to.
         let public_only = order.public_only && order.is_address();
@@ -127,13 +154,13 @@ impl Runtime {
             hub.plan_download(&requested, Dialect::Ggml).map(|plan| (hub, plan))
         });
         let (hub, plan) = flat(planned.await).map_err(|error| refused("download_refused", error))?;
-        let memory = self.foresee_download(order).await?;
+        let memory = fit::foresee(self.readings.surveyor(Patience::Kept), order).await?;
         self.files.downloads.forget_failure(name);
         let _ = running.total.set(plan.size().get());
         let words = memory.as_ref().map_or_else(String::new, |text| format!("; the model {text}"));
         tracing::info!("download {name}: {} in all{words}", plan.size());
         memory.clone().map(|text| running.memory.set(text));
-        spawn_local(Rc::clone(&place.runtime).finish_download(place, (hub, plan), folder, running));
+        spawn_local(self.me().finish_download(place, (hub, plan), folder, running));
         Ok(memory)
     }
 
@@ -215,7 +242,7 @@ impl Runtime {
     }
 
     fn has_derived(&self, model: ModelId, name: &str) -> bool {
-        self.entry(model).filters.derived.contains_key(name)
+        self.state.entry(model).filters.derived.contains_key(name)
     }
 
     /// Cancels the download of this name, or removes the downloaded or derived model.
@@ -250,32 +277,6 @@ impl Runtime {
         Ok(())
     }
 
-    /// Entries of models that are being downloaded, as in llama-server's `/v1/models`.
-    pub(super) fn downloads_as_models(&self) -> Vec<Value> {
-        let downloads = self.files.downloads.running.borrow();
-        let entry = |(name, running): (&String, &Arc<RunningDownload>)| {
-            json!({
-                "id": name, "aliases": [], "tags": [], "object": "model", "owned_by": "llamacpp",
-                "status": { "value": "downloading", "args": [], "progress": running.progress() },
-                "source": "cache", "can_remove": true,
-            })
-        };
-        downloads.iter().map(entry).collect()
-    }
-
-    /// Downloads in progress, for displays.
-    pub(super) fn downloads_shown(&self) -> Vec<Value> {
-        let running = self.files.downloads.running.borrow();
-        let shown = running.iter().filter(|(_, running)| running.total.get().is_some());
-        let failed = self.files.downloads.failed.borrow();
-        let failed = failed.iter().map(|(name, error)| json!({ "name": name, "error": error }));
-        let copies = self.files.downloads.copies.borrow();
-        let copies = copies.iter().map(
-            |(name, (done, total))| json!({ "name": name, "done": done, "total": total, "memory": null }),
-        );
-        shown.map(|(name, running)| running.shown(name)).chain(copies).chain(failed).collect()
-    }
-
     /// Shows how much of a model's files has come from another host of the fleet.
     pub fn show_copy(&self, name: &str, done: u64, total: u64) {
         self.files.downloads.copies.borrow_mut().insert(name.to_owned(), (done, total));
@@ -303,13 +304,13 @@ impl Runtime {
 
 /// The place of a download among those in progress.
 struct DownloadPlace {
-    runtime: Rc<Runtime>,
+    downloads: Rc<Downloads>,
     name: String,
 }
 
 impl Drop for DownloadPlace {
     fn drop(&mut self) {
-        self.runtime.files.downloads.running.borrow_mut().remove(&self.name);
+        self.downloads.running.borrow_mut().remove(&self.name);
     }
 }
 

@@ -9,8 +9,8 @@ use plimsoll_process::{
     port_owner::listener_on,
 };
 
-use super::Runtime;
 use super::launch::Starter;
+use super::state::SchedulerState;
 use plimsoll_task::spawn_blocking;
 
 /// A container's port is closed a moment after the container's end.
@@ -37,7 +37,7 @@ impl Starter<'_> {
 
     fn taken(&self, port: u16, holder: &PortHolder) -> Reason {
         let name = &self.run.entry.name;
-        let runs = self.runtime.runs();
+        let runs = self.runtime.state.runs();
         let own = runs.iter().find(|run| run.pid().is_some() && run.pid() == holder.engine);
         let by = match own {
             Some(run) => format!("the engine of {}, {holder}", run.entry.name),
@@ -60,7 +60,7 @@ fn is_taken(port: u16) -> bool {
     listener_on(Ipv4Addr::LOCALHOST.into(), port).is_ok_and(|listener| listener.is_some())
 }
 
-impl Runtime {
+impl SchedulerState {
     /// Ports that an engine may not be given: those of engines that may not listen yet, and those that
     /// commands name.
     pub(super) fn promised_ports(&self) -> Vec<u16> {

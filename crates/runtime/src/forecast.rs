@@ -15,17 +15,16 @@ use plimsoll_config::ConfiguredModel;
 use plimsoll_flags::quoted;
 use plimsoll_planner::HostRoom;
 use plimsoll_scheduler::place::{LearnedNeed, Ledger, NeedAnswers, PlacementQuery, PlacementVerdict};
-use plimsoll_scheduler::{CardLimit, ModelId, SchedulerEvent};
+use plimsoll_scheduler::{ModelId, SchedulerEvent};
 
 pub use self::doubts::{FlagsLeftOut, this_host};
 pub use self::standing::StandingConflicts;
 pub use self::standing::conflicts;
 use super::Runtime;
 use super::need_answers::place_planned;
-use super::needs::KnownNeeds;
 use super::operator_log::{in_a_line, label};
-use super::survey::{Asking, FoundProgram, Patience, look_with, profile};
-use plimsoll_route::ModelProfile;
+use super::survey::{FoundProgram, Patience, Surveyor, profile};
+use plimsoll_route::{ModelProfile, ModelService};
 use plimsoll_task::spawn_blocking;
 
 /// Forecast for one model: its need, and whether it can run.
@@ -81,44 +80,34 @@ impl Forecast {
     }
 }
 
-/// Looks at every model as if it were the only one.
-pub fn forecast(
-    entries: &[ConfiguredModel],
-    engine: Option<&[String]>,
-    limits: &[CardLimit],
-    asking: Option<&Asking>,
-    known: &KnownNeeds,
-    host: Option<HostRoom>,
-) -> Vec<Forecast> {
-    let ledger = Ledger::new(limits.to_vec());
-    let cards: Vec<Card> = served(&ledger);
-    let of = |entry: &ConfiguredModel| {
-        let looked = |program: &FoundProgram| {
-            let demand = look_with(entry, program, &cards, asking);
-            let demand = demand.map(|demand| known.instead(entry, demand));
-            foresee(entry, &cards, &ledger, demand).on_host(entry, &cards, host)
+impl Surveyor {
+    /// Looks at every model as if it were the only one.
+    pub fn forecast(&self, entries: &[ConfiguredModel], host: Option<HostRoom>) -> Vec<Forecast> {
+        let ledger = Ledger::new(self.limits.clone());
+        let cards = served(&ledger);
+        let of = |entry: &ConfiguredModel| {
+            let looked = |program: &FoundProgram| {
+                foresee(entry, &cards, &ledger, self.look(entry, program)).on_host(entry, &cards, host)
+            };
+            match self.program(entry) {
+                Ok(program) => looked(&program),
+                Err(reason) if entry.launch.options().is_none() => {
+                    foresee(entry, &cards, &ledger, Err(reason))
+                }
+                // A plan needs no engine.
+                Err(reason) => looked(&FoundProgram::default()).without_engine(reason),
+            }
         };
-        match FoundProgram::of(entry, engine) {
-            Ok(program) => looked(&program),
-            Err(reason) if entry.launch.options().is_none() => foresee(entry, &cards, &ledger, Err(reason)),
-            // A plan needs no engine.
-            Err(reason) => looked(&FoundProgram::default()).without_engine(reason),
-        }
-    };
-    entries.iter().map(of).collect()
+        entries.iter().map(of).collect()
+    }
 }
 
 impl Runtime {
-    /// The number of models in the configuration.
-    pub fn count(&self) -> usize {
-        self.state.borrow().registry.present().count()
-    }
-
     /// Prepares the first load, and logs the memory of each card and the need of each model.
     pub async fn introduce(self: Rc<Self>) {
         self.engines.launcher.prepare();
         self.introduce_cards();
-        let all: Vec<ModelId> = self.state.borrow().registry.present().map(|(id, _)| id).collect();
+        let all = self.models();
         self.foresee(all).await;
     }
 
@@ -127,16 +116,13 @@ impl Runtime {
     pub async fn foresee(self: Rc<Self>, models: Vec<ModelId>) -> Vec<String> {
         let _turn = self.turns.forecast.lock().await;
         let entries: Vec<ConfiguredModel> =
-            models.iter().map(|id| ConfiguredModel::clone(&self.entry(*id))).collect();
-        let engine = self.settings.engine.clone();
-        let limits = self.settings.scheduler.cards.clone();
-        let (asking, known) = (self.asking(Patience::Kept), self.readings.needs.known());
+            models.iter().map(|id| ConfiguredModel::clone(&self.state.entry(*id))).collect();
+        let surveyor = self.readings.surveyor(Patience::Kept);
         // Memory of running engines is not free, and is their own.
-        let host = if self.runs().is_empty() { this_host() } else { this_host().map(HostRoom::emptied) };
+        let host =
+            if self.state.runs().is_empty() { this_host() } else { this_host().map(HostRoom::emptied) };
         // Headers come from disk; on the one thread that serves, the reads would stop every stream.
-        let looked = spawn_blocking(move || {
-            forecast(&entries, engine.as_deref(), &limits, asking.as_ref(), &known, host)
-        });
+        let looked = spawn_blocking(move || surveyor.forecast(&entries, host));
         // A survey that panicked gives no forecast; each load surveys anew anyway.
         let forecasts = looked.await.unwrap_or_default();
         let width = widest(forecasts.iter().map(|forecast| forecast.name.as_str()));
@@ -146,7 +132,7 @@ impl Runtime {
             for extension in &self.extensions {
                 extension.foreseen(model, demand.as_ref().filter(|_| refused.is_none()));
             }
-            self.statuses.with(model, |status| status.profile = profile.map(Rc::new));
+            self.state.statuses.with(model, |status| status.profile = profile.map(Rc::new));
             for warning in warnings {
                 let warning = format!("{name}: {}", in_a_line(&warning));
                 tracing::warn!("{warning}");
@@ -162,7 +148,8 @@ impl Runtime {
             for hint in hints {
                 tracing::warn!("hint: {name}: {hint}");
             }
-            self.statuses
+            self.state
+                .statuses
                 // The warning above is the report; the change of state must not repeat it.
                 .with(model, |status| status.reported = Some(reason.clone()));
             self.submit(SchedulerEvent::ForecastFailed { model, reason });
@@ -171,7 +158,7 @@ impl Runtime {
     }
 
     fn introduce_cards(&self) {
-        let snapshot = self.state.borrow().scheduler.snapshot(self.now());
+        let snapshot = self.state.snapshot();
         let cards: Vec<&Card> = self.settings.cards().collect();
         let labels: Vec<String> = snapshot.cards.iter().map(|card| label(&cards, &card.id)).collect();
         let width = widest(labels.iter().map(String::as_str));

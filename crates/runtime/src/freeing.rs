@@ -10,8 +10,8 @@ use plimsoll_scheduler::SchedulerEvent;
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-use super::Runtime;
 use super::run::EngineRun;
+use super::{Runtime, SchedulerState};
 
 /// The longest answer of an engine that is read: a queue of ComfyUI holds whole graphs.
 const LONGEST: usize = 16 << 20;
@@ -25,31 +25,32 @@ const READINGS: u32 = 10;
 /// Memory that has to be back for the engine to count as done.
 const SHARE_BACK: u64 = 2;
 
-impl Runtime {
-    /// Asks idle engines that can free memory to do so, and waits until the cards show it.
-    pub async fn free_idle(self: &Rc<Self>) {
-        let mut requested = JoinSet::new();
-        for (run, freeing) in self.able_to_free() {
-            let before = (run.id, self.measured_of(&run));
-            requested.spawn_local(async move { free(&run, &freeing).await.then_some(before) });
-        }
-        let slept: Vec<(RunId, Bytes)> = requested.join_all().await.into_iter().flatten().collect();
-        for (run, _) in &slept {
-            self.submit(SchedulerEvent::Slept { run: *run });
-        }
-        for _ in 0..READINGS {
-            let is_occupied = |(id, before): &(RunId, Bytes)| {
-                let run = self.run(*id).filter(|_| self.is_asleep(*id));
-                run.is_some_and(|run| self.measured_of(&run) > before.scaled(1, SHARE_BACK))
-            };
-            if !slept.iter().any(is_occupied) {
-                return;
-            }
-            tokio::time::sleep(PAUSE).await;
-            self.read_cards().await;
-        }
+/// Asks idle engines that can free memory to do so, and waits until the cards show it.
+pub async fn free_idle(runtime: &Runtime) {
+    let state = &runtime.state;
+    let mut requested = JoinSet::new();
+    for (run, freeing) in state.able_to_free() {
+        let before = (run.id, state.measured_of(&run));
+        requested.spawn_local(async move { free(&run, &freeing).await.then_some(before) });
     }
+    let slept: Vec<(RunId, Bytes)> = requested.join_all().await.into_iter().flatten().collect();
+    for (run, _) in &slept {
+        runtime.submit(SchedulerEvent::Slept { run: *run });
+    }
+    for _ in 0..READINGS {
+        let is_occupied = |(id, before): &(RunId, Bytes)| {
+            let run = state.run(*id).filter(|_| state.is_asleep(*id));
+            run.is_some_and(|run| state.measured_of(&run) > before.scaled(1, SHARE_BACK))
+        };
+        if !slept.iter().any(is_occupied) {
+            return;
+        }
+        tokio::time::sleep(PAUSE).await;
+        runtime.read_cards().await;
+    }
+}
 
+impl SchedulerState {
     /// Idle runs that have something to free.
     fn able_to_free(&self) -> Vec<(Rc<EngineRun>, Freeing)> {
         let idle = self.idle_runs();
@@ -58,14 +59,13 @@ impl Runtime {
     }
 
     fn is_asleep(&self, run: RunId) -> bool {
-        self.state.borrow().scheduler.is_asleep(run)
+        self.scheduler.borrow().is_asleep(run)
     }
 
     /// Last measured memory of a run.
     fn measured_of(&self, run: &EngineRun) -> Bytes {
-        let view = self.state.borrow().scheduler.view(run.model, self.now());
-        let view = view.filter(|view| view.run == Some(run.id));
-        view.and_then(|view| self.on_own_cards(&view.measured)).unwrap_or_default()
+        let view = self.view(run.model).filter(|view| view.run == Some(run.id));
+        view.and_then(|view| self.settings.on_own_cards(&view.measured)).unwrap_or_default()
     }
 }
 

@@ -15,7 +15,7 @@ const ANSWER_WITHIN: Duration = Duration::from_millis(1500);
 
 /// Answers the scheduler's CheckHealth.
 pub(super) async fn check(runtime: Rc<Runtime>, run_id: RunId) {
-    let health = match runtime.run(run_id) {
+    let health = match runtime.state.run(run_id) {
         Some(run) => tokio::time::timeout(ANSWER_WITHIN, ask(&run)).await,
         None => return,
     };

@@ -6,13 +6,13 @@ use plimsoll_base::{Fact, Order, Reason};
 use plimsoll_cards::Holder;
 use plimsoll_scheduler::SchedulerEffect;
 
-use super::Runtime;
 use super::memory::group_of;
+use super::parts::Readings;
 
 /// A refusal names this many processes a card at most.
 const MOST_NAMED: usize = 5;
 
-impl Runtime {
+impl Readings {
     /// Names them in the refusal of a request or an order.
     pub(super) fn name_holders_in(&self, effect: &mut SchedulerEffect) {
         match effect {
@@ -27,8 +27,8 @@ impl Runtime {
         let Some(Fact::Text(card)) = reason.facts.get("card") else {
             return reason.because.iter_mut().for_each(|cause| self.name_holders(cause));
         };
-        let engines: Vec<u32> = self.runs().iter().filter_map(|run| run.pid()).collect();
-        let reading = self.readings.last.borrow();
+        let engines = self.state.process_groups();
+        let reading = self.last.borrow();
         // An engine's memory is its model's claim, which the scheduler names itself.
         let is_engine = |holder: &Holder| group_of(holder).is_some_and(|group| engines.contains(&group));
         let mut holders: Vec<&Holder> = reading

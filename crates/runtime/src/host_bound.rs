@@ -1,9 +1,11 @@
 //! Limits an engine's host memory, so that the kernel kills this engine instead of another program.
 
-use plimsoll_base::{Bytes, Placement, RunId, Share};
+use plimsoll_base::{Bytes, Placement, Share};
 use plimsoll_cards::HOST_CARD;
+use plimsoll_process::Launcher;
 
-use super::{Runtime, RuntimeSettings};
+use super::RuntimeSettings;
+use super::run::EngineRun;
 
 /// Margin above the claim: what no plan counts, such as libraries, log lines and prompts in flight.
 const MARGIN: (u64, u64) = (1, 4);
@@ -23,13 +25,12 @@ fn bound(claim: Bytes, files: Bytes) -> Option<Bytes> {
     (!claim.is_zero()).then(|| claim + margin + files)
 }
 
-impl Runtime {
-    /// Lets the bound of a run's host memory follow its claim.
-    pub(super) fn follow_host_claim(&self, run: RunId, share: &Share) {
-        let Some(run) = self.run(run).filter(|_| share.card.as_str() == HOST_CARD) else { return };
-        if let (Some(pid), Some(memory)) = (run.pid(), bound(share.bytes, run.file_bytes.get())) {
-            self.engines.launcher.bound_memory(pid, memory);
-        }
+/// Lets the bound of a run's host memory follow its claim.
+pub(super) fn follow_host_claim(launcher: &Launcher, run: &EngineRun, share: &Share) {
+    if share.card.as_str() == HOST_CARD
+        && let (Some(pid), Some(memory)) = (run.pid(), bound(share.bytes, run.file_bytes.get()))
+    {
+        launcher.bound_memory(pid, memory);
     }
 }
 

@@ -139,8 +139,9 @@ impl Starter<'_> {
     }
 
     fn private(&self, program: Option<PathBuf>, takes_socket: bool) -> Privacy {
-        let is_wanted = program.is_some() || self.runtime.settings.engine_user.is_some();
-        let folder = is_wanted.then(|| self.runtime.private_folder()).flatten();
+        let user = self.runtime.settings.engine_user.as_ref();
+        let is_wanted = program.is_some() || user.is_some();
+        let folder = is_wanted.then(|| self.runtime.engines.private_folder(user)).flatten();
         let unusable = |program: &PathBuf| self.runtime.engines.only_ports.borrow().contains(program);
         let socket = takes_socket
             && !self.runtime.settings.serve.engine_ports
@@ -187,7 +188,7 @@ impl Starter<'_> {
     ) -> Result<(ChildSpec, Option<String>), Reason> {
         let entry = &self.run.entry;
         let fail = |error: &dyn std::error::Error| unstartable(&entry.name, error);
-        let port = free_port(&self.runtime.promised_ports()).map_err(|error| fail(&error))?;
+        let port = free_port(&self.runtime.state.promised_ports()).map_err(|error| fail(&error))?;
         self.run.port.set(Some(port));
         let user = self.runtime.settings.engine_user.clone();
         let folder = privacy.folder.as_ref().map(PrivateFolder::path);
@@ -266,7 +267,7 @@ impl Starter<'_> {
 
     fn lowered_context(&self) -> Option<u64> {
         self.run.entry.launch.options()?;
-        self.runtime.statuses.with(self.run.model, |status| status.lowered)
+        self.runtime.state.statuses.with(self.run.model, |status| status.lowered)
     }
 
     fn environment(&self, port: u16, key: Option<&str>) -> Environment {
@@ -315,7 +316,7 @@ impl Starter<'_> {
     /// The cards that the engine may use. One that its own flags keep off all cards gets none, wherever it
     /// was placed: an engine that only sees a card opens a context on it.
     fn cards(&self) -> Vec<&Card> {
-        let given = self.runtime.cards_of(self.run);
+        let given = self.runtime.settings.cards_of(self.run.placement());
         if given.is_empty() || !is_on_host(&self.run.entry) { given } else { Vec::new() }
     }
 
@@ -326,7 +327,7 @@ impl Starter<'_> {
     }
 }
 
-/// Sets what tells a program its user, and gives the user the folder of guard's pages.
+/// Sets the variables that name a program's user, and gives the user the folder of guard's pages.
 fn become_home_of(user: &EngineUser, environment: &mut Environment) -> std::io::Result<()> {
     let of_daemon: Vec<OsString> = environment.iter().map(|(name, _)| name.to_owned()).collect();
     for name in of_daemon.iter().filter_map(|name| name.to_str()) {
@@ -344,30 +345,6 @@ fn become_home_of(user: &EngineUser, environment: &mut Environment) -> std::io::
     }
 }
 
-impl Runtime {
-    /// A new private folder; `None` where none can be made, which is logged once.
-    fn private_folder(&self) -> Option<PrivateFolder> {
-        let user = self.settings.engine_user.as_ref();
-        let root = self.engines.folders.get_or_init(|| {
-            let root = PrivateFolder::root(user);
-            root.inspect_err(|error| tracing::warn!("cannot create a private folder for engines: {error}"))
-                .ok()
-        });
-        let number = self.engines.next_folder.replace(self.engines.next_folder.get() + 1);
-        let folder = PrivateFolder::create(root.as_ref()?, &number.to_string(), user);
-        folder
-            .inspect_err(|error| tracing::warn!("cannot create a private folder for an engine: {error}"))
-            .ok()
-    }
-
-    /// The CUDA cards that a run was given.
-    pub fn cards_of(&self, run: &EngineRun) -> Vec<&Card> {
-        let given = |card: &&Card| run.placement().cards().any(|id| *id == card.id);
-        let cards = self.settings.cards().filter(given);
-        cards.filter(|card| card.kind == CardKind::Cuda).collect()
-    }
-}
-
 /// The program for a model that gives only flags: its own, the configured one, or the installed one. The
 /// latter two are also for a command that begins with `llama-server` where the search path has none.
 pub(crate) fn engine_command(
@@ -376,21 +353,19 @@ pub(crate) fn engine_command(
 ) -> Result<Vec<String>, EngineError> {
     let is_command = matches!(entry.launch, Launch::Command { .. });
     let needs_one = entry.launch.names_no_engine() && !(is_command && program::on_search_path().is_some());
-    match needs_one {
-        true => {
-            let (program, arguments) = match configured {
-                // The configured engine may be a wrapper with leading arguments.
-                Some([program, arguments @ ..]) => (Some(program.as_ref()), arguments.to_vec()),
-                _ => (None, Vec::new()),
-            };
-            let found = program::find(program)?;
-            let mut command = vec![found.path.to_string_lossy().into_owned()];
-            command.extend(arguments);
-            Ok(command)
-        }
+    if !needs_one {
         // The command line begins with a program of its own.
-        false => Ok(Vec::new()),
+        return Ok(Vec::new());
     }
+    let (program, arguments) = match configured {
+        // The configured engine may be a wrapper with leading arguments.
+        Some([program, arguments @ ..]) => (Some(program.as_ref()), arguments),
+        _ => (None, [].as_slice()),
+    };
+    let found = program::find(program)?;
+    let mut command = vec![found.path.to_string_lossy().into_owned()];
+    command.extend_from_slice(arguments);
+    Ok(command)
 }
 
 /// The command line of a model, with the engine that [`engine_command`] gives for it.

@@ -42,6 +42,7 @@ mod run;
 mod service;
 mod settings;
 mod slots;
+mod state;
 mod state_file;
 mod status;
 mod survey;
@@ -50,57 +51,49 @@ mod traces;
 mod work;
 mod yields;
 
-use std::cell::RefCell;
 use std::fmt;
 use std::rc::{Rc, Weak};
-use std::time::Instant;
 
-use plimsoll_base::{Bytes, CardId, Hint, IdMap};
+use plimsoll_base::{BusRate, Hint};
 use plimsoll_cards::Sampler;
-use plimsoll_config::{Configuration, ConfiguredModel};
-use plimsoll_log::Log;
+use plimsoll_config::Configuration;
 use plimsoll_process::Launcher;
-use plimsoll_scheduler::{
-    ModelId, ModelState, Moment, RunId, Scheduler, SchedulerEffect, SchedulerEvent, SchedulerSnapshot,
-};
-use serde_json::Value;
+use plimsoll_scheduler::{ModelId, ModelState, Moment, SchedulerEffect, SchedulerEvent};
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use self::board::{Board, Webhook};
 use self::deadly::DeadlyBodies;
-use self::need_answers::LastAdvice;
+use self::host_bound::follow_host_claim;
+use self::need_answers::{LastAdvice, answers};
 use self::parts::{Driver, EngineStarts, ModelFiles, Readings, Reports, Turns};
-use self::registry::ModelRegistry;
-use self::requests::{AdmissionAnswer, RequestTable};
+use self::requests::{AdmissionAnswer, RequestTable, report_stray};
 use self::slots::WarmSlots;
-use self::status::ModelStatuses;
 use self::traces::Traces;
-use plimsoll_route::{self};
+use plimsoll_route::ModelService;
 use plimsoll_task::spawn_local;
 
 pub use admission::RunPass;
 pub use config_error::ReadConfigError;
 pub use config_file::Config;
 pub use extension::{BeforeLoad, Extension};
-pub use forecast::{FlagsLeftOut, Forecast, StandingConflicts, conflicts, forecast, this_host, widest};
+pub use forecast::{FlagsLeftOut, Forecast, StandingConflicts, conflicts, this_host, widest};
+pub use freeing::free_idle;
 pub use needs::{KnownNeeds, MeasuredNeeds};
 pub use operator_log::{in_a_line, label};
 pub use post_mortem::post_mortem;
 pub use registry::UnknownCard;
 pub use run::EngineRun;
 pub use settings::{ConfigureError, RuntimeSettings};
-pub use survey::{Asking, ExactAnswers, Patience, named};
-
-/// Bytes of log kept for one model.
-const MODEL_LOG: Bytes = Bytes::kib(256);
+pub use state::SchedulerState;
+pub use survey::{ExactAnswers, Patience, Surveyor, named};
 
 pub struct Runtime {
     me: Weak<Self>,
-    pub settings: RuntimeSettings,
+    pub settings: Rc<RuntimeSettings>,
+    pub state: Rc<SchedulerState>,
     driver: Driver,
-    state: RefCell<SchedulerState>,
-    requests: RequestTable,
-    pub(crate) statuses: ModelStatuses,
+    requests: Rc<RequestTable>,
     extensions: Vec<Rc<dyn Extension>>,
     board: Board,
     deadly: DeadlyBodies,
@@ -109,13 +102,6 @@ pub struct Runtime {
     reports: Reports,
     files: ModelFiles,
     turns: Turns,
-}
-
-/// The scheduler, with the models and runs that its numbers refer to.
-struct SchedulerState {
-    scheduler: Scheduler,
-    registry: ModelRegistry,
-    runs: IdMap<RunId, Rc<EngineRun>>,
 }
 
 impl fmt::Debug for Runtime {
@@ -132,31 +118,28 @@ impl Runtime {
         sampler: Sampler,
         extensions: Vec<Rc<dyn Extension>>,
     ) -> Rc<Self> {
-        let state = SchedulerState {
-            scheduler: Scheduler::new(settings.scheduler.clone()),
-            registry: ModelRegistry::default(),
-            runs: IdMap::default(),
-        };
+        let settings = Rc::new(settings);
+        let state = Rc::new(SchedulerState::new(Rc::clone(&settings)));
         let slots = WarmSlots::new(settings.warm, settings.engine_user.is_some());
         let (news, heard) = mpsc::unbounded_channel();
         // Without a thread there is no webhook and no trace, and the daemon serves all the same.
         let webhook = settings.webhook.clone().and_then(|address| Webhook::start(address).ok());
-        let board = Board::of(&settings.config, webhook);
-        let needs = MeasuredNeeds::of(&settings.config);
+        let board = Board::of(Rc::clone(&state), webhook);
+        let readings = Readings::of(Rc::clone(&state), sampler, news);
         let traces = settings.traces.clone().and_then(|address| Traces::start(address).ok());
+        let reports = Reports::to(Rc::clone(&state), traces);
         let runtime = Rc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             settings,
+            state,
             driver: Driver::default(),
-            state: RefCell::new(state),
-            requests: RequestTable::default(),
-            statuses: ModelStatuses::default(),
+            requests: Rc::default(),
             extensions,
             board,
             deadly: DeadlyBodies::default(),
             engines: EngineStarts::with(launcher),
-            readings: Readings::of(sampler, needs, news),
-            reports: Reports::to(traces),
+            readings,
+            reports,
             files: ModelFiles::of(slots),
             turns: Turns::default(),
         });
@@ -171,17 +154,13 @@ impl Runtime {
         runtime
     }
 
-    fn is_present(&self, model: ModelId) -> bool {
-        self.state.borrow().registry.is_present(model)
-    }
-
     /// Applies a list of models and returns those that have changed; unchanged ones are not touched.
     pub fn configure(&self, roster: Configuration) -> Result<Vec<ModelId>, UnknownCard> {
         let cards: Vec<_> = self.settings.cards().cloned().collect();
-        let mut state = self.state.borrow_mut();
-        let changes = state.registry.update(roster.models, &cards)?;
-        state.registry.set_rules(&roster.serve, roster.refused);
-        drop(state);
+        let mut registry = self.state.registry.borrow_mut();
+        let changes = registry.update(roster.models, &cards)?;
+        registry.set_rules(&roster.serve, roster.refused);
+        drop(registry);
         let changed = changes.iter().map(|(id, _)| *id).collect();
         self.submit(SchedulerEvent::Configured(changes));
         self.reports.events.reloaded();
@@ -190,7 +169,7 @@ impl Runtime {
 
     /// Reports an event to the scheduler and carries out the effects.
     pub fn submit(&self, event: SchedulerEvent) {
-        self.submit_at(self.now(), event);
+        self.submit_at(self.state.now(), event);
     }
 
     /// The same at a time that the caller has just read.
@@ -200,25 +179,22 @@ impl Runtime {
 
     fn handle(&self, now: Moment, event: SchedulerEvent) {
         let mut effects = self.driver.effects.take();
-        let mut state = self.state.borrow_mut();
         if let SchedulerEvent::Ended { run, .. } = &event {
             // In the same moment for both, so that the scheduler names no run that is not there.
-            state.runs.remove(run);
+            self.state.engines.borrow_mut().remove(run);
         }
-        let handled = state.scheduler.on_event(now, event, &mut effects);
-        // Effects look up runs and models themselves.
-        drop(state);
-        self.report_stray(handled);
+        // Effects look up runs and models themselves, so the scheduler is borrowed for this line alone.
+        report_stray(self.state.scheduler.borrow_mut().on_event(now, event, &mut effects));
         let (runtime, mut advice) = (self.me(), LastAdvice::default());
         for mut effect in effects.drain(..) {
-            self.name_holders_in(&mut effect);
-            self.advise_in(&mut effect, &mut advice);
+            self.readings.name_holders_in(&mut effect);
+            advice.complete(&mut effect, &self.state.statuses);
             let was = match &effect {
-                SchedulerEffect::StateChanged { model, .. } => self.shown(*model),
+                SchedulerEffect::StateChanged { model, .. } => self.state.statuses.shown(*model),
                 _ => ModelState::Unloaded,
             };
             self.carry_out(&effect);
-            self.mark_effect(&effect, was);
+            self.board.mark_effect(&effect, was);
             // After the runtime, so that an extension finds the run that a start has added.
             for extension in &self.extensions {
                 extension.on_effect(&runtime, &effect);
@@ -230,44 +206,54 @@ impl Runtime {
 
     /// Carries out one effect. An event that this leads to is handled after all effects of the present one.
     fn carry_out(&self, effect: &SchedulerEffect) {
-        self.log_effect(effect);
+        self.reports.operator_log.effect(effect);
         match effect {
             SchedulerEffect::Dispatch { request, run } => {
-                if let Some(run) = self.run(*run) {
-                    self.send_on(*request, run);
+                if let Some(run) = self.state.run(*run) {
+                    self.requests.send_on(*request, run);
                 }
             }
             SchedulerEffect::Refuse { request, refusal } => {
-                self.answer(*request, AdmissionAnswer::Refused(refusal.clone()))
+                self.requests.answer(*request, AdmissionAnswer::Refused(refusal.clone()))
             }
             SchedulerEffect::MeasureDepth { request, run, exact } => {
-                if let Some(run) = self.run(*run) {
-                    self.answer(*request, AdmissionAnswer::MeasureDepth { run, exact: *exact });
+                if let Some(run) = self.state.run(*run) {
+                    self.requests.answer(*request, AdmissionAnswer::MeasureDepth { run, exact: *exact });
                 }
             }
             SchedulerEffect::Suspected { request, model, kills } => {
                 self.deadly.suspected(*request, *model, *kills);
             }
             SchedulerEffect::Survey { model } => drop(spawn_local(survey::survey(self.me(), *model))),
-            SchedulerEffect::AskNeed { model, search, sets } => self.answer_need(*model, *search, sets),
-            SchedulerEffect::PlanGrowth { run, model, cards } => self.plan_growth(*run, *model, cards),
-            SchedulerEffect::ReadAhead { model } => self.read_ahead(*model),
+            SchedulerEffect::AskNeed { model, search, sets } => {
+                if let Some(demand) = self.state.statuses.demand(*model) {
+                    let (model, search, answers) = (*model, *search, answers(&*demand, sets));
+                    self.submit(SchedulerEvent::NeedAnswered { model, search, answers });
+                }
+            }
+            SchedulerEffect::PlanGrowth { run, model, cards } => {
+                let demand = self.state.statuses.demand(*model);
+                let demand = demand.ok_or_else(|| "the model was not surveyed".to_owned());
+                let curve = demand.and_then(|demand| demand.curve(cards));
+                self.submit(SchedulerEvent::GrowthPlanned { run: *run, curve });
+            }
+            SchedulerEffect::ReadAhead { model } => self.files.ahead.read(*model, &self.state.entry(*model)),
             SchedulerEffect::ReadCards => drop(spawn_local(memory::read_for_load(self.me()))),
             SchedulerEffect::Start { run, model, placement } => {
-                let entry = self.entry(*model);
-                let overflow = self.overflow(*model, placement);
-                let log = self.model_log(*model);
+                let entry = self.state.entry(*model);
+                let overflow = self.state.overflow(*model, placement);
+                let log = self.reports.model_log(*model);
                 let run = EngineRun::new(*run, *model, entry, log, placement.clone(), overflow);
-                self.log_overflow(&run);
+                self.readings.bus.log_overflow(&run);
                 // Before the task is spawned, because its first event looks the run up.
-                self.statuses.started(*model, &run);
-                self.state.borrow_mut().runs.insert(run.id, Rc::clone(&run));
+                self.state.statuses.started(*model, &run);
+                self.state.engines.borrow_mut().insert(run.id, Rc::clone(&run));
                 spawn_local(run::live(self.me(), run));
             }
             SchedulerEffect::CheckHealth { run } => drop(spawn_local(health::check(self.me(), *run))),
             SchedulerEffect::Probe { run } => drop(spawn_local(probe::probe(self.me(), *run))),
             SchedulerEffect::Stop { run, how } => {
-                if let Some(run) = self.run(*run) {
+                if let Some(run) = self.state.run(*run) {
                     run.stop(*how);
                 }
             }
@@ -275,13 +261,17 @@ impl Runtime {
                 drop(spawn_local(memory::await_return(self.me(), *run, taken.clone())));
             }
             SchedulerEffect::StateChanged { model, state } => {
-                let before = self.statuses.with(*model, |status| status.state.replace(*state));
-                self.report_state(*model, before, *state);
+                let before = self.state.statuses.with(*model, |status| status.state.replace(*state));
+                self.reports.state_changed(*model, before, *state);
                 self.files.ahead.state_changed(*model, *state);
                 // Another model waits for this memory, so a client that reads nothing must not hold it for
                 // long.
                 if *state == ModelState::Draining {
-                    self.shorten_stalls(*model);
+                    self.state
+                        .runs()
+                        .iter()
+                        .filter(|run| run.model == *model)
+                        .for_each(|run| run.shorten_stalls());
                 }
             }
             SchedulerEffect::WakeAt(moment) => drop(self.driver.wake.send_replace(*moment)),
@@ -291,51 +281,12 @@ impl Runtime {
             SchedulerEffect::AskNeighbours { .. }
             | SchedulerEffect::AnswerBudget { .. }
             | SchedulerEffect::GiveUpLoad { .. } => {}
-            SchedulerEffect::ClaimChanged { run, share } => self.follow_host_claim(*run, share),
+            SchedulerEffect::ClaimChanged { run, share } => {
+                if let Some(run) = self.state.run(*run) {
+                    follow_host_claim(&self.engines.launcher, &run, share);
+                }
+            }
         }
-    }
-
-    pub fn run(&self, run: RunId) -> Option<Rc<EngineRun>> {
-        self.state.borrow().runs.get(&run).cloned()
-    }
-
-    pub fn runs(&self) -> Vec<Rc<EngineRun>> {
-        self.state.borrow().runs.values().cloned().collect()
-    }
-
-    /// Runs that could be sent a request and have none.
-    pub fn idle_runs(&self) -> Vec<RunId> {
-        self.state.borrow().scheduler.idle_runs()
-    }
-
-    /// The models of the configuration.
-    pub fn present(&self) -> Vec<(ModelId, Rc<ConfiguredModel>)> {
-        let state = self.state.borrow();
-        let present = state.registry.present();
-        present.map(|(id, entry)| (id, Rc::clone(entry))).collect()
-    }
-
-    pub fn scheduler_snapshot(&self) -> SchedulerSnapshot {
-        self.state.borrow().scheduler.snapshot(self.now())
-    }
-
-    /// Publishes the state of a model, with `info` about it, to event streams.
-    fn publish(&self, model: ModelId, state: ModelState, info: &Value) {
-        self.reports.events.state_changed(&self.entry(model).name, state, info);
-    }
-
-    /// Publishes a model's new state, unless clients have the same word for the state before.
-    fn report_state(&self, model: ModelId, before: Option<ModelState>, state: ModelState) {
-        let is_new =
-            before.is_none_or(|before| plimsoll_route::status(before) != plimsoll_route::status(state));
-        // A loaded model is told by its run, which knows what the engine says of it.
-        if is_new && state != ModelState::Ready {
-            self.publish(model, state, &Value::Null);
-        }
-    }
-
-    fn find(&self, name: &str) -> Option<ModelId> {
-        self.state.borrow().registry.find(name)
     }
 
     /// Refuses waiting requests, lets answers finish, ends every engine; returns when none is left.
@@ -355,46 +306,34 @@ impl Runtime {
 
     /// Hints for the load that is under way, or the last one.
     pub fn show_hints(&self, model: ModelId, hints: Vec<Hint>) {
-        self.statuses.with(model, |status| status.hints = hints);
+        self.state.statuses.with(model, |status| status.hints = hints);
     }
 
-    pub fn up_since(&self) -> Instant {
-        self.driver.start
+    /// Takes the rate of the bus that an engine's guard has measured.
+    pub fn bus_measured(&self, rate: BusRate) {
+        if self.readings.bus.measured(rate) {
+            self.board.touch();
+        }
     }
 
-    fn now(&self) -> Moment {
-        self.moment(Instant::now())
+    /// The status document with the marks after number `after`; 0 gives all, and the history of residency.
+    fn document_after(&self, after: u64) -> Value {
+        let mut document = self.board.document(after, &self.readings);
+        document["server"] = self.about();
+        document["downloads"] = json!(self.files.downloads.shown());
+        for extension in &self.extensions {
+            extension.add_to_document(&mut document);
+        }
+        document
     }
 
-    fn moment(&self, time: Instant) -> Moment {
-        Moment::at(time.saturating_duration_since(self.driver.start))
+    /// Ends the engine that is being asked for the memory of a model.
+    pub fn end_questions(&self) {
+        self.readings.answers.end();
     }
 
     pub fn me(&self) -> Rc<Self> {
         // `Rc::new_cyclic` made it, so it is dead only after the last owner has let go.
         self.me.upgrade().expect("the caller holds it")
-    }
-
-    pub fn entry(&self, model: ModelId) -> Rc<ConfiguredModel> {
-        Rc::clone(self.state.borrow().registry.entry(model))
-    }
-
-    fn shown(&self, model: ModelId) -> ModelState {
-        self.statuses.with(model, |status| status.state.unwrap_or(ModelState::Unloaded))
-    }
-
-    fn model_log(&self, model: ModelId) -> Log {
-        // Made on demand, because many models of a long configuration never start.
-        let make = || {
-            let file = self.settings.log_file.clone();
-            Log::feeding(&self.entry(model).name, MODEL_LOG, &self.reports.log, file)
-        };
-        self.statuses.log(model, make)
-    }
-
-    /// The name of a card for the operator: its own, with its identifier if other cards share the name.
-    pub fn label(&self, id: &CardId) -> String {
-        let cards: Vec<_> = self.settings.cards().collect();
-        label(&cards, id)
     }
 }

@@ -9,10 +9,11 @@ use std::time::Duration;
 use plimsoll_base::{Bytes, CardId, CardKind, Share};
 use plimsoll_cards::{HOST_CARD, Holder, Reading};
 use plimsoll_process::{resident, resident_less_cache};
-use plimsoll_scheduler::{ModelId, ModelState, Moment, RunId, SchedulerEvent};
+use plimsoll_scheduler::{ModelState, Moment, RunId, SchedulerEvent};
 use rustix::process::{Pid, getpgid};
 
 use super::Runtime;
+use super::parts::Readings;
 use super::run::EngineRun;
 use plimsoll_task::{spawn_blocking, spawn_local};
 
@@ -27,16 +28,13 @@ const AFTER_LOAD: Duration = Duration::from_millis(10);
 /// the meantime.
 const BACK: (u64, u64) = (3, 4);
 
-/// Time that a client may take nothing of its answer while its model drains for another one.
-const STALL_WHILE_DRAINING: Duration = Duration::from_secs(15);
-
 /// Reads the cards for as long as the daemon lives.
 pub(super) async fn watch(runtime: Rc<Runtime>) {
     let is_short = runtime.settings.scheduler.gives_way || !runtime.settings.serve.yield_to.is_empty();
     let period = if is_short { SHORT_PERIOD } else { PERIOD };
     loop {
         runtime.read_cards().await;
-        runtime.sample().await;
+        runtime.board.sample(&runtime.readings, runtime.reports.events.is_watched()).await;
         // After the answer, so that a slow driver is never asked faster than it answers.
         tokio::time::sleep(period).await;
     }
@@ -50,23 +48,15 @@ pub(super) async fn read_for_load(runtime: Rc<Runtime>) {
 /// Carries out the scheduler's AwaitMemory: most of the run's memory has to become free, in addition to the
 /// memory that was free before.
 pub(super) async fn await_return(runtime: Rc<Runtime>, run: RunId, taken: Vec<Share>) {
-    runtime.await_free(&runtime.expected_back(&taken)).await;
+    runtime.await_free(&runtime.readings.expected_back(&taken)).await;
     runtime.submit(SchedulerEvent::MemoryReturned { run });
 }
 
 impl Runtime {
-    /// Lets a client that takes nothing of its answer hold the memory of a draining model only briefly.
-    pub(super) fn shorten_stalls(&self, model: ModelId) {
-        for run in self.runs().iter().filter(|run| run.model == model) {
-            run.stall_limit.set(STALL_WHILE_DRAINING);
-        }
-    }
-
     /// Replaces the last reading, the base of later counts. The scheduler gets the next one of [`watch`].
     pub(super) fn read_after_load(&self, run: &Rc<EngineRun>) {
         // Memory of the host comes back with the process, and nothing is counted.
-        let mut given =
-            run.placement().cards().filter_map(|id| self.settings.cards().find(|card| card.id == *id));
+        let mut given = run.placement().cards().filter_map(|id| self.settings.card(id));
         if given.all(|card| card.kind == CardKind::Host) {
             return;
         }
@@ -85,9 +75,9 @@ impl Runtime {
     /// Reads the cards once.
     pub async fn read_cards(&self) {
         // The time before the question: memory that is taken after it may be missing from the answer.
-        let taken = self.now();
+        let taken = self.state.now();
         let reading = self.readings.sampler.read().await;
-        let of_host = self.host_use().await;
+        let of_host = self.readings.host_use().await;
         for (run, used) in self.measured(&reading, &of_host) {
             self.submit(SchedulerEvent::Measured { run, used });
             self.keep_need(run);
@@ -97,19 +87,19 @@ impl Runtime {
 
     /// Saves the measured need of an engine without a plan, and logs a need beyond its card.
     fn keep_need(&self, run: RunId) {
-        let Some(run) = self.run(run) else { return };
-        self.log_beyond(&run);
-        let entry = self.entry(run.model);
+        let Some(run) = self.state.run(run) else { return };
+        self.reports.operator_log.beyond(&run);
+        let entry = self.state.entry(run.model);
         if entry.memory.is_some() || entry.part().is_some() {
             return;
         }
-        let view = self.state.borrow().scheduler.view(run.model, self.now());
+        let view = self.state.view(run.model);
         // While it loads, its memory still grows.
         let Some(view) = view.filter(|view| view.state == ModelState::Ready && view.run == Some(run.id))
         else {
             return;
         };
-        let need = self.on_own_cards(&view.claim).unwrap_or_default();
+        let need = self.settings.on_own_cards(&view.claim).unwrap_or_default();
         if let Some((file, text)) = self.readings.needs.measured(&entry, run.placement().alone, need) {
             drop(spawn_blocking(move || {
                 if let Err(error) = file.write(&text) {
@@ -121,7 +111,13 @@ impl Runtime {
 
     fn take_reading(&self, reading: Reading, taken: Moment) {
         let free = reading.free.clone();
-        self.notice_precedence(&reading);
+        let names = &self.settings.serve.yield_to;
+        let began = self.readings.preceding.newly_on(&reading, names, || self.state.process_groups());
+        for (card, pid, name) in began {
+            let label = self.settings.label(&card);
+            tracing::info!("{name} (process {pid}) uses {label}: idle models are unloaded");
+            self.submit(SchedulerEvent::PrecedenceTaken { card, name: name.clone() });
+        }
         self.readings.last.replace(reading);
         self.submit(SchedulerEvent::CardsRead { free, taken });
     }
@@ -130,7 +126,7 @@ impl Runtime {
     async fn await_free(&self, at_least: &[(CardId, Bytes)]) {
         if !at_least.is_empty() {
             let reading = self.readings.sampler.returned(at_least).await;
-            self.take_reading(reading, self.now());
+            self.take_reading(reading, self.state.now());
         }
     }
 
@@ -141,33 +137,12 @@ impl Runtime {
         self.await_free(&free).await;
     }
 
-    /// Free memory of the run's cards now.
-    pub(super) fn free_on(&self, run: &EngineRun) -> Vec<(CardId, Bytes)> {
-        let reading = self.readings.last.borrow();
-        let cards = self.cards_of(run).into_iter();
-        cards.filter_map(|card| Some((card.id.clone(), reading.free_on(&card.id)?))).collect()
-    }
-
-    fn expected_back(&self, taken: &[Share]) -> Vec<(CardId, Bytes)> {
-        let reading = self.readings.last.borrow();
-        let expected = taken.iter().filter_map(|share| {
-            let card = self.settings.cards().find(|card| card.id == share.card)?;
-            // The host has the pages back with the process.
-            if card.kind == CardKind::Host {
-                return None;
-            }
-            let back = reading.free_on(&share.card)? + share.bytes.scaled(BACK.0, BACK.1);
-            Some((share.card.clone(), back.min(card.total)))
-        });
-        expected.collect()
-    }
-
     fn measured(
         &self,
         reading: &Reading,
         of_host: &[(RunId, CardId, Bytes)],
     ) -> Vec<(RunId, Vec<(CardId, Bytes)>)> {
-        let used = self.runs().into_iter().map(|run| {
+        let used = self.state.runs().into_iter().map(|run| {
             let mut used = self.used_by(&run, reading);
             let its = of_host.iter().filter(|(id, ..)| *id == run.id);
             let spilled: Bytes = self.extensions.iter().map(|extension| extension.spilled(&run)).sum();
@@ -194,23 +169,44 @@ impl Runtime {
         }
         used
     }
+}
+
+impl Readings {
+    /// Free memory of the run's cards now.
+    pub(super) fn free_on(&self, run: &EngineRun) -> Vec<(CardId, Bytes)> {
+        let reading = self.last.borrow();
+        let cards = self.state.settings.cards_of(run.placement()).into_iter();
+        cards.filter_map(|card| Some((card.id.clone(), reading.free_on(&card.id)?))).collect()
+    }
+
+    fn expected_back(&self, taken: &[Share]) -> Vec<(CardId, Bytes)> {
+        let reading = self.last.borrow();
+        let expected = taken.iter().filter_map(|share| {
+            let card = self.state.settings.card(&share.card)?;
+            // The host has the pages back with the process.
+            if card.kind == CardKind::Host {
+                return None;
+            }
+            let back = reading.free_on(&share.card)? + share.bytes.scaled(BACK.0, BACK.1);
+            Some((share.card.clone(), back.min(card.total)))
+        });
+        expected.collect()
+    }
 
     /// Memory of each run on the host, where that is one of the cards. The files of /proc are read on another
     /// thread.
     async fn host_use(&self) -> Vec<(RunId, CardId, Bytes)> {
-        let Some(host) = self.settings.cards().find(|card| card.kind == CardKind::Host) else {
-            return Vec::new();
-        };
+        let Some(host) = self.state.settings.host() else { return Vec::new() };
         let gauge = |run: &EngineRun| -> Option<fn(u32) -> Option<Bytes>> {
             let placement = run.placement();
             // A run of unknown need is given what it has mapped, too, because it works with all of that.
-            match placement.alone && placement.cards().any(|id| *id == host.id) {
-                true => Some(resident),
-                // The kernel's figures are those of the whole machine: a described part of it has none.
-                false => (host.id.as_str() == HOST_CARD).then_some(resident_less_cache as _),
+            if placement.alone && placement.cards().any(|id| *id == host.id) {
+                return Some(resident);
             }
+            // The kernel's figures are those of the whole machine: a described part of it has none.
+            (host.id.as_str() == HOST_CARD).then_some(resident_less_cache as _)
         };
-        let runs = self.runs();
+        let runs = self.state.runs();
         let wanted: Vec<_> = runs.iter().filter_map(|run| Some((run.id, run.pid()?, gauge(run)?))).collect();
         if wanted.is_empty() {
             return Vec::new();

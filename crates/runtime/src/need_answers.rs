@@ -1,14 +1,14 @@
 //! Answers the scheduler's questions how much memory a model needs, from its plan and from its engine's
 //! report.
 
-use plimsoll_base::{Card, Hint, MemoryModel, RunId};
+use plimsoll_base::{Hint, MemoryModel};
+use plimsoll_scheduler::SchedulerEffect;
 use plimsoll_scheduler::place::{
     CardSet, CardTenant, Ledger, NeedAnswer, NeedAnswers, PlacementQuery, PlacementVerdict, PlanAdvice,
     Reservations, place,
 };
-use plimsoll_scheduler::{ModelId, SchedulerEffect, SchedulerEvent, SearchId};
 
-use super::Runtime;
+use super::status::ModelStatuses;
 
 /// What the model takes of each set of cards.
 pub(super) fn answers(demand: &dyn MemoryModel, sets: &[CardSet]) -> Vec<NeedAnswer> {
@@ -70,33 +70,18 @@ pub(super) fn advise(demand: &dyn MemoryModel, advice: &mut PlanAdvice, hints: &
 #[derive(Debug, Default)]
 pub(super) struct LastAdvice(Option<(PlanAdvice, Vec<Hint>)>);
 
-impl Runtime {
-    pub(super) fn answer_need(&self, model: ModelId, search: SearchId, sets: &[CardSet]) {
-        let demand = self.statuses.with(model, |status| status.demand.clone());
-        if let Some(demand) = demand {
-            let answers = answers(&*demand, sets);
-            self.submit(SchedulerEvent::NeedAnswered { model, search, answers });
-        }
-    }
-
-    pub(super) fn plan_growth(&self, run: RunId, model: ModelId, cards: &[Card]) {
-        let demand = self.statuses.with(model, |status| status.demand.clone());
-        let unknown = || "the model was not surveyed".to_owned();
-        let curve = demand.ok_or_else(unknown).and_then(|demand| demand.curve(cards));
-        self.submit(SchedulerEvent::GrowthPlanned { run, curve });
-    }
-
+impl LastAdvice {
     /// Adds the advice of the model's plan to a refusal.
-    pub(super) fn advise_in(&self, effect: &mut SchedulerEffect, last: &mut LastAdvice) {
+    pub(super) fn complete(&mut self, effect: &mut SchedulerEffect, statuses: &ModelStatuses) {
         let SchedulerEffect::Refuse { refusal, .. } = effect else { return };
         let Some(model) = refusal.advice.model else { return };
-        let known = last.0.take_if(|(advice, _)| *advice == refusal.advice);
+        let known = self.0.take_if(|(advice, _)| *advice == refusal.advice);
         let (advice, of_plan) = known.unwrap_or_else(|| {
-            let demand = self.statuses.with(model, |status| status.demand.clone());
+            let demand = statuses.demand(model);
             let of_plan = demand.map_or_else(Vec::new, |demand| demand.hints(&refusal.advice.cards));
             (refusal.advice.clone(), of_plan)
         });
         refusal.advice.fill(&mut refusal.hints, of_plan.clone());
-        last.0 = Some((advice, of_plan));
+        self.0 = Some((advice, of_plan));
     }
 }

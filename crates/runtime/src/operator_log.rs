@@ -3,49 +3,54 @@
 //! Each line begins with the action and the model's name.
 
 use std::cell::RefCell;
+use std::rc::Rc;
 use std::time::Duration;
 
 use plimsoll_base::{Card, CardId, End, Placement, Reason};
 use plimsoll_scheduler::{
-    ModelId, ModelState, ModelView, Moment, RequestRefusal, RunId, Scheduler, SchedulerEffect, Stopping,
+    ModelId, ModelState, ModelView, Moment, RequestRefusal, RunId, SchedulerEffect, Stopping,
 };
 
-use super::{Runtime, SchedulerState};
+use super::run::EngineRun;
+use super::state::SchedulerState;
 
 /// Time within which the same refusal is logged only once, so that a client that retries in a loop does not
 /// fill the log.
 const APART: Duration = Duration::from_secs(10);
 
 /// The log, with its last message, so that a repeated one is left out.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct OperatorLog {
+    state: Rc<SchedulerState>,
     last: RefCell<Option<(Reason, Moment)>>,
     /// Warnings of the configuration that is in effect.
     pub(super) warned: RefCell<Vec<String>>,
 }
 
-impl Runtime {
+impl OperatorLog {
+    pub(super) fn of(state: Rc<SchedulerState>) -> Self {
+        Self { state, last: RefCell::default(), warned: RefCell::default() }
+    }
+
     /// Logs an effect before it is carried out.
-    pub(super) fn log_effect(&self, effect: &SchedulerEffect) {
+    pub(super) fn effect(&self, effect: &SchedulerEffect) {
         match effect {
-            SchedulerEffect::Start { model, placement, .. } => self.log_start(*model, placement),
-            SchedulerEffect::Stop { run, how } => self.log_stop(*run, *how),
-            SchedulerEffect::Refuse { refusal, .. } => self.log_refusal(refusal),
-            SchedulerEffect::StateChanged { model, state: ModelState::Failed } => self.log_failure(*model),
+            SchedulerEffect::Start { model, placement, .. } => self.start(*model, placement),
+            SchedulerEffect::Stop { run, how } => self.stop(*run, *how),
+            SchedulerEffect::Refuse { refusal, .. } => self.refusal(refusal),
+            SchedulerEffect::StateChanged { model, state: ModelState::Failed } => self.failure(*model),
             SchedulerEffect::GiveUpLoad { reason, .. } => tracing::warn!("{}", in_a_line(reason)),
             _ => {}
         }
     }
 
-    fn log_start(&self, model: ModelId, placement: &Placement) {
-        let state = self.state.borrow();
-        let name = &state.registry.entry(model).name;
-        let snapshot = state.scheduler.snapshot(self.now());
+    fn start(&self, model: ModelId, placement: &Placement) {
+        let (name, snapshot) = (&self.state.entry(model).name, self.state.snapshot());
         let places = placement.shares.iter().map(|share| {
             let card = snapshot.cards.iter().find(|card| card.id == share.card);
             let occupied = card
                 .map_or(String::new(), |card| format!(" ({} of {} claimed)", card.claimed, card.capacity));
-            format!("{} on {}{occupied}", share.bytes, self.label(&share.card))
+            format!("{} on {}{occupied}", share.bytes, self.state.settings.label(&share.card))
         });
         let places = places.collect::<Vec<_>>().join(", ");
         match placement {
@@ -58,48 +63,45 @@ impl Runtime {
         }
     }
 
-    fn log_stop(&self, run: RunId, how: Stopping) {
-        let state = self.state.borrow();
-        let Some(model) = state.runs.get(&run).map(|run| run.model) else {
-            return;
-        };
+    fn stop(&self, run: RunId, how: Stopping) {
+        let Some(model) = self.state.run(run).map(|run| run.model) else { return };
         // The scheduler names the reason right after its decision; later it may have forgotten it.
-        let name = &state.registry.entry(model).name;
-        let why = state.scheduler.stop_reason(run, self.now());
+        let name = &self.state.entry(model).name;
+        let why = self.state.scheduler.borrow().stop_reason(run, self.state.now());
         let why = why.map_or_else(String::new, |reason| format!(": {}", in_a_line(&reason)));
         // A process that has not ended after its stop is killed, again and again until it is gone.
         let act = match how {
             Stopping::Graceful => "stop",
             Stopping::Kill => "kill",
         };
-        tracing::info!("{act} {name}{}{why}", idle(&state, model, self.now()));
+        tracing::info!("{act} {name}{}{why}", self.idle(model));
     }
 
     /// Logs why a model does not run, unless the end of its run was just logged.
-    fn log_failure(&self, model: ModelId) {
-        let state = self.state.borrow();
-        let failure = state.scheduler.view(model, self.now()).and_then(|view| view.last_failure);
+    fn failure(&self, model: ModelId) {
+        let failure = self.state.view(model).and_then(|view| view.last_failure);
         let Some(failure) = failure else { return };
-        let reported = self.statuses.with(model, |status| status.reported.replace(failure.clone()));
+        let reported = self.state.statuses.with(model, |status| status.reported.replace(failure.clone()));
         if reported.as_ref() != Some(&failure)
-            && self.reports.operator_log.is_news(&failure, self.now(), |stated, now| stated.text == now.text)
+            && self.is_news(&failure, |stated, now| stated.text == now.text)
         {
             tracing::warn!("{}", in_a_line(&failure));
         }
     }
 
-    fn log_refusal(&self, refusal: &RequestRefusal) {
+    fn refusal(&self, refusal: &RequestRefusal) {
         // Other figures are another refusal.
-        if self.reports.operator_log.is_news(&refusal.reason, self.now(), |stated, now| stated == now) {
+        if self.is_news(&refusal.reason, |stated, now| stated == now) {
             tracing::info!("refuse: {}", in_a_line(&refusal.reason));
         }
     }
 
     /// Records the context that a model will get instead of its own, and logs a change.
     pub(super) fn lowered(&self, model: ModelId, context: Option<u64>) {
-        let before = self.statuses.with(model, |status| std::mem::replace(&mut status.lowered, context));
+        let before =
+            self.state.statuses.with(model, |status| std::mem::replace(&mut status.lowered, context));
         if let Some(context) = context.filter(|_| before != context) {
-            let name = &self.entry(model).name;
+            let name = &self.state.entry(model).name;
             tracing::warn!(
                 "{name} does not fit with its configured context, so the context is lowered to the largest \
                 that fits (-c {context})"
@@ -108,8 +110,8 @@ impl Runtime {
     }
 
     /// Logs whether a run's depth is tracked.
-    pub(super) fn log_depth(&self, run: &super::run::EngineRun) {
-        let view = self.state.borrow().scheduler.view(run.model, self.now());
+    pub(super) fn depth(&self, run: &EngineRun) {
+        let view = self.state.view(run.model);
         let name = &run.entry.name;
         match view {
             Some(ModelView { depth: Some(depth), .. }) => tracing::info!(
@@ -127,10 +129,10 @@ impl Runtime {
     }
 
     /// Logs once that a run takes more of a card than models may use of it.
-    pub(super) fn log_beyond(&self, run: &super::run::EngineRun) {
+    pub(super) fn beyond(&self, run: &EngineRun) {
         let beyond = {
-            let state = self.state.borrow();
-            let ledger = state.scheduler.ledger();
+            let scheduler = self.state.scheduler.borrow();
+            let ledger = scheduler.ledger();
             let mut taken = ledger.measured_shares(run.id).into_iter();
             taken.find_map(|share| {
                 let account = ledger.account(&share.card).filter(|account| share.bytes > account.limit())?;
@@ -148,34 +150,38 @@ impl Runtime {
         }
     }
 
-    pub(super) fn log_ready(&self, run: &super::run::EngineRun) {
+    pub(super) fn ready(&self, run: &EngineRun) {
         let took = run.age().as_millis();
         tracing::info!("ready {} in {took} ms", run.entry.name);
     }
 
-    pub(super) fn log_end(&self, run: &super::run::EngineRun, end: &End) {
+    pub(super) fn ended(&self, run: &EngineRun, end: &End) {
         match end {
             End::Expected => tracing::info!("gone {}", run.entry.name),
             End::Crashed { reason } | End::OutOfMemory { reason, .. } | End::Unstartable { reason, .. } => {
                 // Stored, so that the change of state that follows does not repeat it.
-                self.statuses.with(run.model, |status| status.reported = Some(reason.clone()));
+                self.state.statuses.with(run.model, |status| status.reported = Some(reason.clone()));
                 tracing::warn!("{}", in_a_line(reason));
             }
         }
     }
-}
 
-impl OperatorLog {
     /// True unless the last message of the last seconds was about the same. The refusal of a model that fails
-    /// tells its failure in the same words, and names the processes that hold memory as well.
-    fn is_news(&self, reason: &Reason, now: Moment, is_same: impl Fn(&Reason, &Reason) -> bool) -> bool {
-        let mut last = self.last.borrow_mut();
+    /// states its failure in the same words, and names the processes that hold memory as well.
+    fn is_news(&self, reason: &Reason, is_same: impl Fn(&Reason, &Reason) -> bool) -> bool {
+        let (mut last, now) = (self.last.borrow_mut(), self.state.now());
         let stated =
             last.as_ref().is_some_and(|(stated, at)| is_same(stated, reason) && now.since(*at) < APART);
         if !stated {
             *last = Some((reason.clone(), now));
         }
         !stated
+    }
+
+    fn idle(&self, model: ModelId) -> String {
+        let since = self.state.view(model).and_then(|view| view.idle_since);
+        let idle = since.map(|since| self.state.now().since(since).as_secs_f64());
+        idle.map_or_else(String::new, |seconds| format!(" (idle {seconds:.0} s)"))
     }
 }
 
@@ -189,12 +195,6 @@ pub fn label(cards: &[&Card], id: &CardId) -> String {
         1 => card.name.clone(),
         _ => format!("{} {id}", card.name),
     }
-}
-
-fn idle(state: &SchedulerState, model: ModelId, now: Moment) -> String {
-    let view = Scheduler::view(&state.scheduler, model, now);
-    let since = view.and_then(|view| view.idle_since);
-    since.map_or_else(String::new, |since| format!(" (idle {:.0} s)", now.since(since).as_secs_f64()))
 }
 
 /// A reason and its chain of causes, the first at each branch.

@@ -9,8 +9,8 @@ use plimsoll_probe::bus;
 use plimsoll_scheduler::ModelId;
 use serde_json::{Value, json};
 
-use super::Runtime;
 use super::run::EngineRun;
+use super::state::SchedulerState;
 use plimsoll_task::spawn_blocking;
 
 /// Tokens beyond the depth at full speed for which a time is given.
@@ -29,16 +29,18 @@ impl KnownBus {
     }
 }
 
-impl Runtime {
+impl SchedulerState {
     /// The part of a model's cache that goes to host memory with these shares of cards.
     pub(super) fn overflow(&self, model: ModelId, placement: &Placement) -> Vec<CacheOverflow> {
-        let demand = self.statuses.with(model, |status| status.demand.clone());
+        let demand = self.statuses.demand(model);
         let Some(demand) = demand.filter(|_| self.entry(model).spill.is_some()) else { return Vec::new() };
         let given = self.settings.cards().filter(|card| placement.cards().any(|id| *id == card.id));
         let given = given.map(|card| Card { free: placement.on(&card.id), ..card.clone() });
         demand.overflow(&given.collect::<Vec<_>>())
     }
+}
 
+impl KnownBus {
     /// Logs the depth at full speed of a run whose cache overflows.
     pub(super) fn log_overflow(&self, run: &EngineRun) {
         let Some(speed) = self.full_speed(run) else { return };
@@ -54,10 +56,10 @@ impl Runtime {
     }
 
     /// The overflow of the model's run, for listings; `None` where all of its cache is on cards.
-    pub(super) fn spilled(&self, model: ModelId) -> Option<Value> {
-        let run = self.statuses.with(model, |status| status.run.as_ref().map(|run| run.id))?;
+    pub(super) fn spilled(&self, model: ModelId, state: &SchedulerState) -> Option<Value> {
+        let run = state.statuses.with(model, |status| status.run.as_ref().map(|run| run.id))?;
         // One that has ended holds nothing.
-        let speed = self.full_speed(&*self.run(run)?)?;
+        let speed = self.full_speed(&*state.run(run)?)?;
         Some(json!({
             "on_host": speed.on_host,
             "full_speed_tokens": speed.tokens,
@@ -65,18 +67,18 @@ impl Runtime {
         }))
     }
 
-    /// Takes the rate that an engine's guard has measured, and keeps it for plans if it is the first of this
-    /// machine.
-    pub fn bus_measured(&self, rate: BusRate) {
-        if self.board.bus.0.get().is_none() {
-            self.board.bus.0.set(Some(rate));
-            self.board.touch();
+    /// Takes a measured rate, and keeps it for plans if it is the first of this machine; else false.
+    pub(super) fn measured(&self, rate: BusRate) -> bool {
+        let is_first = self.0.get().is_none();
+        if is_first {
+            self.0.set(Some(rate));
             drop(spawn_blocking(move || {
                 if let Err(error) = bus::keep(rate) {
                     tracing::debug!("the rate of the bus could not be saved: {error}");
                 }
             }));
         }
+        is_first
     }
 
     fn full_speed(&self, run: &EngineRun) -> Option<FullSpeed> {
@@ -86,7 +88,7 @@ impl Runtime {
             // Layers are divided over the cards, so a token waits for the card with the least.
             tokens: overflow.iter().map(|part| part.tokens).min()?,
             on_host: overflow.iter().map(|part| part.on_host).sum(),
-            beyond: self.board.bus.0.get().map(|bus| bus.time(position * TOKENS)),
+            beyond: self.0.get().map(|bus| bus.time(position * TOKENS)),
         })
     }
 }

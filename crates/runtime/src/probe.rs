@@ -28,10 +28,13 @@ fn kind(run: &EngineRun) -> Option<ProbeKind> {
     let promised = || {
         let options = options?;
         let given = |flag: &str| options.get(flag).is_some();
-        Some(match given("--embedding") || given("--embeddings") {
-            _ if given("--reranking") || given("--rerank") => ProbeKind::Rerank,
-            true => ProbeKind::Embedding,
-            false => ProbeKind::Native,
+        let embeds = given("--embedding") || given("--embeddings");
+        Some(if given("--reranking") || given("--rerank") {
+            ProbeKind::Rerank
+        } else if embeds {
+            ProbeKind::Embedding
+        } else {
+            ProbeKind::Native
         })
     };
     let answered = run.answered_kind.get().map(|kind| match kind {
@@ -55,7 +58,7 @@ enum ProbeAnswer {
 
 /// Answers the scheduler's Probe.
 pub(super) async fn probe(runtime: Rc<Runtime>, run_id: RunId) {
-    let Some(run) = runtime.run(run_id) else { return };
+    let Some(run) = runtime.state.run(run_id) else { return };
     let fault = fault(&run).await;
     if let Some(fault) = fault {
         tracing::warn!("model {}: {fault}; it is replaced", run.entry.name);

@@ -10,7 +10,7 @@ use plimsoll_config::ConfiguredModel;
 use plimsoll_reclaim::read_ahead;
 use plimsoll_scheduler::{ModelId, ModelState};
 
-use super::{Runtime, model_files};
+use super::model_files;
 use plimsoll_task::spawn_blocking;
 
 /// Part of the host's available memory that the files may take: beyond it their end would evict their
@@ -37,11 +37,9 @@ impl ReadAheads {
             !ends
         });
     }
-}
 
-impl Runtime {
-    pub(super) fn read_ahead(&self, model: ModelId) {
-        let (entry, wanted) = (ConfiguredModel::clone(&self.entry(model)), self.files.ahead.begin(model));
+    pub(super) fn read(&self, model: ModelId, entry: &ConfiguredModel) {
+        let (entry, wanted) = (entry.clone(), self.begin(model));
         // A hanging disk holds this thread, and no request.
         drop(spawn_blocking(move || {
             let files = model_files::size_of_entry(&entry);

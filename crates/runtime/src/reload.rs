@@ -58,7 +58,7 @@ impl Runtime {
         let mut config = config;
         config.roster.refuse_absent_cards(self.settings.cards());
         // A mistake in its entry must not end a model that runs.
-        let refuses_anew = self.state.borrow().registry.refuses_anew(&config.roster.refused);
+        let refuses_anew = self.state.registry.borrow().refuses_anew(&config.roster.refused);
         let mut config = if refuses_anew { config.whole()? } else { config };
         let of_variables = config.of_variables(self.settings.cards());
         config.roster.warnings.extend(of_variables);
@@ -89,9 +89,9 @@ impl Runtime {
         let before = self.reports.operator_log.warned.replace(warnings.clone());
         let is_new = |warning: &String| !before.contains(warning);
         notes.extend(warnings.into_iter().filter(is_new).map(|warning| format!("warning: {warning}")));
-        let models = changed.iter().map(|id| self.entry(*id).name.clone()).collect();
+        let models = changed.iter().map(|id| self.state.entry(*id).name.clone()).collect();
         // A model that was removed needs no forecast.
-        let present: Vec<_> = changed.into_iter().filter(|id| self.is_present(*id)).collect();
+        let present: Vec<_> = changed.into_iter().filter(|id| self.state.is_present(*id)).collect();
         let forecasts = (!present.is_empty()).then(|| spawn_local(self.me().foresee(present)));
         Ok(Applied { models, notes, forecasts })
     }

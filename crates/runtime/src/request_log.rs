@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tracing::Level;
 
 use super::run::EngineRun;
+use super::state::SchedulerState;
 use super::traces::{TracedRequest, Traces};
 use super::{Runtime, in_a_line};
 use plimsoll_route::{AnswerTokens, RouteOptions, TraceParent};
@@ -119,10 +120,11 @@ impl RequestRecord {
 
     /// Logs the cause of the wait, unless it was logged before.
     pub(super) fn waits(&mut self) {
-        let state = self.runtime.state.borrow();
+        let state = &self.runtime.state;
+        let scheduler = state.scheduler.borrow();
         let OpenRequest { model, arrived, .. } = *self.open;
         // Asked again and again for every request that waits, so the reason is made only where it is logged.
-        let cause = state.scheduler.wait_cause(model);
+        let cause = scheduler.wait_cause(model);
         if cause == self.cause && self.reported {
             return;
         }
@@ -131,10 +133,10 @@ impl RequestRecord {
             self.cause = cause;
             return;
         }
-        let Some((cause, reason)) = state.scheduler.wait_reason(model) else { return };
+        let Some((cause, reason)) = scheduler.wait_reason(model) else { return };
         if self.cause.replace(cause) != Some(cause) || !self.reported {
             self.reported = true;
-            let (name, waited_ms) = (&state.registry.entry(model).name, millis(arrived.elapsed()));
+            let (name, waited_ms) = (&state.entry(model).name, millis(arrived.elapsed()));
             tracing::info!(model = name, waits_for = cause, waited_ms, "wait {name}: {}", in_a_line(&reason));
         }
     }
@@ -165,7 +167,7 @@ impl RequestRecord {
     pub(super) fn finished(&mut self, tokens: Option<AnswerTokens>, now: Instant) {
         (self.tokens, self.ended, self.outcome) = (tokens, Some(now), RequestOutcome::Answered);
         let first = self.first.map(|first| (first - self.open.arrived, now - first));
-        self.runtime.statuses.with(self.open.model, |status| status.answers.add(tokens, first));
+        self.runtime.state.statuses.with(self.open.model, |status| status.answers.add(tokens, first));
     }
 
     pub(super) fn broke(&mut self) {
@@ -181,7 +183,7 @@ impl RequestRecord {
         let sent = self.open.sent.get();
         traces.send(TracedRequest {
             parent: self.parent,
-            model: self.runtime.entry(model).name.clone(),
+            model: self.runtime.state.entry(model).name.clone(),
             arrived,
             loaded: sent.and_then(|(_, loaded)| loaded),
             sent: sent.map(|(waited, _)| arrived + waited),
@@ -242,7 +244,7 @@ impl Drop for RequestRecord {
         if !Self::is_logged() {
             return;
         }
-        let entry = self.runtime.entry(self.open.model);
+        let entry = self.runtime.state.entry(self.open.model);
         // The clock was read just now where the answer ended.
         let took = self.ended.unwrap_or_else(Instant::now) - self.open.arrived;
         // A request that was never sent has waited all its time.
@@ -265,22 +267,22 @@ impl Drop for RequestRecord {
     }
 }
 
-impl Runtime {
+impl RequestCounts {
     /// The requests that wait or are being answered, the oldest first, with the times on the clock of the
     /// snapshot.
-    pub(super) fn open_requests(&self) -> Value {
-        let state = self.state.borrow();
-        let start = self.up_since();
-        let open = self.reports.counts.open.borrow();
+    pub(super) fn open_requests(&self, state: &SchedulerState) -> Value {
+        let (scheduler, registry, start) =
+            (state.scheduler.borrow(), state.registry.borrow(), state.up_since());
+        let open = self.open.borrow();
         let mut open: Vec<_> = open.iter().collect();
         open.order_by_key(|(id, _)| **id);
         let list = open.into_iter().map(|(id, open)| {
             let arrived = open.arrived.saturating_duration_since(start);
             let sent = open.sent.get().map(|(waited, _)| (arrived + waited).as_secs_f64());
-            let waits = || Some(in_a_line(&state.scheduler.wait_reason(open.model)?.1));
+            let waits = || Some(in_a_line(&scheduler.wait_reason(open.model)?.1));
             json!({
                 "id": id,
-                "model": state.registry.entry(open.model).name,
+                "model": registry.entry(open.model).name,
                 "arrived": arrived.as_secs_f64(),
                 "sent": sent,
                 "waits_for": if sent.is_none() { waits() } else { None },

@@ -87,34 +87,32 @@ impl RequestTable {
     pub(super) fn is_open(&self, request: RequestId) -> bool {
         self.open.borrow().contains_key(&request)
     }
-}
 
-impl Runtime {
     /// Lets a request go to its engine, which may have to be woken first.
-    pub(super) fn send_on(&self, request: RequestId, run: Rc<EngineRun>) {
+    pub(super) fn send_on(self: &Rc<Self>, request: RequestId, run: Rc<EngineRun>) {
         if !run.is_occupied_asleep() {
             return self.answer(request, AdmissionAnswer::Go(run));
         }
-        let runtime = self.me();
+        let table = Rc::clone(self);
         spawn_local(async move {
             run.wake().await;
             // The client may have left meanwhile.
-            if runtime.requests.is_open(request) {
-                runtime.answer(request, AdmissionAnswer::Go(run));
+            if table.is_open(request) {
+                table.answer(request, AdmissionAnswer::Go(run));
             }
         });
     }
 
     /// Sends the scheduler's report to the request's client.
     pub(super) fn answer(&self, request: RequestId, answer: AdmissionAnswer) {
-        self.report_stray(self.requests.notify(request, answer));
+        report_stray(self.notify(request, answer));
     }
+}
 
-    /// Reports a request that one side thinks has ended and the other does not.
-    pub(super) fn report_stray(&self, handled: Result<(), UnknownRequest>) {
-        if let Err(stray) = handled {
-            tracing::error!("a bug in plimsoll: {stray}");
-        }
+/// Reports a request that one side thinks has ended and the other does not.
+pub(super) fn report_stray(handled: Result<(), UnknownRequest>) {
+    if let Err(stray) = handled {
+        tracing::error!("a bug in plimsoll: {stray}");
     }
 }
 
@@ -169,7 +167,7 @@ impl OwnedRequest {
     /// Ends the request with the engine's answer, which may be an error of the engine's own.
     pub(super) fn finished(self, at: Instant, tokens: Option<u64>, failed: bool) {
         if self.runtime.requests.end(self.id) {
-            let now = self.runtime.moment(at);
+            let now = self.runtime.state.moment(at);
             self.runtime.submit_at(now, SchedulerEvent::Finished { request: self.id, tokens, failed });
         }
     }

@@ -38,6 +38,8 @@ const SLOTS_WITHIN: Duration = Duration::from_secs(2);
 const LONGEST_PROPERTIES: usize = 4 << 20;
 /// Longest time from the death of a process to its report: the cards are read until the memory is back.
 const REPORT_WITHIN: Duration = Duration::from_secs(6);
+/// Time that a client may take nothing of its answer while its model drains for another one.
+const STALL_WHILE_DRAINING: Duration = Duration::from_secs(15);
 /// Ports tried for one start.
 const PORTS: u32 = 3;
 /// Verdict on a run that ended on request.
@@ -134,6 +136,11 @@ impl EngineRun {
         })
     }
 
+    /// Lets a client that takes nothing of its answer hold the memory of a draining run only briefly.
+    pub(super) fn shorten_stalls(&self) {
+        self.stall_limit.set(STALL_WHILE_DRAINING);
+    }
+
     pub(super) fn stop(&self, how: Stopping) {
         self.reported.notify_one();
         let _ = self.orders.send(how);
@@ -227,7 +234,7 @@ pub(super) async fn live(runtime: Rc<Runtime>, run: Rc<EngineRun>) {
     };
     let starter = Starter { runtime: &runtime, run: &run, only_port: Cell::new(false) };
     // Taken for this load by the scheduler, a moment ago.
-    run.free.replace(runtime.free_on(&run));
+    run.free.replace(runtime.readings.free_on(&run));
     let mut verdict = match prepare(&runtime, &run, &mut orders).await {
         ControlFlow::Continue(()) => starter.attempt(&mut orders).await,
         ControlFlow::Break(()) => EXPECTED,
@@ -251,12 +258,12 @@ pub(super) async fn live(runtime: Rc<Runtime>, run: Rc<EngineRun>) {
     // No await from here to the report: a request that waits for the end would come back before it.
     let _ = run.fate.set(fate(&run.entry.name, &verdict.end));
     run.over.notify_waiters();
-    runtime.statuses.ended(run.model, &verdict.end);
+    runtime.state.statuses.ended(run.model, &verdict.end);
     for extension in &runtime.extensions {
         extension.ended(&runtime, &run, &verdict.end);
     }
-    runtime.log_end(&run, &verdict.end);
-    runtime.mark_end(&run, &verdict);
+    runtime.reports.operator_log.ended(&run, &verdict.end);
+    runtime.board.mark_end(&run, &verdict);
     runtime.submit(SchedulerEvent::Ended { run: run.id, end: verdict.end });
 }
 
@@ -304,7 +311,7 @@ impl Starter<'_> {
                         self.run.exit_code.set(exit_code(ended.exit));
                         if let Some((begun, grace)) = stop {
                             let ignored = begun.elapsed() >= grace;
-                            self.runtime.statuses.with(self.run.model, |status| status.ignores_stop = ignored);
+                            self.runtime.state.statuses.with(self.run.model, |status| status.ignores_stop = ignored);
                         }
                         let extensions = self.runtime.extensions.iter();
                         let refused = extensions.filter_map(|it| it.last_refusal(self.runtime, self.run)).next();
@@ -318,7 +325,7 @@ impl Starter<'_> {
                         // A sleeping llama-server reports ready again, and its request does not wait for us.
                         if let Some(slots) = slots.as_ref().filter(|_| self.run.about.get().is_none()) {
                             tokio::select! {
-                                () = self.runtime.restore_slots(self.run, slots, &upstream) => {}
+                                () = self.runtime.files.slots.restore(self.run, slots, &upstream) => {}
                                 Some(how) = orders.recv() => {
                                     stop = stop.or(self.end(&child, how));
                                     continue;
@@ -353,7 +360,7 @@ impl Starter<'_> {
         match how {
             Stopping::Graceful => {
                 // Another model may wait for the memory, and this one did not obey the last time.
-                let ignores = self.runtime.statuses.with(self.run.model, |status| status.ignores_stop);
+                let ignores = self.runtime.state.statuses.with(self.run.model, |status| status.ignores_stop);
                 let grace = if ignores { self.stop_within().min(GRACE) } else { self.stop_within() };
                 child.stop(grace);
                 Some((Instant::now(), grace))
@@ -379,7 +386,7 @@ impl Starter<'_> {
         // The scheduler's own limit runs already, and the engine needs some of it to end.
         let limit = self.stop_within() / 2;
         tokio::select! {
-            in_time = self.runtime.save_slots(self.run, slots, &upstream, limit) => if in_time { Stopping::Graceful } else { Stopping::Kill },
+            in_time = self.runtime.files.slots.save(self.run, slots, &upstream, limit) => if in_time { Stopping::Graceful } else { Stopping::Kill },
             Some(how) = orders.recv() => how,
         }
     }
@@ -400,9 +407,9 @@ impl Starter<'_> {
         self.run.upstream.replace(Some(Rc::new(upstream)));
         // A sleeping llama-server reports ready again; the first report stands.
         let _ = self.run.about.set(about.clone());
-        self.runtime.statuses.with(self.run.model, |status| status.hints.clear());
-        self.runtime.log_ready(self.run);
-        self.runtime.log_depth(self.run);
+        self.runtime.state.statuses.with(self.run.model, |status| status.hints.clear());
+        self.runtime.reports.operator_log.ready(self.run);
+        self.runtime.reports.operator_log.depth(self.run);
         // The upstream is set by now, so that the requests dispatched by this event find it.
         self.runtime.submit(SchedulerEvent::Ready { run: self.run.id });
         if self.run.entry.launch.options().is_some() {
@@ -411,7 +418,7 @@ impl Starter<'_> {
         // The last reading may lie within the load. Memory to be freed after this run is counted from a
         // reading without it. From a lower reading, more would be awaited than can come back.
         self.runtime.read_after_load(self.run);
-        self.runtime.publish(self.run.model, ModelState::Ready, &json!({ "info": about }));
+        self.runtime.reports.publish(self.run.model, ModelState::Ready, &json!({ "info": about }));
         for extension in &self.runtime.extensions {
             extension.loaded(self.runtime, self.run);
         }
@@ -424,9 +431,9 @@ impl Starter<'_> {
     fn progressed(&self, progress: &Value) {
         // A line of output comes without a payload; only the control channel reports a figure.
         let measured = !progress.is_null();
-        self.runtime.statuses.with(self.run.model, |status| status.progress = Some(progress.clone()));
+        self.runtime.state.statuses.with(self.run.model, |status| status.progress = Some(progress.clone()));
         self.runtime.submit(SchedulerEvent::Progressed { run: self.run.id, measured });
-        self.runtime.publish(self.run.model, ModelState::Loading, &json!({ "progress": progress }));
+        self.runtime.reports.publish(self.run.model, ModelState::Loading, &json!({ "progress": progress }));
     }
 }
 

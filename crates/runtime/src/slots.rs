@@ -28,7 +28,6 @@ use tokio::time::{sleep, timeout};
 
 use self::engine::EngineSlot;
 use self::store::{SavedSlot, SlotFileError, SlotStore};
-use super::Runtime;
 use super::run::EngineRun;
 use plimsoll_route::{PromptPrefixes, RequestPrompt, Upstream};
 use plimsoll_task::{spawn_blocking, spawn_local};
@@ -88,7 +87,7 @@ impl Drop for RunSlots {
 }
 
 impl RunSlots {
-    /// Flags that let the engine save slots and tell what prompts cost.
+    /// Flags that let the engine save slots and report what prompts cost.
     pub(super) fn flags(&self) -> [String; 3] {
         ["--slot-save-path".to_owned(), self.folder.to_string_lossy().into_owned(), "--metrics".to_owned()]
     }
@@ -106,10 +105,12 @@ fn folder() -> io::Result<PathBuf> {
 impl WarmSlots {
     /// Opens the folder; without a bound, nothing is saved. `confined`: engines run as another user.
     pub(super) fn new(bound: Bytes, confined: bool) -> Self {
-        let open = || match confined {
-            // Files of another user would have to be trusted, or copied.
-            true => Err(io::Error::other("engines run as another user (`engine-user`)")),
-            false => SlotStore::open(&folder()?, bound),
+        let open = || {
+            if confined {
+                // Files of another user would have to be trusted, or copied.
+                return Err(io::Error::other("engines run as another user (`engine-user`)"));
+            }
+            SlotStore::open(&folder()?, bound)
         };
         // A folder that was in use stays within its bound, and zero empties none: the user may come back.
         let store = (!bound.is_zero()).then(open).and_then(|store| {
@@ -206,20 +207,19 @@ impl WarmSlots {
 /// A file that an engine has written, and its description.
 type WrittenSlot = (PathBuf, SavedSlot, Option<SavedSlot>);
 
-impl Runtime {
+impl WarmSlots {
     /// Restores the slots that the waiting requests, or the last ones, are likely to need.
-    pub(super) async fn restore_slots(&self, run: &EngineRun, of_run: &RunSlots, engine: &Upstream) {
-        let warm = &self.files.slots;
+    pub(super) async fn restore(&self, run: &EngineRun, of_run: &RunSlots, engine: &Upstream) {
         // The files of the run before may still be digested.
-        let Ok(_files) = timeout(FILES_WITHIN, warm.files.lock()).await else { return };
+        let Ok(_files) = timeout(FILES_WITHIN, self.files.lock()).await else { return };
         let key = of_run.key.clone();
-        let Some((saved, refused)) = warm.blocking(move |store| store.list(&key)).await else { return };
+        let Some((saved, refused)) = self.blocking(move |store| store.list(&key)).await else { return };
         for (path, error) in refused {
             tracing::warn!("{}: removed {}: {error}", run.entry.name, path.display());
         }
         let pays = |slot: &SavedSlot| {
-            warm.is_likely(run.model, slot)
-                && times(warm.costs(&of_run.key).restore, slot.tokens) < slot.prompt()
+            self.is_likely(run.model, slot)
+                && times(self.costs(&of_run.key).restore, slot.tokens) < slot.prompt()
         };
         let mut saved = saved.into_iter().filter(pays).peekable();
         if saved.peek().is_none() {
@@ -239,10 +239,10 @@ impl Runtime {
         id: u32,
         saved: SavedSlot,
     ) {
-        let (warm, name, begun) = (&self.files.slots, &run.entry.name, Instant::now());
+        let (name, begun) = (&run.entry.name, Instant::now());
         let file = format!("restore-{id}");
         let (into, its) = (of_run.folder.join(&file), saved.clone());
-        let staged = warm.blocking(move |store| store.stage(&its, &into)).await;
+        let staged = self.blocking(move |store| store.stage(&its, &into)).await;
         let restored = match staged {
             Some(Ok(())) => match timeout(saved.prompt(), engine::restore(engine, id, &file)).await {
                 Ok(restored) => restored.ok_or(SlotFileError::Refused),
@@ -255,7 +255,7 @@ impl Runtime {
         let spent = begun.elapsed();
         let _ = fs::remove_file(of_run.folder.join(&file));
         if saved.tokens > 0 {
-            warm.learn(&of_run.key, |costs| costs.restore = per(spent, saved.tokens));
+            self.learn(&of_run.key, |costs| costs.restore = per(spent, saved.tokens));
         }
         let its = saved.clone();
         match restored {
@@ -267,19 +267,19 @@ impl Runtime {
                     spent.as_secs_f64(),
                     saved.prompt().as_secs_f64()
                 );
-                warm.blocking(move |store| store.touch(&its)).await;
+                self.blocking(move |store| store.touch(&its)).await;
                 of_run.restored.borrow_mut().insert(id, saved);
             }
             Err(error) => {
                 tracing::warn!("{name}: a saved slot was removed: {error}");
-                warm.blocking(move |store| store.remove(&its)).await;
+                self.blocking(move |store| store.remove(&its)).await;
             }
         }
     }
 
     /// Saves the slots that are worth it. Returns false if one takes longer: the engine is then to be killed,
-    /// because it cannot be told to leave off.
-    pub(super) async fn save_slots(
+    /// because nothing else makes it leave off.
+    pub(super) async fn save(
         self: &Rc<Self>,
         run: &EngineRun,
         of_run: &Rc<RunSlots>,
@@ -287,9 +287,9 @@ impl Runtime {
         limit: Duration,
     ) -> bool {
         let deadline = Instant::now() + limit;
-        let prompts = self.files.slots.prompts.borrow_mut().remove(&run.model).unwrap_or_default();
+        let prompts = self.prompts.borrow_mut().remove(&run.model).unwrap_or_default();
         let Some(each) = engine::time_per_token(engine).await else { return true };
-        let each = self.files.slots.least(of_run, each);
+        let each = self.least(of_run, each);
         let Some(mut slots) = engine::slots(engine).await else { return true };
         slots.retain(|slot| !slot.is_processing && slot.tokens > 0);
         // The most expensive first, should there be no time for all.
@@ -298,7 +298,7 @@ impl Runtime {
         let mut in_time = true;
         for slot in slots {
             let prompt = times(each, slot.tokens);
-            let costs = self.files.slots.costs(&of_run.key);
+            let costs = self.costs(&of_run.key);
             let limit = (prompt / 2).min(deadline.saturating_duration_since(Instant::now()));
             let expected = times(costs.save, slot.tokens);
             if prompt < LEAST || expected > limit || expected + times(costs.restore, slot.tokens) > prompt {
@@ -345,13 +345,13 @@ impl Runtime {
             saved = engine::save(engine, slot.id, &file) => saved,
             () = sleep(limit) => {
                 // At least so long; the next time it is known beforehand.
-                self.files.slots.learn(&of_run.key, |costs| costs.save = per(begun.elapsed() * 2, slot.tokens));
+                self.learn(&of_run.key, |costs| costs.save = per(begun.elapsed() * 2, slot.tokens));
                 tracing::info!("{name}: slot {} was not saved within {:.1} s", slot.id, limit.as_secs_f64());
                 return Err(());
             }
-            () = self.files.slots.overflow(&path) => {
+            () = self.overflow(&path) => {
                 tracing::info!("{name}: slot {} takes more disk space than `warm` allows", slot.id);
-                self.files.slots.learn(&of_run.key, |costs| costs.save = Duration::MAX);
+                self.learn(&of_run.key, |costs| costs.save = Duration::MAX);
                 return Err(());
             }
         };
@@ -361,7 +361,7 @@ impl Runtime {
             return Ok(None);
         };
         let spent = begun.elapsed();
-        self.files.slots.learn(&of_run.key, |costs| costs.save = per(spent, tokens));
+        self.learn(&of_run.key, |costs| costs.save = per(spent, tokens));
         let saved = counted(tokens, "token");
         tracing::info!("{name}: saved {saved} of slot {} in {:.2} s", slot.id, spent.as_secs_f64());
         Ok(Some((path, tokens)))
@@ -369,8 +369,7 @@ impl Runtime {
 }
 
 /// Takes the files of a run over into the folder, one run after the other.
-async fn adopt(runtime: Rc<Runtime>, name: String, of_run: Rc<RunSlots>, written: Vec<WrittenSlot>) {
-    let warm = &runtime.files.slots;
+async fn adopt(warm: Rc<WarmSlots>, name: String, of_run: Rc<RunSlots>, written: Vec<WrittenSlot>) {
     let _files = warm.files.lock().await;
     for (path, saved, before) in written {
         let adopted = warm.blocking(move |store| {

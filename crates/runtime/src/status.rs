@@ -56,6 +56,26 @@ impl ModelStatuses {
         look(self.0.borrow_mut().entry(model).or_default())
     }
 
+    /// The state that displays have of a model.
+    pub(crate) fn shown(&self, model: ModelId) -> ModelState {
+        self.with(model, |status| status.state.unwrap_or(ModelState::Unloaded))
+    }
+
+    /// The need of a model by its last survey.
+    pub(crate) fn demand(&self, model: ModelId) -> Option<Arc<dyn MemoryModel>> {
+        self.with(model, |status| status.demand.clone())
+    }
+
+    /// The failure of an earlier load, if nothing has changed that it depends on.
+    pub(super) fn lasting_failure(&self, model: ModelId, inputs: Option<LoadInputs>) -> Option<Reason> {
+        let inputs = Arc::new(inputs?);
+        self.with(model, |status| {
+            status.looked_at = Some(Arc::clone(&inputs));
+            status.lasting.take_if(|(before, _)| **before != *inputs);
+            status.lasting.as_ref().map(|(_, reason)| reason.clone())
+        })
+    }
+
     /// The model's log, created by `make` on first use.
     pub(super) fn log(&self, model: ModelId, make: impl FnOnce() -> Log) -> Log {
         self.with(model, |status| status.log.get_or_insert_with(make).clone())

@@ -26,37 +26,38 @@ use plimsoll_plan::Models;
 use plimsoll_planner::{EngineBuild, EngineKind};
 use plimsoll_probe::headers::read_model;
 use plimsoll_process::find_program;
-use plimsoll_scheduler::{ModelId, ModelState, SchedulerEvent};
+use plimsoll_scheduler::place::Ledger;
+use plimsoll_scheduler::{CardLimit, ModelId, ModelState, SchedulerEvent};
 use tokio::sync::mpsc;
 
 pub use self::asking::{ExactAnswers, Patience};
 use self::named::OnNamed;
+pub(super) use self::overlong::overlong;
 use self::part::PartOfCards;
 use self::planned::PlannedModel;
 pub(super) use self::profile::profile;
-pub use self::questions::Asking;
-use self::questions::ModelQuestions;
-use super::Runtime;
+use self::questions::{Asking, ModelQuestions};
+use super::forecast::served;
 use super::launch::{command_line, engine_command, single_program, unstartable, unstartable_because};
 use super::load_inputs::LoadInputs;
+use super::needs::{KnownNeeds, MeasuredNeeds};
+use super::{Runtime, RuntimeSettings};
+use plimsoll_route::ModelService;
 use plimsoll_task::spawn_blocking;
 
 /// Answers the scheduler's Survey. Files and programs are read on another thread.
 pub(super) async fn survey(runtime: Rc<Runtime>, model: ModelId) {
-    let entry = ConfiguredModel::clone(&runtime.entry(model));
-    let engine = runtime.settings.engine.clone();
-    let (name, known) = (entry.name.clone(), runtime.readings.needs.known());
-    let cards = runtime.settings.served();
-    let asking = runtime.asking(Patience::Known);
+    let entry = ConfiguredModel::clone(&runtime.state.entry(model));
+    let (name, surveyor) = (entry.name.clone(), runtime.readings.surveyor(Patience::Known));
     // A header may lie on a network file system that takes seconds.
     let looked = spawn_blocking(move || {
-        let program = FoundProgram::of(&entry, engine.as_deref());
+        let program = surveyor.program(&entry);
         let inputs = LoadInputs::of(&entry, program.as_ref().ok().map(|program| &*program.path));
-        let demand = program.and_then(|program| look_with(&entry, &program, &cards, asking.as_ref()));
-        (Some(inputs), demand.map(|demand| known.instead(&entry, demand)))
+        (Some(inputs), program.and_then(|program| surveyor.look(&entry, &program)))
     });
     let (inputs, result) = looked.await.unwrap_or_else(|error| (None, Err(unstartable(&name, &error))));
-    let result = match runtime.lasting_failure(model, inputs) {
+    let statuses = &runtime.state.statuses;
+    let result = match statuses.lasting_failure(model, inputs) {
         Some(reason) => Err(reason),
         None => result,
     };
@@ -64,8 +65,8 @@ pub(super) async fn survey(runtime: Rc<Runtime>, model: ModelId) {
         for extension in &runtime.extensions {
             extension.surveyed(model, demand);
         }
-        runtime.statuses.with(model, |status| status.demand = Some(Arc::clone(demand)));
-        runtime.lowered(model, demand.lowered_context());
+        statuses.with(model, |status| status.demand = Some(Arc::clone(demand)));
+        runtime.reports.operator_log.lowered(model, demand.lowered_context());
     }
     let result = result.map(|demand| demand.need());
     runtime.submit(SchedulerEvent::Surveyed { model, result });
@@ -75,33 +76,60 @@ pub(super) async fn survey(runtime: Rc<Runtime>, model: ModelId) {
 /// again.
 pub(super) async fn hear(runtime: Rc<Runtime>, mut news: mpsc::UnboundedReceiver<String>) {
     while let Some(name) = news.recv().await {
-        let Some(model) = runtime.find(&name) else { continue };
-        if runtime.shown(model) == ModelState::Queued {
+        let Some(model) = runtime.resolve(&name) else { continue };
+        if runtime.state.statuses.shown(model) == ModelState::Queued {
             survey(Rc::clone(&runtime), model).await;
         }
         Rc::clone(&runtime).foresee(vec![model]).await;
     }
 }
 
-impl Runtime {
+/// What surveys go by, besides the files of the models. It can be sent to a thread that reads those.
+#[derive(Debug)]
+pub struct Surveyor {
+    /// The program of models that give only flags, if the user chose one.
+    pub(super) engine: Option<Vec<String>>,
+    pub(super) limits: Vec<CardLimit>,
     /// Access to the answers of engines; `None` where they are not asked.
-    pub(crate) fn asking(&self, patience: Patience) -> Option<Asking> {
-        self.settings.asking(&self.readings.answers, patience)
+    asking: Option<Asking>,
+    known: Arc<KnownNeeds>,
+}
+
+impl Surveyor {
+    /// An engine with a user of its own is not asked: it would run with the daemon's rights.
+    pub fn new(
+        settings: &RuntimeSettings,
+        answers: &ExactAnswers,
+        needs: &MeasuredNeeds,
+        patience: Patience,
+    ) -> Self {
+        let (answers, inherited) = (answers.clone(), settings.inherited.clone());
+        Self {
+            engine: settings.engine.clone(),
+            limits: settings.scheduler.cards.clone(),
+            asking: settings.engine_user.is_none().then_some(Asking { answers, inherited, patience }),
+            known: needs.known(),
+        }
     }
 
-    /// The failure of an earlier load, if nothing has changed that it depends on.
-    fn lasting_failure(&self, model: ModelId, inputs: Option<LoadInputs>) -> Option<Reason> {
-        let inputs = Arc::new(inputs?);
-        self.statuses.with(model, |status| {
-            status.looked_at = Some(Arc::clone(&inputs));
-            status.lasting.take_if(|(before, _)| **before != *inputs);
-            status.lasting.as_ref().map(|(_, reason)| reason.clone())
-        })
+    /// The cards, each with the memory that it would have for models if it were empty.
+    pub(super) fn cards(&self) -> Vec<Card> {
+        served(&Ledger::new(self.limits.clone()))
     }
 
-    /// Ends the engine that is being asked.
-    pub fn end_questions(&self) {
-        self.readings.answers.end();
+    pub(super) fn program(&self, entry: &ConfiguredModel) -> Result<FoundProgram, Reason> {
+        FoundProgram::of(entry, self.engine.as_deref())
+    }
+
+    /// Surveys a model with this program for empty cards. A measured need is taken in place of an unknown
+    /// one.
+    pub(super) fn look(
+        &self,
+        entry: &ConfiguredModel,
+        program: &FoundProgram,
+    ) -> Result<Arc<dyn MemoryModel>, Reason> {
+        let demand = look_with(entry, program, &self.cards(), self.asking.as_ref())?;
+        Ok(self.known.instead(entry, demand))
     }
 }
 
@@ -127,18 +155,8 @@ impl FoundProgram {
     }
 }
 
-/// Surveys a model for `cards`, which are given as if they were empty.
-pub(super) fn look(
-    entry: &ConfiguredModel,
-    configured: Option<&[String]>,
-    cards: &[Card],
-    asking: Option<&Asking>,
-) -> Result<Arc<dyn MemoryModel>, Reason> {
-    look_with(entry, &FoundProgram::of(entry, configured)?, cards, asking)
-}
-
 /// Surveys a model with this program; with none, a plan is that of the newest build that the formulas cover.
-pub(super) fn look_with(
+fn look_with(
     entry: &ConfiguredModel,
     FoundProgram { engine, word, path }: &FoundProgram,
     cards: &[Card],

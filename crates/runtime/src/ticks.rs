@@ -12,7 +12,7 @@ pub(super) async fn tick(runtime: Rc<Runtime>) {
     loop {
         let moment = *wake.borrow_and_update();
         // Taken anew in each round; a moment that has passed gives a sleep of zero.
-        let left = moment.since(runtime.now());
+        let left = moment.since(runtime.state.now());
         let changed = wake.changed();
         if moment == Moment::NEVER {
             let _ = changed.await;

@@ -1,5 +1,7 @@
 //! Keeps card memory free of models, so that other programs can use it.
 
+use std::cell::RefCell;
+use std::collections::HashSet;
 use std::time::Duration;
 
 use http::StatusCode;
@@ -8,46 +10,82 @@ use plimsoll_cards::Reading;
 use plimsoll_process::reading;
 use plimsoll_scheduler::SchedulerEvent;
 
-use super::Runtime;
 use super::memory::group_of;
+use super::{RuntimeSettings, SchedulerState};
 use plimsoll_route::HttpProblem;
 
 /// The kernel keeps so many bytes of a process's name (`TASK_COMM_LEN` less its end).
 const LONGEST_NAME: usize = 15;
 
-impl Runtime {
-    /// Keeps memory of a card free, or ends that with no bytes.
-    pub(super) fn yield_memory(
+/// Processes with precedence on each card, at the last reading.
+#[derive(Debug, Default)]
+pub(super) struct PrecedingPrograms(RefCell<HashSet<(CardId, u32)>>);
+
+impl PrecedingPrograms {
+    /// Takes a reading, and returns the programs of these names that have begun to use a card since the last
+    /// one. `engines` are the process groups of our own.
+    pub(super) fn newly_on<'a>(
+        &self,
+        reading: &Reading,
+        names: &'a [String],
+        engines: impl FnOnce() -> Vec<u32>,
+    ) -> Vec<(CardId, u32, &'a String)> {
+        if names.is_empty() {
+            return Vec::new();
+        }
+        let engines = engines();
+        let foreign = reading
+            .holders
+            .iter()
+            .filter(|holder| !group_of(holder).is_some_and(|group| engines.contains(&group)));
+        let mut present: Vec<(CardId, u32, &String)> = foreign
+            .filter_map(|holder| {
+                let called = |name: &&String| is_called(holder.pid, holder.name.as_deref(), name);
+                Some((holder.card.clone(), holder.pid, names.iter().find(called)?))
+            })
+            .collect();
+        let before = self.0.replace(present.iter().map(|(card, pid, _)| (card.clone(), *pid)).collect());
+        present.retain(|(card, pid, _)| !before.contains(&(card.clone(), *pid)));
+        present
+    }
+}
+
+impl SchedulerState {
+    /// The events by which memory of a card is kept free, or that ends with no bytes.
+    pub(super) fn yields(
         &self,
         card: Option<&str>,
         bytes: Bytes,
         time: Duration,
-    ) -> Result<(), HttpProblem> {
-        let chosen = self.yielding_cards(card, bytes)?;
+    ) -> Result<Vec<SchedulerEvent>, HttpProblem> {
+        let chosen = self.settings.yielding_cards(card, bytes)?;
         let until = self.now() + time;
         let is_kept = |card: &&Card| {
-            let state = self.state.borrow();
-            state.scheduler.ledger().account(&card.id).is_some_and(|account| account.kept().is_some())
+            let scheduler = self.scheduler.borrow();
+            scheduler.ledger().account(&card.id).is_some_and(|account| account.kept().is_some())
         };
-        for card in chosen.into_iter().filter(|card| !bytes.is_zero() || is_kept(card)) {
-            let label = self.label(&card.id);
+        let concerned = chosen.into_iter().filter(|card| !bytes.is_zero() || is_kept(card));
+        let logged = concerned.map(|card| {
+            let label = self.settings.label(&card.id);
             match (bytes, time) {
                 (Bytes::ZERO, _) => tracing::info!("the yield on {label} ends"),
                 (_, Duration::MAX) => tracing::info!("keep {bytes} of {label} free"),
                 (_, time) => tracing::info!("keep {bytes} of {label} free for {} s", time.as_secs()),
             }
-            self.submit(SchedulerEvent::YieldWanted { card: card.id.clone(), bytes, until });
-        }
-        Ok(())
+            SchedulerEvent::YieldWanted { card: card.id.clone(), bytes, until }
+        });
+        Ok(logged.collect())
     }
+}
 
+impl RuntimeSettings {
     /// The cards that an order to keep so much free is about.
     pub(super) fn yielding_cards(&self, card: Option<&str>, bytes: Bytes) -> Result<Vec<&Card>, HttpProblem> {
         // The host's memory beside cards has to be named.
         let (gpus, host): (Vec<&Card>, Vec<&Card>) =
-            self.settings.cards().partition(|card| card.kind != CardKind::Host);
+            self.cards().partition(|card| card.kind != CardKind::Host);
         let only = gpus.first().or(host.first()).copied().filter(|_| gpus.len() < 2);
-        let cards: Vec<&Card> = self.settings.cards().collect();
+        let cards: Vec<&Card> = self.cards().collect();
         let names = || cards.iter().map(|card| card.id.as_str()).collect::<Vec<_>>().join(", ");
         let chosen: Vec<&Card> = match card {
             Some(name) => cards.iter().filter(|card| card.answers_to(name)).copied().collect(),
@@ -72,35 +110,6 @@ impl Runtime {
             return Err(HttpProblem::new(StatusCode::BAD_REQUEST, "bad_yield", message));
         }
         Ok(chosen)
-    }
-
-    /// Reports programs with precedence that have begun to use a card since the last reading.
-    pub(super) fn notice_precedence(&self, reading: &Reading) {
-        let names = &self.settings.serve.yield_to;
-        if names.is_empty() {
-            return;
-        }
-        let engines: Vec<u32> = self.runs().iter().filter_map(|run| run.pid()).collect();
-        let foreign = reading
-            .holders
-            .iter()
-            .filter(|holder| !group_of(holder).is_some_and(|group| engines.contains(&group)));
-        let present: Vec<(CardId, u32, &String)> = foreign
-            .filter_map(|holder| {
-                let called = |name: &&String| is_called(holder.pid, holder.name.as_deref(), name);
-                Some((holder.card.clone(), holder.pid, names.iter().find(called)?))
-            })
-            .collect();
-        let before = self
-            .readings
-            .with_precedence
-            .replace(present.iter().map(|(card, pid, _)| (card.clone(), *pid)).collect());
-        for (card, pid, name) in present {
-            if !before.contains(&(card.clone(), pid)) {
-                tracing::info!("{name} (process {pid}) uses {}: idle models are unloaded", self.label(&card));
-                self.submit(SchedulerEvent::PrecedenceTaken { card, name: name.clone() });
-            }
-        }
     }
 }
 

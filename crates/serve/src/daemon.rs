@@ -227,11 +227,11 @@ impl Daemon {
         for address in &addresses {
             tracing::info!(
                 "{} of {} at http://{address}",
-                counted(runtime.count(), "model"),
+                counted(runtime.state.count(), "model"),
                 setup.config.display()
             );
         }
-        if runtime.count() == 0 {
+        if runtime.state.count() == 0 {
             tracing::warn!(
                 "the configuration lists no model, so every request is refused; add a section [models.NAME] and run `plimsoll reload`, or send SIGHUP"
             );
@@ -252,7 +252,7 @@ impl Daemon {
         let manager = Rc::new(ServiceManager::of_environment());
         let ready = {
             let (manager, runtime) = (Rc::clone(&manager), Rc::clone(&runtime));
-            move || manager.ready(&format!("{} at http://{address}", counted(runtime.count(), "model")))
+            move || manager.ready(&format!("{} at http://{address}", counted(runtime.state.count(), "model")))
         };
         ready();
         let (drained, listening) = oneshot::channel();
@@ -328,7 +328,7 @@ impl Daemon {
         tracing::info!(
             "end: {}, {} s after the start",
             requested.counted(),
-            requested.up_since().elapsed().as_secs()
+            requested.state.up_since().elapsed().as_secs()
         );
     }
 }

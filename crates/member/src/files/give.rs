@@ -96,7 +96,7 @@ impl FleetMember {
     /// A model that this host has offered, with the digest of the offer.
     fn offered(&self, name: &str) -> Option<(Rc<ConfiguredModel>, FileDigest)> {
         let runtime = self.runtime()?;
-        let entry = runtime.entry(runtime.resolve(name)?);
+        let entry = runtime.state.entry(runtime.resolve(name)?);
         let offers = self.offers.borrow();
         let digest = offers.models.get(&entry.name)?.file.clone()?;
         Some((entry, digest))

@@ -57,7 +57,7 @@ impl FleetMember {
     fn begin_copy(&self, model: &str) -> Result<(), HttpProblem> {
         let files = self.files.as_ref().ok_or_else(no_files)?;
         let runtime = self.runtime().ok_or_else(no_files)?;
-        let model = runtime.resolve(model).map(|id| runtime.entry(id).name.clone());
+        let model = runtime.resolve(model).map(|id| runtime.state.entry(id).name.clone());
         let Some(model) = model.filter(|model| files.may_copy(model)) else {
             return Err(problem(StatusCode::CONFLICT, "no_copy", "this host has all files of the model"));
         };

@@ -38,7 +38,7 @@ impl FleetMember {
     pub(super) async fn copy(self: Rc<Self>, model: String) {
         let (Some(files), Some(runtime)) = (&self.files, self.runtime()) else { return };
         let Some(id) = runtime.resolve(&model) else { return drop(files.copying.take()) };
-        let entry = runtime.entry(id);
+        let entry = runtime.state.entry(id);
         let mut is_whole = false;
         for source in self.sources(&model) {
             let host = source.host.clone();

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::SCHEMA;
 use super::kept::KeptFailure;
 use super::marks::{FAILURES, Mark, MarkedFailure};
+use super::{Board, SCHEMA};
 use crate::Runtime;
 use plimsoll_route::without_engine_words;
 use plimsoll_task::spawn_blocking;
@@ -19,7 +19,7 @@ const KEPT_APART: Duration = Duration::from_secs(1);
 pub(crate) async fn keep(runtime: Rc<Runtime>) {
     loop {
         runtime.board.failed.notified().await;
-        let mut failures: Vec<_> = runtime.failures().into_iter().map(|(_, failure)| failure).collect();
+        let mut failures: Vec<_> = runtime.board.failures().into_iter().map(|(_, failure)| failure).collect();
         failures.drain(..failures.len().saturating_sub(FAILURES));
         let store = runtime.board.store.clone();
         if let Ok(Err(error)) = spawn_blocking(move || store.write(failures)).await {
@@ -29,7 +29,7 @@ pub(crate) async fn keep(runtime: Rc<Runtime>) {
     }
 }
 
-impl Runtime {
+impl Board {
     /// All failures as JSON, with the lines of engines.
     pub(crate) fn failure_list(&self) -> Value {
         let failures = self.failures().into_iter().map(|(id, kept)| {
@@ -42,17 +42,17 @@ impl Runtime {
 
     /// The newest failure as a document of its own, without lines of engines: it leaves the machine.
     pub(super) fn failure_document(&self) -> String {
-        let newest = self.board.marks.failures().pop();
+        let newest = self.marks.failures().pop();
         let named = newest.and_then(|mark| {
-            let name = mark.model.map(|model| self.entry(model).name.clone());
+            let name = mark.model.map(|model| self.state.entry(model).name.clone());
             let mut mark = json!(mark);
             mark["name"] = json!(name);
             mark["time"] = json!(self.failures().last()?.1.time);
             Some(mark)
         });
         let document = json!({
-            "schema": SCHEMA, "now": self.now(),
-            "server": { "version": env!("CARGO_PKG_VERSION"), "started": self.started() },
+            "schema": SCHEMA, "now": self.state.now(),
+            "server": { "version": env!("CARGO_PKG_VERSION"), "started": self.state.started() },
             "marks": named.into_iter().collect::<Vec<_>>(),
         });
         without_engine_words(document).to_string()
@@ -61,15 +61,15 @@ impl Runtime {
     /// The failures of earlier runs and of this one, the oldest first, each with its number; earlier ones
     /// have negative numbers.
     fn failures(&self) -> Vec<(i64, KeptFailure)> {
-        let earlier = (1..).zip(&self.board.earlier).map(|(number, failure)| (-number, failure.clone()));
+        let earlier = (1..).zip(&self.earlier).map(|(number, failure)| (-number, failure.clone()));
         let of_mark = |mark: Mark| {
             let MarkedFailure { id, times, reason, hints } = mark.failure?;
             Some((
                 i64::try_from(id).ok()?,
                 KeptFailure {
-                    time: self.unix_time(mark.at),
+                    time: self.state.unix_time(mark.at),
                     kind: mark.kind.to_owned(),
-                    name: mark.model.map(|model| self.entry(model).name.clone()),
+                    name: mark.model.map(|model| self.state.entry(model).name.clone()),
                     times,
                     // Both are kept as their JSON says it.
                     reason: serde_json::from_value(json!(reason)).ok()?,
@@ -77,12 +77,12 @@ impl Runtime {
                 },
             ))
         };
-        earlier.chain(self.board.marks.failures().into_iter().filter_map(of_mark)).collect()
+        earlier.chain(self.marks.failures().into_iter().filter_map(of_mark)).collect()
     }
 
     /// Marks of the failures of earlier runs, whose times lie before the daemon's start.
     pub(super) fn earlier_marks(&self) -> Vec<Value> {
-        let start = i64::try_from(self.started()).unwrap_or(i64::MAX);
+        let start = i64::try_from(self.state.started()).unwrap_or(i64::MAX);
         let mark = |(number, kept): (i64, &KeptFailure)| {
             let at = i64::try_from(kept.time).unwrap_or(start).saturating_sub(start).min(0);
             json!({
@@ -92,6 +92,6 @@ impl Runtime {
                 },
             })
         };
-        (1..).zip(&self.board.earlier).map(mark).collect()
+        (1..).zip(&self.earlier).map(mark).collect()
     }
 }

@@ -7,53 +7,46 @@ use plimsoll_scheduler::ModelId;
 use plimsoll_scheduler::place::NeedAnswers;
 use serde_json::{Value, json};
 
-use super::Runtime;
-use crate::Patience;
 use crate::need_answers::{advise, with_answers};
-use crate::survey::look;
+use crate::{SchedulerState, Surveyor};
 use plimsoll_route::WhatIfError;
 use plimsoll_task::spawn_blocking;
 
-impl Runtime {
-    /// Plans the model with these flags over its own and asks the scheduler, without a change to anything.
-    pub async fn dry_run(&self, model: ModelId, flags: Vec<String>) -> Result<Value, WhatIfError> {
-        let mut entry = ConfiguredModel::clone(&self.entry(model));
-        if !flags.is_empty() {
-            change(&mut entry, &flags)?;
-        }
-        let (engine, cards) = (self.settings.engine.clone(), self.settings.served());
-        let asking = self.asking(Patience::Known);
-        // Headers come from disk, as for a load.
-        let known = self.readings.needs.known();
-        let looked = spawn_blocking(move || {
-            let demand = look(&entry, engine.as_deref(), &cards, asking.as_ref());
-            demand.map(|demand| known.instead(&entry, demand))
-        });
-        let looked = looked.await;
-        let demand = match looked.map_err(|error| WhatIfError::Failed(error.to_string()))? {
-            Ok(demand) => demand,
-            Err(reason) => {
-                return Ok(json!({ "fits": "never", "shares": [], "stops": [], "reason": reason }));
-            }
-        };
-        let (need, now) = (demand.need(), self.now());
-        let ask = |answers: &NeedAnswers| {
-            self.state.borrow().scheduler.what_if(model, &need, answers, now).transpose()
-        };
-        let mut stated = with_answers(&*demand, &mut NeedAnswers::default(), ask);
-        if let Some(stated) = &mut stated {
-            advise(&*demand, &mut stated.advice, &mut stated.hints);
-        }
-        let mut answer = json!(stated);
-        let placed = stated.iter().flat_map(|stated| &stated.shares);
-        let on: Vec<_> = placed.map(|share| &share.card).collect();
-        let cards: Vec<_> =
-            self.settings.served().into_iter().filter(|card| on.contains(&&card.id)).collect();
-        let terms = demand.terms(&cards).into_iter();
-        answer["terms"] = terms.map(|(card, terms)| json!({ "card": card, "terms": terms })).collect();
-        answer["lowered_context"] = json!(demand.lowered_context());
-        Ok(answer)
+/// Plans the model with these flags over its own and asks the scheduler, without a change to anything.
+pub(crate) async fn dry_run(
+    state: &SchedulerState,
+    surveyor: Surveyor,
+    model: ModelId,
+    flags: Vec<String>,
+) -> Result<Value, WhatIfError> {
+    let mut entry = ConfiguredModel::clone(&state.entry(model));
+    if !flags.is_empty() {
+        change(&mut entry, &flags)?;
     }
+    let served = surveyor.cards();
+    // Headers come from disk, as for a load.
+    let looked = spawn_blocking(move || surveyor.look(&entry, &surveyor.program(&entry)?));
+    let demand = match looked.await.map_err(|error| WhatIfError::Failed(error.to_string()))? {
+        Ok(demand) => demand,
+        Err(reason) => {
+            return Ok(json!({ "fits": "never", "shares": [], "stops": [], "reason": reason }));
+        }
+    };
+    let (need, now) = (demand.need(), state.now());
+    let ask =
+        |answers: &NeedAnswers| state.scheduler.borrow().what_if(model, &need, answers, now).transpose();
+    let mut stated = with_answers(&*demand, &mut NeedAnswers::default(), ask);
+    if let Some(stated) = &mut stated {
+        advise(&*demand, &mut stated.advice, &mut stated.hints);
+    }
+    let mut answer = json!(stated);
+    let placed = stated.iter().flat_map(|stated| &stated.shares);
+    let on: Vec<_> = placed.map(|share| &share.card).collect();
+    let cards: Vec<_> = served.into_iter().filter(|card| on.contains(&&card.id)).collect();
+    let terms = demand.terms(&cards).into_iter();
+    answer["terms"] = terms.map(|(card, terms)| json!({ "card": card, "terms": terms })).collect();
+    answer["lowered_context"] = json!(demand.lowered_context());
+    Ok(answer)
 }
 
 /// Puts flags over those of the model.

@@ -5,9 +5,8 @@ use plimsoll_base::{Advice, Hint};
 use plimsoll_config::{ConfiguredModel, Launch};
 use plimsoll_flags::{FlagOrigin, Options};
 
-use super::super::Runtime;
-use super::super::forecast::{Forecast, forecast};
-use super::super::survey::Patience;
+use super::super::forecast::Forecast;
+use super::super::survey::Surveyor;
 use plimsoll_route::{DownloadOrder, HttpProblem};
 use plimsoll_task::spawn_blocking;
 
@@ -17,36 +16,29 @@ use plimsoll_task::spawn_blocking;
 /// Tokens of the context with which a model has to fit at least.
 const LEAST_CONTEXT: &str = "1024";
 
-impl Runtime {
-    /// Planned memory of the model, in words; `None` if it is unknown before its download.
-    pub(super) async fn foresee_download(
-        &self,
-        order: &DownloadOrder,
-    ) -> Result<Option<String>, HttpProblem> {
-        if order.public_only && order.is_address() {
-            // The forecast would ask the server once more, wherever it leads by then.
-            return Ok(None);
-        }
-        let entries = [entry(order, &[]), entry(order, &["--ctx-size", LEAST_CONTEXT])];
-        let entries: Vec<ConfiguredModel> = entries.into_iter().flatten().collect();
-        let engine = self.settings.engine.clone();
-        let limits = self.settings.scheduler.cards.clone();
-        let (asking, known) = (self.asking(Patience::Kept), self.readings.needs.known());
-        // Headers come from the network.
-        let looked = spawn_blocking(move || {
-            forecast(&entries, engine.as_deref(), &limits, asking.as_ref(), &known, None)
-        });
-        let forecasts = looked.await.unwrap_or_default();
-        let [own, least] = &forecasts[..] else { return Ok(None) };
-        match (own.never_fits(), least.never_fits()) {
-            (false, _) => Ok(own.refused.is_none().then(|| own.text.clone())),
-            (true, false) => Ok(Some(format!(
-                "{} with a context of {LEAST_CONTEXT} tokens; with its own it fits on no card",
-                least.text
-            ))),
-            (true, true) if order.force => Ok(Some(own.text.clone())),
-            (true, true) => Err(never(least)),
-        }
+/// Planned memory of the model, in words; `None` if it is unknown before its download.
+pub(super) async fn foresee(
+    surveyor: Surveyor,
+    order: &DownloadOrder,
+) -> Result<Option<String>, HttpProblem> {
+    if order.public_only && order.is_address() {
+        // The forecast would ask the server once more, wherever it leads by then.
+        return Ok(None);
+    }
+    let entries = [entry(order, &[]), entry(order, &["--ctx-size", LEAST_CONTEXT])];
+    let entries: Vec<ConfiguredModel> = entries.into_iter().flatten().collect();
+    // Headers come from the network.
+    let looked = spawn_blocking(move || surveyor.forecast(&entries, None));
+    let forecasts = looked.await.unwrap_or_default();
+    let [own, least] = &forecasts[..] else { return Ok(None) };
+    match (own.never_fits(), least.never_fits()) {
+        (false, _) => Ok(own.refused.is_none().then(|| own.text.clone())),
+        (true, false) => Ok(Some(format!(
+            "{} with a context of {LEAST_CONTEXT} tokens; with its own it fits on no card",
+            least.text
+        ))),
+        (true, true) if order.force => Ok(Some(own.text.clone())),
+        (true, true) => Err(never(least)),
     }
 }
 

@@ -8,7 +8,8 @@ use plimsoll_planner::EngineKind;
 use plimsoll_probe::headers::read_token_texts;
 use plimsoll_scheduler::ModelId;
 
-use super::{FoundProgram, Runtime, engine_of, named};
+use super::{FoundProgram, engine_of, named};
+use crate::SchedulerState;
 use plimsoll_route::{CertainText, HttpProblem, RequestPrompt};
 use plimsoll_task::spawn_blocking;
 
@@ -21,31 +22,33 @@ const ROUNDED: u64 = 256;
 // DECISION: only what is proven is refused. The engine that would count the tokens is not loaded. The bound
 // is the division of the text into the fewest words of the model's own vocabulary; no tokenizer with these
 // words gives fewer.
-impl Runtime {
-    /// The refusal of a prompt that the context of this model, which is not loaded, cannot hold.
-    pub(crate) async fn overlong(&self, model: ModelId, prompt: &RequestPrompt<'_>) -> Option<HttpProblem> {
-        let context = self.statuses.with(model, |status| status.profile.as_ref()?.context)?;
-        let holds = context.next_multiple_of(ROUNDED);
-        // A token is a byte at least, so that most bodies are not read for this.
-        let may_pass = |bytes: usize| u64::try_from(bytes).is_ok_and(|bytes| bytes >= holds);
-        if !may_pass(prompt.body.len()) {
-            return None;
-        }
-        let certain = prompt.certain_text().await.filter(|certain| may_pass(certain.text.len()))?;
-        let (entry, engine) = (self.entry(model), self.settings.engine.clone());
-        let (name, entry) = (entry.name.clone(), ConfiguredModel::clone(&entry));
-        let count = move || fewest_tokens(&entry, engine.as_deref(), &certain);
-        let tokens = spawn_blocking(count).await.ok().flatten().filter(|tokens| *tokens >= holds)?;
-        let text = format!(
-            "the prompt has at least {}, and the context of {name} holds {context}",
-            counted(tokens, "token")
-        );
-        let reason = Reason::new("prompt_too_long", text)
-            .fact("model", name)
-            .fact("prompt_at_least", tokens)
-            .fact("context", context);
-        Some(HttpProblem::because(StatusCode::BAD_REQUEST, reason))
+/// The refusal of a prompt that the context of this model, which is not loaded, cannot hold.
+pub(crate) async fn overlong(
+    state: &SchedulerState,
+    model: ModelId,
+    prompt: &RequestPrompt<'_>,
+) -> Option<HttpProblem> {
+    let context = state.statuses.with(model, |status| status.profile.as_ref()?.context)?;
+    let holds = context.next_multiple_of(ROUNDED);
+    // A token is a byte at least, so that most bodies are not read for this.
+    let may_pass = |bytes: usize| u64::try_from(bytes).is_ok_and(|bytes| bytes >= holds);
+    if !may_pass(prompt.body.len()) {
+        return None;
     }
+    let certain = prompt.certain_text().await.filter(|certain| may_pass(certain.text.len()))?;
+    let (entry, engine) = (state.entry(model), state.settings.engine.clone());
+    let (name, entry) = (entry.name.clone(), ConfiguredModel::clone(&entry));
+    let count = move || fewest_tokens(&entry, engine.as_deref(), &certain);
+    let tokens = spawn_blocking(count).await.ok().flatten().filter(|tokens| *tokens >= holds)?;
+    let text = format!(
+        "the prompt has at least {}, and the context of {name} holds {context}",
+        counted(tokens, "token")
+    );
+    let reason = Reason::new("prompt_too_long", text)
+        .fact("model", name)
+        .fact("prompt_at_least", tokens)
+        .fact("context", context);
+    Some(HttpProblem::because(StatusCode::BAD_REQUEST, reason))
 }
 
 /// The fewest tokens that the text has with this model; `None` where nothing is proven.

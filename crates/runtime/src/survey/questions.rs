@@ -23,11 +23,11 @@ const GGML: &str = "GGML_";
 
 /// Access to the answers of engines for one survey.
 #[derive(Clone, Debug)]
-pub struct Asking {
-    pub answers: ExactAnswers,
+pub(super) struct Asking {
+    pub(super) answers: ExactAnswers,
     /// Variables that engines inherit from the daemon.
-    pub inherited: Vec<(OsString, OsString)>,
-    pub patience: Patience,
+    pub(super) inherited: Vec<(OsString, OsString)>,
+    pub(super) patience: Patience,
 }
 
 /// Bytes to add to the formulas on each card of a set; `None` without an answer.

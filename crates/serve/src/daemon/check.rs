@@ -8,8 +8,10 @@ use plimsoll_flags::Warning;
 
 use super::{DaemonError, Setup, cards, listen, sampler, settings};
 use plimsoll_route::ApiKeys;
-use plimsoll_runtime::Config;
-use plimsoll_runtime::{self, ConfigureError, ExactAnswers, Forecast, Patience, StandingConflicts};
+
+use plimsoll_runtime::{
+    Config, ConfigureError, ExactAnswers, Forecast, MeasuredNeeds, Patience, StandingConflicts, Surveyor,
+};
 use plimsoll_task::DaemonFuture;
 
 /// Time that `--check` waits for engines to report their memory, all together.
@@ -69,12 +71,11 @@ impl ConfigCheck {
         }
         let limits = settings.scheduler.cards.clone();
         let answers = ExactAnswers::new(None);
-        let asking = settings.asking(&answers, Patience::Until(Instant::now() + ASK_ENGINES));
-        let known = plimsoll_runtime::MeasuredNeeds::of(&settings.config).known();
-        let (engine, host) = (settings.engine.as_deref(), plimsoll_runtime::this_host());
-        let mut models = plimsoll_runtime::forecast(&entries, engine, &limits, asking.as_ref(), &known, host);
+        let (needs, patience) = (MeasuredNeeds::of(&settings.config), Instant::now() + ASK_ENGINES);
+        let surveyor = Surveyor::new(&settings, &answers, &needs, Patience::Until(patience));
+        let mut models = surveyor.forecast(&entries, plimsoll_runtime::this_host());
         for ((model, entry), left_out) in models.iter_mut().zip(&entries).zip(&left_out) {
-            model.judge_flags(entry, engine, left_out);
+            model.judge_flags(entry, settings.engine.as_deref(), left_out);
         }
         answers.end();
         let conflicts =

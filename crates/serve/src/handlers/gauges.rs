@@ -154,7 +154,7 @@ impl Extension for Gauges {
         }
         let name = "plimsoll_growth_bytes_per_token";
         page.family(name, MetricKind::Gauge, "Observed growth of memory with each token in use");
-        let snapshot = runtime.scheduler_snapshot();
+        let snapshot = runtime.state.snapshot();
         for model in &snapshot.models {
             if let Some(growth) = model.growth {
                 page.sample(name, &[("model", &model.name)], growth.bytes_per_token.get());
@@ -171,7 +171,7 @@ impl Gauges {
 
     fn rows(&self, runtime: &Runtime) -> Vec<GuardRow> {
         // Pages are files; they are read only when the metrics are asked for.
-        let runs = runtime.runs();
+        let runs = runtime.state.runs();
         let rows = runs.iter().flat_map(|run| {
             let tree = self.guard.of(run.id).and_then(|guarded| read_tree(guarded.pages()));
             let occupied: Vec<(CardId, GuardedMemory)> =
@@ -182,7 +182,7 @@ impl Gauges {
                 });
             occupied.into_iter().map(|(card, occupied)| GuardRow {
                 model: run.entry.name.clone(),
-                card: runtime.label(&card),
+                card: runtime.settings.label(&card),
                 occupied,
             })
         });

@@ -101,7 +101,7 @@ impl GuardHandler {
     /// Folders with the pages of engines without a request. They call no driver function, so they could not
     /// answer a question.
     pub(super) fn idle_pages(&self, runtime: &Runtime) -> Vec<PathBuf> {
-        let idle = runtime.idle_runs().into_iter();
+        let idle = runtime.state.idle_runs().into_iter();
         idle.filter_map(|run| Some(self.of(run)?.pages.clone())).collect()
     }
 
@@ -313,7 +313,7 @@ fn card_of(runtime: &Runtime, run: &EngineRun, card: &CardSnapshot) -> Option<Ca
     if let Some(named) = named {
         return Some(named.id.clone());
     }
-    match runtime.cards_of(run)[..] {
+    match runtime.settings.cards_of(run.placement())[..] {
         [only] if only.uuid.is_none() => Some(only.id.clone()),
         _ => None,
     }

@@ -12,7 +12,7 @@ use plimsoll_wire::options::Uuid;
 
 use super::guard::GuardHandler;
 use plimsoll_route::ModelService;
-use plimsoll_runtime::{Extension, Runtime};
+use plimsoll_runtime::{Extension, Runtime, free_idle};
 use plimsoll_task::{spawn_blocking, spawn_local};
 
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl Extension for Neighbours {
 }
 
 async fn ask_around(runtime: Rc<Runtime>, model: ModelId, idle: Option<Vec<PathBuf>>, patience: Duration) {
-    runtime.free_idle().await;
+    free_idle(&runtime).await;
     if let Some(idle) = idle {
         ask_guarded(&runtime, model, idle, patience).await;
     }
@@ -77,7 +77,7 @@ fn ask_all(cards: &[Uuid], idle: &[PathBuf], patience: Duration) -> Vec<Requeste
 }
 
 fn report(runtime: &Runtime, model: ModelId, gave: &[RequestedNeighbour]) {
-    let name = &runtime.entry(model).name;
+    let name = &runtime.state.entry(model).name;
     let each = gave.iter().map(|requested| {
         let process = requested.neighbour.name.as_deref().unwrap_or("a process");
         format!("{process} (pid {}) {}", requested.neighbour.pid, requested.gave)

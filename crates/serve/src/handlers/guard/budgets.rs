@@ -37,7 +37,7 @@ pub(super) async fn watch(guard: Rc<GuardHandler>, runtime: Rc<Runtime>) {
             let guarded = guard.of(run.id)?;
             (guarded.settings.reclaim == Some(true)).then_some(guarded)
         };
-        let runs = runtime.runs().into_iter();
+        let runs = runtime.state.runs().into_iter();
         let asking: Vec<_> = runs.filter_map(|run| Some((asking(&run)?, run))).collect();
         for (guarded, run) in &asking {
             guard.take_request(&runtime, run, guarded);
@@ -88,7 +88,7 @@ impl GuardHandler {
 
     /// Passes the scheduler's answer to the process that made the request.
     pub(super) fn answer_budget(&self, runtime: &Runtime, run: RunId, claim: Option<Bytes>) {
-        let Some((run, guarded)) = runtime.run(run).zip(self.of(run)) else {
+        let Some((run, guarded)) = runtime.state.run(run).zip(self.of(run)) else {
             return;
         };
         let Some(request) = guarded.pending.take() else {
@@ -103,7 +103,7 @@ impl GuardHandler {
 
     /// Sets the budget of an engine to its claim.
     pub(super) fn follow_claim(&self, runtime: &Runtime, run: RunId, share: &Share) {
-        if let Some((run, guarded)) = runtime.run(run).zip(self.of(run))
+        if let Some((run, guarded)) = runtime.state.run(run).zip(self.of(run))
             && guarded.is_claimed()
         {
             set_budgets(runtime, &run, &guarded, &share.card, share.bytes);

@@ -34,8 +34,8 @@ fn refused(
     count: u64,
 ) -> RefusedAllocation {
     let id = card_of(runtime, run, card);
-    let named = id.as_ref().map(|id| runtime.label(id));
-    let snapshot = runtime.scheduler_snapshot();
+    let named = id.as_ref().map(|id| runtime.settings.label(id));
+    let snapshot = runtime.state.snapshot();
     let model = snapshot.models.iter().find(|model| model.id == run.model);
     RefusedAllocation {
         why: oom.refusal,

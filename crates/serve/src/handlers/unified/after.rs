@@ -59,11 +59,11 @@ struct Load {
 
 /// The load of a run; `None` for an engine without a card.
 fn load_of(runtime: &Runtime, run: &EngineRun) -> Option<Load> {
-    let cards: Vec<Card> = runtime.cards_of(run).into_iter().cloned().collect();
+    let cards: Vec<Card> = runtime.settings.cards_of(run.placement()).into_iter().cloned().collect();
     if cards.is_empty() {
         return None;
     }
-    let others = runtime.runs().into_iter().filter(|other| other.id != run.id);
+    let others = runtime.state.runs().into_iter().filter(|other| other.id != run.id);
     Some(Load {
         entry: ConfiguredModel::clone(&run.entry),
         machine: runtime.settings.cards().cloned().collect(),

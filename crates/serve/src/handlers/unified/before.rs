@@ -127,7 +127,7 @@ impl ReclaimJob {
     /// `None` for a run without a card, or of unknown need.
     fn question(&self, runtime: &Runtime, run: &EngineRun) -> Option<ReclaimQuestion> {
         let own = claim(runtime, run).filter(|need| !need.is_zero())?;
-        let others = runtime.runs().into_iter().filter(|other| other.id != run.id);
+        let others = runtime.state.runs().into_iter().filter(|other| other.id != run.id);
         let others: Vec<Rc<EngineRun>> = others.collect();
         // A run without an upstream has not reported ready.
         let loading = others.iter().filter(|other| other.upstream().is_none());
@@ -135,7 +135,7 @@ impl ReclaimJob {
         let idle: Vec<PathBuf> = self.guard.idle_pages(runtime);
         Some(ReclaimQuestion {
             need: own + theirs,
-            models: runtime.present().iter().map(|(_, entry)| ConfiguredModel::clone(entry)).collect(),
+            models: runtime.state.present().iter().map(|(_, entry)| ConfiguredModel::clone(entry)).collect(),
             living: others.iter().map(|other| ConfiguredModel::clone(&other.entry)).collect(),
             hands: self.hands,
             whom: if self.ask.is_zero() {
@@ -151,7 +151,7 @@ impl ReclaimJob {
 /// Memory of its cards that the run may take; `None` if its need is unknown.
 fn claim(runtime: &Runtime, run: &EngineRun) -> Option<Bytes> {
     let placement = run.placement();
-    let cards = runtime.cards_of(run);
+    let cards = runtime.settings.cards_of(run.placement());
     (!placement.alone).then(|| cards.iter().map(|card| placement.on(&card.id)).sum())
 }
 
@@ -172,7 +172,7 @@ fn report(runtime: &Runtime, run: &EngineRun, need: Bytes, outcome: &ReclaimOutc
 pub(super) fn hint_at_reclaim(runtime: &Runtime, run: &EngineRun, end: &End) {
     let loading = Stage::Loading;
     let ran_out = matches!(end, End::OutOfMemory { stage, .. } if *stage == loading);
-    if ran_out && !runtime.cards_of(run).is_empty() {
+    if ran_out && !runtime.settings.cards_of(run.placement()).is_empty() {
         let text = "drop page cache before a load: reclaim-before-load = \"user\" under [serve], or \
                     --reclaim-before-load user";
         let hint = Hint::new(Advice::Other(text.to_owned()));
