@@ -11,7 +11,7 @@ const REDIRECTIONS: [&str; 3] = [">", "2>", "&>"];
 
 impl Configuration {
     /// Warns of words that reach the program as arguments, although their author meant them for a shell.
-    pub fn notify_shell_words(&mut self) {
+    pub fn warn_of_shell_words(&mut self) {
         let reported = self.models.iter().flat_map(|model| {
             let texts = shell_words(model).into_iter();
             texts.map(|(text, hint)| Warning::new(model.origin.0.clone(), text).hint(hint))

@@ -5,7 +5,7 @@ fn reported(cmd: &str) -> Vec<String> {
     let mut roster = plimsoll_config::parse("a.yaml", &text, &|_| None).unwrap();
     roster.warnings.clear();
     roster.confine();
-    roster.notify_shell_words();
+    roster.warn_of_shell_words();
     roster.warnings.iter().map(ToString::to_string).collect()
 }
 

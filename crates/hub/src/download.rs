@@ -66,7 +66,7 @@ impl Hub {
             if goes_on(progress) { Ok(()) } else { Err(of(HubFailure::Cancelled)) }
         };
         let whole = blobs.join(&file.key);
-        let resumes = file.is_reported_apart();
+        let resumes = file.is_distinguished();
         if resumes && fs::metadata(&whole).is_ok_and(|found| found.len() == file.size) {
             return notify(file.size);
         }
@@ -133,7 +133,7 @@ impl Hub {
 fn room(plan: &DownloadPlan, blobs: &Path) -> Result<(), HubFailure> {
     let have = |file: &PlannedFile| {
         let of = |name: &str| fs::metadata(blobs.join(name)).map_or(0, |found| found.len());
-        if file.is_reported_apart() {
+        if file.is_distinguished() {
             of(&file.key).max(of(&format!("{}.part", file.key))).min(file.size)
         } else {
             0

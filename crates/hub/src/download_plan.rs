@@ -47,7 +47,7 @@ pub(crate) struct PlannedFile {
 
 impl PlannedFile {
     /// True if parts of this file are distinguished from those of another that has its address by now.
-    pub(crate) fn is_reported_apart(&self) -> bool {
+    pub(crate) fn is_distinguished(&self) -> bool {
         self.digest.is_some() || self.etag.is_some()
     }
 }

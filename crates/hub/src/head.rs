@@ -211,7 +211,7 @@ impl RemoteHead {
             requests: 0,
         };
         let at = part.at.clone();
-        let (origin_size, is_reported_apart) = (part.total, part.etag.is_some());
+        let (origin_size, is_distinguished) = (part.total, part.etag.is_some());
         let new = || HeadReader::new(origin_size, wanted.dialect, client.bounds.header, wanted.vocabulary);
         let mut reader = new();
         let mut take = |reader: &mut HeadReader, start: u64, part: Part| {
@@ -224,7 +224,7 @@ impl RemoteHead {
         take(&mut reader, 0, part)?;
         while let Some(mut range) = reader.wants().map_err(|failure| failure.of(of))? {
             // Without an ETag the next bytes may be those of another file, so all are asked for again.
-            if !is_reported_apart {
+            if !is_distinguished {
                 let twice = reader.occupied().end.saturating_mul(2).min(client.bounds.header.get());
                 range = 0..range.end.max(twice.min(origin_size));
                 reader = new();

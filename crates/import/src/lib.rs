@@ -99,7 +99,7 @@ fn file(
     configuration.models.iter_mut().for_each(llama_server::unfold);
     // After it, since an engine of flags alone listens where the daemon orders.
     configuration.confine();
-    configuration.notify_shell_words();
+    configuration.warn_of_shell_words();
     configuration.notify_ports();
     differences::of_file(path, &mut configuration, &used.borrow());
     Ok(configuration)

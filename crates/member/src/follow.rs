@@ -162,7 +162,7 @@ impl FleetMember {
     }
 
     /// True if the store has other records of the fleet than this host knows. Its revision alone does not
-    /// tell, because another fleet may write to the same store.
+    /// prove it, because another fleet may write to the same store.
     async fn is_behind(&self, known: u64) -> Result<bool, StoreError> {
         let latest = self.store.latest().await?;
         Ok(latest.revision > known || latest.records != self.node.borrow().view.count())

@@ -176,7 +176,7 @@ impl FleetMember {
         Ok((StoreHeader { cluster_id: cluster, raft_term: term, revision }, depth, records))
     }
 
-    /// Reads revoked certificates from the store itself: a revoked host would not tell of its own.
+    /// Reads revoked certificates from the store itself: a revoked host would not publish its own.
     async fn look_at_revocations(&self) {
         if self.trust.certificates().is_some()
             && let Ok(revoked) = self.store.revoked().await

@@ -137,7 +137,7 @@ impl FleetMember {
         options: &RouteOptions,
     ) -> Option<ServePass> {
         if self.is_only_here(runtime, options) {
-            return runtime.pass_at_once(model, options.clone()).map(ServePass::from);
+            return runtime.admit_at_once(model, options.clone()).map(ServePass::from);
         }
         let name = &runtime.state.entry(model).name;
         // Which of several hosts it is depends on the prompt, which is not read here.
@@ -147,7 +147,7 @@ impl FleetMember {
         let (_undecided, mut decision) =
             self.ask(|request| wanted(request, name, options, Affinity::default()));
         match decision.try_recv().ok()? {
-            Decision::Here => runtime.pass_at_once(model, options.clone()).map(ServePass::from),
+            Decision::Here => runtime.admit_at_once(model, options.clone()).map(ServePass::from),
             Decision::There { host, address, token } => {
                 let me = self.me()?;
                 Some(me.pass_on(Rc::clone(runtime), model, options.clone(), (host, address, token), 0, None))
@@ -165,7 +165,7 @@ impl FleetMember {
         prompt: RequestPrompt<'_>,
     ) -> Result<ServePass, HttpProblem> {
         if self.is_only_here(&runtime, &options) {
-            return runtime.admit_here(model, options, prompt).await.map(ServePass::from);
+            return runtime.admit(model, options, prompt).await.map(ServePass::from);
         }
         let name = runtime.state.entry(model).name.clone();
         let affinity = self.affinity(&runtime, model, &name, &options, prompt.body);
@@ -191,7 +191,7 @@ impl FleetMember {
         tries: u32,
     ) -> Result<ServePass, HttpProblem> {
         match decision {
-            Decision::Here => runtime.admit_here(model, options, prompt).await.map(ServePass::from),
+            Decision::Here => runtime.admit(model, options, prompt).await.map(ServePass::from),
             Decision::There { host, address, token } => {
                 let has_replicas = self.node.borrow().has_replicas(&runtime.state.entry(model).name);
                 let counted = has_replicas.then(|| PassedOn { member: Rc::clone(&self), request });
@@ -354,8 +354,8 @@ fn wanted(request: u64, name: &str, options: &RouteOptions, affinity: Affinity) 
     }
 }
 
-/// Beginnings of prompts in the bodies of the APIs, and the bytes from there on that tell one conversation
-/// from another.
+/// Beginnings of prompts in the bodies of the APIs, and the bytes from there on that distinguish one
+/// conversation from another.
 const PROMPTS: [&[u8]; 3] = [b"\"messages\"", b"\"prompt\"", b"\"input\""];
 const BEGINNING: usize = 512;
 

@@ -8,7 +8,7 @@ use plimsoll_config::ConfiguredModel;
 use plimsoll_flags::FlagValue;
 use plimsoll_fleet::{FileDigest, ModelOffer, OfferList};
 
-/// Bytes of a file that tell one model from another: the header's beginning, with names and sizes.
+/// Bytes of a file that distinguish one model from another: the header's beginning, with names and sizes.
 const HEADER: u64 = 64 * 1024;
 
 /// The offer of a model; `None` if this host cannot serve it.

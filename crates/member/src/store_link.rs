@@ -78,7 +78,7 @@ impl FleetMember {
         sleep(pause).await;
     }
 
-    /// Wakes the node at its time, and tells it which models are idle.
+    /// Wakes the node at its time, and reports which models are idle.
     pub(super) async fn tick(self: Rc<Self>) {
         let mut reported = Vec::new();
         loop {

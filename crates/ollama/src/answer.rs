@@ -15,7 +15,7 @@ const MOST_OCCUPIED: usize = 1024 * 1024;
 /// Tool calls of one answer.
 pub const MOST_CALLS: usize = 256;
 
-/// Failure of an engine's answer, told to the client.
+/// Failure of an engine's answer, as the client gets it.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerError {
     #[error("{0}")]
@@ -50,7 +50,7 @@ pub struct PartialAnswer {
     endpoint: Endpoint,
     /// The model's name as the client wrote it.
     model: String,
-    calls: Vec<OccupiedCall>,
+    calls: Vec<CollectedCall>,
     occupied: usize,
     finish: Option<String>,
     usage: EngineUsage,
@@ -58,7 +58,7 @@ pub struct PartialAnswer {
 }
 
 #[derive(Debug, Default)]
-struct OccupiedCall {
+struct CollectedCall {
     id: String,
     name: String,
     arguments: String,
@@ -129,7 +129,7 @@ impl PartialAnswer {
             return Err(AnswerError::TooManyCalls);
         }
         if self.calls.len() <= index {
-            self.calls.resize_with(index + 1, OccupiedCall::default);
+            self.calls.resize_with(index + 1, CollectedCall::default);
         }
         let call = &mut self.calls[index];
         call.id += &id;
@@ -235,7 +235,7 @@ impl PartialAnswer {
         }
     }
 
-    /// Counts and durations; what the engine does not tell is left out.
+    /// Counts and durations; what the engine does not report is left out.
     fn figures(&self, object: &mut Value, times: AnswerTimes) {
         let timings = self.timings.unwrap_or_default();
         let milliseconds = |time: Option<f64>| Duration::try_from_secs_f64(time? / 1000.0).ok();

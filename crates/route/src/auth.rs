@@ -65,12 +65,12 @@ pub(crate) enum KeyCheck {
     Expired,
 }
 
-/// The number of a key, with the header that held it.
-type OccupiedKey = (Vec<u8>, KeyNumber);
+/// A header line that holds a key, and the number of the key.
+type ShownLine = (Vec<u8>, KeyNumber);
 
 /// The key that the last request of a connection has shown.
 #[derive(Default)]
-pub(crate) struct ShownKey(RefCell<Option<OccupiedKey>>);
+pub(crate) struct ShownKey(RefCell<Option<ShownLine>>);
 
 impl fmt::Debug for ShownKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -142,10 +142,10 @@ impl ApiKeys {
     }
 
     pub(super) fn get(&self, number: KeyNumber) -> Option<Rc<AccessKey>> {
-        self.occupied(number).filter(|key| !key.is_expired())
+        self.key(number).filter(|key| !key.is_expired())
     }
 
-    fn occupied(&self, number: KeyNumber) -> Option<Rc<AccessKey>> {
+    fn key(&self, number: KeyNumber) -> Option<Rc<AccessKey>> {
         let table = self.0.table.borrow();
         let found = table.keys.iter().find(|(of, _)| *of == number);
         found.map(|(_, key)| Rc::clone(key))
@@ -159,7 +159,7 @@ impl ApiKeys {
         let Some(line) = key_line(headers) else { return KeyCheck::Unknown };
         let mut shown = shown.0.borrow_mut();
         let again = shown.as_ref().filter(|(before, ..)| before[..].ct_eq(line).into());
-        let same = again.and_then(|(_, number)| Some((*number, self.occupied(*number)?)));
+        let same = again.and_then(|(_, number)| Some((*number, self.key(*number)?)));
         let known = same.or_else(|| presented(headers).and_then(|key| self.find(&digest_of(&key))));
         match known {
             None => {

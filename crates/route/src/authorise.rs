@@ -12,14 +12,14 @@ use super::auth::{KeyCheck, expired_key, wrong_key};
 use super::connection::ClientConnection;
 use super::cors;
 use super::feed::Ending;
-use super::model_service::ModelService;
+use super::model_service::{ModelService, RequestRouter};
 use super::problem::HttpProblem;
 use super::rights;
 use super::server::HttpServer;
 use super::standing_access::{AccessTerms, Reach, StandingAccess};
 use super::websocket;
 
-impl<H: ModelService> HttpServer<H> {
+impl<H: RequestRouter> HttpServer<H> {
     /// Gives the place of a connection to the client whose request is let in; without a key, that of its
     /// address.
     pub(super) async fn let_in(
@@ -99,7 +99,7 @@ impl<H: ModelService> HttpServer<H> {
 
     pub(super) fn access(&self, head: &Parts, model: Option<ModelId>) -> Option<StandingAccess> {
         let terms: &AccessTerms = head.extensions.get()?;
-        let listing = model.map(|model| self.service.listing(model));
+        let listing = model.map(|model| self.service.local().listing(model));
         let names = listing.map(|listing| std::iter::once(listing.name).chain(listing.aliases).collect());
         let reach = names.map_or_else(|| terms.reach.clone(), Reach::One);
         Some(StandingAccess { keys: self.settings.keys.clone(), terms: AccessTerms { reach, ..*terms } })

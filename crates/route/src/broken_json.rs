@@ -11,7 +11,7 @@ use super::problem::HttpProblem;
 use super::prompt::RequestPrompt;
 use super::rope::Rope;
 
-/// The longest body that is read again to tell what is wrong with it; that takes a millisecond or two.
+/// The longest body that is read again to find what is wrong with it; that takes a millisecond or two.
 const LONGEST_EXPLAINED: usize = 1 << 20;
 /// Values that Python's reader of JSON takes, and so some engines.
 const LENIENT: [&[u8]; 2] = [b"NaN", b"Infinity"];

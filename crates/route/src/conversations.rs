@@ -21,7 +21,7 @@ use super::auth::KeyNumber;
 use super::body::{ClientBody, receive_order};
 use super::body_budget::{BodyState, OccupiedBody};
 use super::engine_page;
-use super::model_service::ModelService;
+use super::model_service::{ModelService, RequestRouter};
 use super::problem::HttpProblem;
 use super::proxy::ProxyRequest;
 use super::query;
@@ -29,7 +29,7 @@ use super::reply::{self, Reply, ReplyBody};
 use super::server::HttpServer;
 use plimsoll_task::spawn_local;
 
-impl<H: ModelService> HttpServer<H> {
+impl<H: RequestRouter> HttpServer<H> {
     /// Sends a request of a conversation, also if its client leaves while the model loads.
     pub(crate) async fn converse(
         self: &Rc<Self>,
@@ -108,7 +108,7 @@ impl<H: ModelService> HttpServer<H> {
             known.iter().for_each(|known| known.cancel.notify_one());
         }
         // A model that is not loaded has no streams, and is not loaded to say so.
-        match model.filter(|model| self.service.listing(*model).state == ModelState::Ready) {
+        match model.filter(|model| self.service.local().listing(*model).state == ModelState::Ready) {
             Some(model) => self.to_model(model, head, body).await,
             None if is_stop => Ok(reply::empty(StatusCode::NO_CONTENT)),
             None if is_waiting => Err(still_loading()),
@@ -118,8 +118,11 @@ impl<H: ModelService> HttpServer<H> {
 
     /// llama.cpp's page writes the model's name behind the conversation: `ID::MODEL`.
     fn model_of_conversation(&self, id: &str, head: &Parts) -> Option<ModelId> {
-        let named = query::parameter(head.uri.query(), "model").and_then(|name| self.service.resolve(&name));
-        named.or_else(|| self.service.resolve(id.split_once("::")?.1)).or_else(|| self.service.stand_in(None))
+        let named =
+            query::parameter(head.uri.query(), "model").and_then(|name| self.service.local().resolve(&name));
+        named
+            .or_else(|| self.service.local().resolve(id.split_once("::")?.1))
+            .or_else(|| self.service.local().stand_in(None))
     }
 
     /// `POST /v1/streams/lookup` with `{"conversation_ids":[…]}`: asks each loaded model for its own.
@@ -147,7 +150,7 @@ impl<H: ModelService> HttpServer<H> {
         let mut found = Vec::new();
         for (model, ids) in by_model {
             let question = json!({ "conversation_ids": ids }).to_string();
-            let Some(upstream) = self.service.upstream(model) else { continue };
+            let Some(upstream) = self.service.local().upstream(model) else { continue };
             let answer = engine_page::ask(&upstream, Method::POST, "/v1/streams/lookup", question).await;
             let answer: Option<Value> = answer.and_then(|page| serde_json::from_slice(&page.body).ok());
             let streams = answer.as_ref().and_then(Value::as_array).into_iter().flatten();

@@ -4,7 +4,7 @@
 //! body.
 //!
 //! DECISION: this host keeps no copy, so it sends nothing twice. If the engine's connection is lost before an
-//! answer, it tells the other host to send the request again. It does the same if the model has moved to
+//! answer, it asks the other host to send the request again. It does the same if the model has moved to
 //! another host.
 
 use std::cell::RefCell;
@@ -21,7 +21,7 @@ use super::body_budget::BodyShare;
 use super::conversations::latest;
 use super::engine_body::ArrivingBody;
 use super::limits::Limits;
-use super::model_service::{ModelService, Pass};
+use super::model_service::{ModelService, Pass, RequestRouter};
 use super::problem::HttpProblem;
 use super::proxy::ProxyRequest;
 use super::reply::{Reply, ReplyBody};
@@ -35,7 +35,7 @@ const MOST_WAITING: u64 = 16 * 256 * 1024;
 /// The engine's connection was lost before an answer.
 pub(super) const ENGINE_LOST: &str = "engine_lost";
 
-impl<H: ModelService> HttpServer<H> {
+impl<H: RequestRouter> HttpServer<H> {
     /// The memory for a body that may be cut through.
     pub(super) fn share_of(&self, model: ModelId, head: &Parts, body: &ClientBody) -> Option<BodyShare> {
         let length = body.incoming.size_hint().exact()?;
@@ -44,7 +44,7 @@ impl<H: ModelService> HttpServer<H> {
             && (LEAST..=limits.body.get()).contains(&length)
             && latest::named(head).is_none()
             // An engine that knows the model by another name gets a body with that name.
-            && self.service.upstream(model)?.model().is_none();
+            && self.service.local().upstream(model)?.model().is_none();
         may.then(|| self.bodies.share(body.client.client(), length.min(MOST_WAITING), limits)).flatten()
     }
 
@@ -69,7 +69,7 @@ impl<H: ModelService> HttpServer<H> {
             key_use: RefCell::default(),
         };
         let requested = Instant::now();
-        let options = request.options(requested, self.service.traces());
+        let options = request.options(requested, self.service.local().traces());
         let Some(pass) = self.service.admit_at_once(model, options) else {
             return self.send_whole(model, request.head, body).await;
         };

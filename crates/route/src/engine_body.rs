@@ -52,7 +52,7 @@ impl ArrivingBody {
         Self { incoming, patience, wait: None, fault: Rc::default(), _reserved: reserved }
     }
 
-    /// Where it will be told why the body did not come to its end.
+    /// Place for the reason why the body did not come to its end.
     pub(super) fn fault(&self) -> Rc<Cell<Option<BodyFault>>> {
         Rc::clone(&self.fault)
     }

@@ -11,7 +11,7 @@ use http::uri::PathAndQuery;
 use plimsoll_scheduler::ModelId;
 
 use super::body::ClientBody;
-use super::model_service::ModelService;
+use super::model_service::{ModelService, RequestRouter};
 use super::problem::HttpProblem;
 use super::reply::Reply;
 use super::server::HttpServer;
@@ -22,7 +22,7 @@ fn label_of(name: &str) -> String {
     name.chars().map(plain).collect()
 }
 
-impl<H: ModelService> HttpServer<H> {
+impl<H: RequestRouter> HttpServer<H> {
     /// Passes a request on to the engine whose origin it is for.
     pub(super) async fn to_origin(
         self: &std::rc::Rc<Self>,
@@ -38,9 +38,9 @@ impl<H: ModelService> HttpServer<H> {
 
     fn model_of_origin(&self, label: &str) -> Result<ModelId, HttpProblem> {
         let label = label.to_ascii_lowercase();
-        let models = self.service.models().into_iter();
+        let models = self.service.local().models().into_iter();
         let mut fitting =
-            models.filter(|model| self.service.is_named(*model, |name| label_of(name) == label));
+            models.filter(|model| self.service.local().is_named(*model, |name| label_of(name) == label));
         // Two engines in one origin would have each other's pages.
         match (fitting.next(), fitting.next()) {
             (Some(model), None) => Ok(model),

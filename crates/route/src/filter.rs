@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 
 use super::body::Received;
 use super::model_key::ModelKey;
-use super::model_service::ModelService;
+use super::model_service::{ModelService, RequestRouter};
 use super::naming::name_of;
 use super::ollama::off_thread;
 use super::problem::HttpProblem;
@@ -25,7 +25,7 @@ use super::proxy::WrittenBytes;
 use super::rope::Rope;
 use super::server::HttpServer;
 
-impl<H: ModelService> HttpServer<H> {
+impl<H: RequestRouter> HttpServer<H> {
     /// Applies the model's filters to a body, and returns the place of the model's name in it then.
     pub(super) async fn filter(
         &self,
@@ -35,7 +35,7 @@ impl<H: ModelService> HttpServer<H> {
         named: Option<(ModelKey, WrittenBytes)>,
     ) -> Result<Option<(ModelKey, WrittenBytes)>, HttpProblem> {
         let is_form = named.as_ref().is_some_and(|(_, written)| *written == WrittenBytes::Plain);
-        let filters = self.service.filters(model).filter(|_| !is_form && !received.rope.is_empty());
+        let filters = self.service.local().filters(model).filter(|_| !is_form && !received.rope.is_empty());
         let Some(filters) = filters else { return Ok(named) };
         let length = received.rope.len();
         let name = name_of(head, named.as_ref().map(|(named, _)| named)).unwrap_or_default().into_owned();

@@ -98,7 +98,7 @@ pub(crate) fn forbid_buffering(headers: &mut HeaderMap) {
 
 pub(crate) fn is_event_stream(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).map(|kind| kind.as_bytes().trim_ascii_start());
-    // Its first letter tells it from the type of most answers.
+    // Its first letter distinguishes it from the type of most answers.
     let kind = kind.filter(|kind| matches!(kind.first(), Some(b't' | b'T')));
     let kind = kind.and_then(|kind| kind.split_at_checked(EVENT_STREAM.len()));
     kind.is_some_and(|(kind, rest)| {

@@ -93,7 +93,7 @@ pub use listener::Listen;
 pub use listener::{bind, permit, serve};
 pub use listing::{Modalities, ModelListing, OccupiedMemory, status};
 pub use model_profile::{ModelAbility, ModelProfile};
-pub use model_service::{ModelService, Pass, RouteOptions, no_files};
+pub use model_service::{ModelService, Pass, RequestRouter, RouteOptions, no_files};
 pub use peer::{COPY, DECLINED, FILES, HOP, HOST, MODEL, NEWS, PeerGate, SEAT, no_certificate};
 pub use peer_port::serve_peers;
 pub use problem::{HttpProblem, without_engine_words};

@@ -29,7 +29,7 @@ use super::body_budget::BodyBudget;
 use super::connection::ClientConnection;
 use super::gather::READ_BUFFER;
 use super::limits::Limits;
-use super::model_service::ModelService;
+use super::model_service::RequestRouter;
 use super::places::Places;
 use super::server::HttpServer;
 use super::stream::BrokenAnswer;
@@ -139,7 +139,7 @@ async fn release_memory(places: &Places, bodies: &BodyBudget) {
 
 /// Serves until `shutdown` is done and the last request has ended or run out of time. Runs in a
 /// `LocalRuntime` or a `LocalSet`.
-pub async fn serve<H: ModelService>(
+pub async fn serve<H: RequestRouter>(
     listeners: Vec<TcpListener>,
     server: Rc<HttpServer<H>>,
     shutdown: impl Future<Output = ()>,
@@ -206,7 +206,7 @@ pub(super) async fn serve_connection<H, I, S, B>(
     server: Rc<HttpServer<H>>,
     mut draining: watch::Receiver<bool>,
 ) where
-    H: ModelService,
+    H: RequestRouter,
     I: AsyncRead + AsyncWrite + Unpin + 'static,
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
     B: Body<Data = Bytes, Error = BrokenAnswer> + 'static,
@@ -227,7 +227,7 @@ pub(super) async fn serve_connection<H, I, S, B>(
             let _ = notify.send(is_draining);
         }
     });
-    // How a connection ends is the client's affair: it left, or it was told.
+    // How a connection ends is the client's affair: it left, or got an error.
     let is_draining = tokio::select! {
         biased;
         is_draining = &mut reported => is_draining.ok(),

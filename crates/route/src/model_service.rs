@@ -51,9 +51,8 @@ pub struct RouteOptions {
     pub requested: Option<Instant>,
 }
 
+/// The models of this server, as its own endpoints list and change them.
 pub trait ModelService: 'static {
-    type Pass: Pass;
-
     /// Finds a model by its name or by an alias.
     fn resolve(&self, name: &str) -> Option<ModelId>;
 
@@ -81,43 +80,6 @@ pub trait ModelService: 'static {
 
     /// Connections to the model's engine, to ask it what needs no admission; `None` if it is not loaded.
     fn upstream(&self, model: ModelId) -> Option<Rc<Upstream>>;
-
-    /// Request of another host of the fleet; `None` for a request of a client.
-    fn hop(&self, _headers: &HeaderMap) -> Option<Result<HostRequest, HttpProblem>> {
-        None
-    }
-
-    /// News of the fleet, for another host of it.
-    fn news(&self) -> Result<FeedListener, HttpProblem> {
-        Err(HttpProblem::new(StatusCode::NOT_FOUND, "no_news", "this server is in no fleet"))
-    }
-
-    /// The files of a model, or bytes of one, for another host of the fleet.
-    fn give_files(&self, _: &Parts) -> FileAnswered {
-        Box::pin(async { Err(no_files()) })
-    }
-
-    /// Begins to copy the files of a model, as another host of the fleet requests.
-    fn copy_files(&self, _: &Parts) -> Result<FileAnswer, HttpProblem> {
-        Err(no_files())
-    }
-
-    /// This host's name in its fleet.
-    fn host_name(&self) -> Option<HeaderValue> {
-        None
-    }
-
-    /// The pass of a request that need not wait.
-    fn admit_at_once(self: &Rc<Self>, model: ModelId, options: RouteOptions) -> Option<Self::Pass>;
-
-    /// Waits until the model may take this request; the depth of `prompt` is determined only if it matters.
-    /// Dropping the future gives up the place in the queue.
-    fn admit(
-        self: Rc<Self>,
-        model: ModelId,
-        options: RouteOptions,
-        prompt: RequestPrompt<'_>,
-    ) -> impl Future<Output = Result<Self::Pass, HttpProblem>>;
 
     /// One line that says what a request for the model waits for.
     fn wait_line(&self, model: ModelId) -> String;
@@ -199,6 +161,51 @@ pub trait ModelService: 'static {
 
     /// Writes the owner's counters: loads, evictions, failures.
     fn write_metrics(&self, page: &mut Exposition);
+}
+
+/// The way of requests to models: those of this server, or of another host of its fleet.
+pub trait RequestRouter: 'static {
+    type Pass: Pass;
+    type Local: ModelService;
+
+    fn local(&self) -> &Self::Local;
+
+    /// Request of another host of the fleet; `None` for a request of a client.
+    fn hop(&self, _headers: &HeaderMap) -> Option<Result<HostRequest, HttpProblem>> {
+        None
+    }
+
+    /// News of the fleet, for another host of it.
+    fn news(&self) -> Result<FeedListener, HttpProblem> {
+        Err(HttpProblem::new(StatusCode::NOT_FOUND, "no_news", "this server is in no fleet"))
+    }
+
+    /// The files of a model, or bytes of one, for another host of the fleet.
+    fn give_files(&self, _: &Parts) -> FileAnswered {
+        Box::pin(async { Err(no_files()) })
+    }
+
+    /// Begins to copy the files of a model, as another host of the fleet requests.
+    fn copy_files(&self, _: &Parts) -> Result<FileAnswer, HttpProblem> {
+        Err(no_files())
+    }
+
+    /// This host's name in its fleet.
+    fn host_name(&self) -> Option<HeaderValue> {
+        None
+    }
+
+    /// The pass of a request that need not wait.
+    fn admit_at_once(self: &Rc<Self>, model: ModelId, options: RouteOptions) -> Option<Self::Pass>;
+
+    /// Waits until the model may take this request; the depth of `prompt` is determined only if it matters.
+    /// Dropping the future gives up the place in the queue.
+    fn admit(
+        self: Rc<Self>,
+        model: ModelId,
+        options: RouteOptions,
+        prompt: RequestPrompt<'_>,
+    ) -> impl Future<Output = Result<Self::Pass, HttpProblem>>;
 }
 
 /// Permission to send one request to one engine. Dropping it gives the request up, because the client has

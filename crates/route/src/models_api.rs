@@ -21,7 +21,7 @@ use super::exposition::Exposition;
 use super::listing::ModelListing;
 use super::logs;
 use super::memory_page;
-use super::model_service::ModelService;
+use super::model_service::{ModelService, RequestRouter};
 use super::page;
 use super::problem::{HttpProblem, without_engine_words};
 use super::query;
@@ -40,7 +40,7 @@ const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// number to decide what they may ask for.
 const BUILD: &str = concat!("b10605-plimsoll-", env!("CARGO_PKG_VERSION"));
 
-impl<H: ModelService> HttpServer<H> {
+impl<H: RequestRouter> HttpServer<H> {
     pub(crate) async fn own(
         &self,
         own: Own,
@@ -74,7 +74,7 @@ impl<H: ModelService> HttpServer<H> {
             Own::Unpin => self.unpin(head, self.receive_model(head, body).await?)?,
             Own::ModelEvents => reply::feed(
                 EVENTS,
-                ReplyBody::Feed(self.service.events().listen_to_models(), self.ending(head)),
+                ReplyBody::Feed(self.service.local().events().listen_to_models(), self.ending(head)),
             ),
             Own::Running => self.running(head),
             // llama-swap's path for all, with the body of the paths for one.
@@ -90,24 +90,24 @@ impl<H: ModelService> HttpServer<H> {
             Own::Logs => {
                 let name = query::parameter(head.uri.query(), "model");
                 let model = name.map(|name| self.find_model(head, &name)).transpose()?;
-                reply::text(TEXT, logs::tail(&self.service.log(model)))
+                reply::text(TEXT, logs::tail(&self.service.local().log(model)))
             }
             Own::LogStream => self.log_stream(rest, head)?,
             Own::Metrics => self.metrics().await,
             // A reason may quote an engine's log, and with it another client's prompt.
             Own::Status => {
                 let mut status = without_engine_words(self.document(head));
-                status["requests"] = self.service.requests();
+                status["requests"] = self.service.local().requests();
                 reply::json(&status)
             }
-            Own::Memory => reply::json(&memory_page::devices(&self.service.document())),
+            Own::Memory => reply::json(&memory_page::devices(&self.service.local().document())),
             Own::Failures => reply::json(&self.failures(head)),
             Own::WhatIf => self.what_if(head).await?,
             Own::Yields => self.yields(),
             Own::Yield => self.give_way(head, body).await?,
             Own::EndYield => self.end_yield(head).await?,
             Own::StatusStream => {
-                let listener = self.service.events().listen_to_snapshots(self.document(head));
+                let listener = self.service.local().events().listen_to_snapshots(self.document(head));
                 reply::feed(EVENTS, ReplyBody::Feed(listener, self.ending(head)))
             }
         })
@@ -122,7 +122,7 @@ impl<H: ModelService> HttpServer<H> {
         // llama-server reports the time of the answer here as well.
         let created = now();
         let mut models: Vec<Value> = self.entries(head).map(|listing| listing.as_model(created)).collect();
-        let downloading = self.service.downloading().into_iter();
+        let downloading = self.service.local().downloading().into_iter();
         let is_permitted =
             |model: &Value| model["id"].as_str().is_some_and(|name| self.permitted_name(head, name).is_ok());
         models.extend(downloading.filter(is_permitted));
@@ -139,7 +139,7 @@ impl<H: ModelService> HttpServer<H> {
         let order: Value = serde_json::from_slice(&order).unwrap_or_default();
         let order = DownloadOrder::read(&order, !self.is_operator(head))?;
         self.permitted_name(head, &order.name)?;
-        let memory = self.service.download(&order).await?;
+        let memory = self.service.local().download(&order).await?;
         // Afterwards, because an invalid name may contain anything.
         self.audit(head, "download", &order.name);
         Ok(reply::json(&json!({ "success": true, "model": order.name, "memory": memory })))
@@ -154,7 +154,7 @@ impl<H: ModelService> HttpServer<H> {
     /// Removes a downloaded or derived model, or cancels a download.
     pub(super) async fn remove_named(&self, head: &Parts, name: &str) -> Result<(), HttpProblem> {
         self.permitted_name(head, name)?;
-        self.service.remove(name).await?;
+        self.service.local().remove(name).await?;
         self.audit(head, "remove", name);
         Ok(())
     }
@@ -162,13 +162,13 @@ impl<H: ModelService> HttpServer<H> {
     async fn reload(&self, head: &Parts) -> Result<Vec<String>, HttpProblem> {
         // First, because a reload may revoke the key.
         self.audit(head, "reload", "");
-        self.service.reload().await
+        self.service.local().reload().await
     }
 
     /// The models that listings show to the client.
     pub(super) fn listed(&self, head: &Parts) -> impl Iterator<Item = ModelListing> {
-        let permitted = self.service.models().into_iter().filter(|model| self.permits(head, *model));
-        permitted.map(|model| self.service.listing(model)).filter(|listing| !listing.unlisted)
+        let permitted = self.service.local().models().into_iter().filter(|model| self.permits(head, *model));
+        permitted.map(|model| self.service.local().listing(model)).filter(|listing| !listing.unlisted)
     }
 
     /// The entries of lists: the listed models, and the names that were derived from each.
@@ -186,26 +186,26 @@ impl<H: ModelService> HttpServer<H> {
             "role": "router",
             // 0 is no limit, as in llama-server.
             "max_instances": self.settings.models_max,
-            "models_autoload": self.service.autoloads(),
+            "models_autoload": self.service.local().autoloads(),
             "model_alias": "plimsoll",
             "model_path": "none",
             "default_generation_settings": { "params": null, "n_ctx": 0 },
             "ui_settings": {},
-            "cors_proxy_enabled": self.service.with_flag(&[PROXY_FLAG]).is_some(),
+            "cors_proxy_enabled": self.service.local().with_flag(&[PROXY_FLAG]).is_some(),
             "build_info": BUILD,
         })
     }
 
     fn running(&self, head: &Parts) -> Reply<H::Pass> {
-        let models = self.service.models().into_iter().filter(|model| self.permits(head, *model));
-        let listings = models.map(|model| self.service.listing(model));
+        let models = self.service.local().models().into_iter().filter(|model| self.permits(head, *model));
+        let listings = models.map(|model| self.service.local().listing(model));
         let running: Vec<Value> =
             listings.filter(|listing| listing.is_running()).map(|listing| listing.as_running()).collect();
         reply::json(&json!({ "running": running }))
     }
 
     fn load(&self, head: &Parts, model: ModelId) -> Result<Reply<H::Pass>, HttpProblem> {
-        let listing = self.service.listing(model);
+        let listing = self.service.local().listing(model);
         // DECISION: an order stands on its own. A load that only requests asked for would end with them.
         let is_for_requests =
             matches!(listing.state, ModelState::Queued | ModelState::Loading) && !listing.load_ordered;
@@ -222,19 +222,19 @@ impl<H: ModelService> HttpServer<H> {
             return Err(HttpProblem::new(StatusCode::BAD_REQUEST, code, message));
         }
         self.audit(head, "load", &listing.name);
-        self.service.load(model);
+        self.service.local().load(model);
         Ok(success())
     }
 
     fn unload(&self, head: &Parts, model: ModelId) -> Result<Reply<H::Pass>, HttpProblem> {
-        let listing = self.service.listing(model);
+        let listing = self.service.local().listing(model);
         if !listing.is_running() {
             let message = "model is not running";
             return Err(HttpProblem::new(StatusCode::BAD_REQUEST, "model_not_running", message));
         }
         self.audit(head, "unload", &listing.name);
         let is_pinned = self.is_pinned(model);
-        self.service.unload(model);
+        self.service.local().unload(model);
         if is_pinned {
             let note = "the model stays pinned: once it is loaded again, no other model displaces it";
             return Ok(reply::json(&json!({ "success": true, "pinned": true, "note": note })));
@@ -243,7 +243,7 @@ impl<H: ModelService> HttpServer<H> {
     }
 
     fn is_pinned(&self, model: ModelId) -> bool {
-        self.service.snapshot().models.iter().any(|view| view.id == model && view.pinned)
+        self.service.local().snapshot().models.iter().any(|view| view.id == model && view.pinned)
     }
 
     /// `?for=SECONDS` limits the pin.
@@ -254,21 +254,21 @@ impl<H: ModelService> HttpServer<H> {
             seconds.ok_or_else(|| HttpProblem::new(StatusCode::BAD_REQUEST, "bad_time", message))
         });
         let time = time.transpose()?.map(|seconds| Duration::from_secs(seconds.into()));
-        self.audit(head, "pin", &self.service.listing(model).name);
-        self.service.pin(model, time.unwrap_or(Duration::MAX));
+        self.audit(head, "pin", &self.service.local().listing(model).name);
+        self.service.local().pin(model, time.unwrap_or(Duration::MAX));
         Ok(success())
     }
 
     fn unpin(&self, head: &Parts, model: ModelId) -> Result<Reply<H::Pass>, HttpProblem> {
         let was_pinned = self.is_pinned(model);
-        self.service.pin(model, Duration::ZERO);
+        self.service.local().pin(model, Duration::ZERO);
         if self.is_pinned(model) {
             let message = "the configuration pins the model (`pin = true`)";
             return Err(HttpProblem::new(StatusCode::BAD_REQUEST, "pinned_by_configuration", message));
         }
         // Afterwards, because a pin of the configuration stays.
         if was_pinned {
-            self.audit(head, "unpin", &self.service.listing(model).name);
+            self.audit(head, "unpin", &self.service.local().listing(model).name);
         }
         Ok(success())
     }
@@ -276,17 +276,17 @@ impl<H: ModelService> HttpServer<H> {
     async fn what_if(&self, head: &Parts) -> Result<Reply<H::Pass>, HttpProblem> {
         if let Some(size) = what_if::kept_free(head.uri.query())? {
             let card = query::parameter(head.uri.query(), "card");
-            return Ok(reply::json(&self.service.what_if_kept_free(card.as_deref(), size)?));
+            return Ok(reply::json(&self.service.local().what_if_kept_free(card.as_deref(), size)?));
         }
         let flags = what_if::flags(head.uri.query())?;
         let name = query::parameter(head.uri.query(), "model").unwrap_or_default();
         let model = self.find_model(head, &name)?;
-        let answer = self.service.what_if(model, flags).await?;
+        let answer = self.service.local().what_if(model, flags).await?;
         Ok(reply::json(&without_engine_words(answer)))
     }
 
     fn unload_all(&self, head: &Parts) -> Reply<H::Pass> {
-        for model in self.service.models().into_iter().filter(|model| self.permits(head, *model)) {
+        for model in self.service.local().models().into_iter().filter(|model| self.permits(head, *model)) {
             // One that does not run needs no unload.
             let _ = self.unload(head, model);
         }
@@ -301,7 +301,7 @@ impl<H: ModelService> HttpServer<H> {
         };
         // llama-swap's parameter, with or without a value.
         let with_history = query::parameter(head.uri.query(), "no-history").is_none();
-        let stream = logs::stream(&self.service.log(model), with_history);
+        let stream = logs::stream(&self.service.local().log(model), with_history);
         let ending = model.map_or_else(|| self.ending(head), |model| self.ending_of(head, model));
         Ok(reply::feed(TEXT, ReplyBody::Log(stream, ending)))
     }
@@ -310,17 +310,17 @@ impl<H: ModelService> HttpServer<H> {
     /// together. `?model=` has those of one engine as it writes them.
     async fn metrics(&self) -> Reply<H::Pass> {
         let mut page = Exposition::default();
-        self.tally.write(&mut page, &self.service.snapshot());
+        self.tally.write(&mut page, &self.service.local().snapshot());
         self.wrong_keys.write(&mut page);
         self.settings.keys.write(&mut page);
-        self.service.write_metrics(&mut page);
-        memory_page::write(&mut page, &self.service.document());
+        self.service.local().write_metrics(&mut page);
+        memory_page::write(&mut page, &self.service.local().document());
         let mut text = page.finish();
-        let models = self.service.models();
-        let loaded = models.iter().filter_map(|model| Some((*model, self.service.upstream(*model)?)));
+        let models = self.service.local().models();
+        let loaded = models.iter().filter_map(|model| Some((*model, self.service.local().upstream(*model)?)));
         let mut requested = JoinSet::new();
         for (model, upstream) in loaded {
-            let name = self.service.listing(model).name;
+            let name = self.service.local().listing(model).name;
             requested.spawn_local(async move {
                 (name, engine_page::ask(&upstream, Method::GET, "/metrics", "").await)
             });
@@ -347,7 +347,7 @@ impl<H: ModelService> HttpServer<H> {
 
     fn entry_in_path(&self, head: &Parts, name: &str) -> Result<ModelListing, HttpProblem> {
         let name = self.name_in_path(head, name)?;
-        Ok(self.service.listing(self.find_model(head, &name)?).named(&name))
+        Ok(self.service.local().listing(self.find_model(head, &name)?).named(&name))
     }
 
     /// Names of models hold slashes and colons, so clients encode them in a path.

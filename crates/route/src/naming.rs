@@ -14,7 +14,7 @@ use self::in_body::named_in_body;
 use super::body::{ClientBody, Received, receive};
 use super::broken_json::broken_json;
 use super::model_key::ModelKey;
-use super::model_service::ModelService;
+use super::model_service::{ModelService, RequestRouter};
 use super::problem::HttpProblem;
 use super::reply::Reply;
 use super::server::HttpServer;
@@ -31,7 +31,7 @@ pub(crate) struct ChosenModel {
     pub(crate) stands_in: bool,
 }
 
-impl<H: ModelService> HttpServer<H> {
+impl<H: RequestRouter> HttpServer<H> {
     /// Finds the model named in the body, or else in `?model=`, or else the one that stands in.
     pub(crate) fn model_of(
         &self,
@@ -40,13 +40,15 @@ impl<H: ModelService> HttpServer<H> {
         named: Option<&ModelKey>,
     ) -> Result<ChosenModel, HttpProblem> {
         let Some(name) = name_of(head, named) else {
-            let model = self.service.stand_in(None).ok_or_else(|| self.no_model_named(head, received))?;
+            let model =
+                self.service.local().stand_in(None).ok_or_else(|| self.no_model_named(head, received))?;
             return Ok(ChosenModel { model: self.permitted(head, model)?, stands_in: false });
         };
-        if let Some(model) = self.service.resolve(&name) {
+        if let Some(model) = self.service.local().resolve(&name) {
             return Ok(ChosenModel { model: self.permitted(head, model)?, stands_in: false });
         }
-        let model = self.service.stand_in(Some(&name)).ok_or_else(|| self.unknown_model(head, &name))?;
+        let model =
+            self.service.local().stand_in(Some(&name)).ok_or_else(|| self.unknown_model(head, &name))?;
         let model = self.permitted(head, model)?;
         tracing::debug!("`{name}` is not configured; the only model answers");
         Ok(ChosenModel { model, stands_in: true })
@@ -66,7 +68,7 @@ impl<H: ModelService> HttpServer<H> {
         if !chosen.stands_in {
             return;
         }
-        if let Ok(name) = HeaderValue::from_str(&self.service.listing(chosen.model).name) {
+        if let Ok(name) = HeaderValue::from_str(&self.service.local().listing(chosen.model).name) {
             reply.headers_mut().insert(X_PLIMSOLL_MODEL, name);
         }
     }
@@ -98,7 +100,7 @@ impl<H: ModelService> HttpServer<H> {
     }
 
     pub(crate) fn unknown_model(&self, head: &Parts, name: &str) -> HttpProblem {
-        let refusal = self.service.refusal(name);
+        let refusal = self.service.local().refusal(name);
         // Its words are of the model's configuration.
         if let Some(problem) = refusal.filter(|_| self.permitted_name(head, name).is_ok()) {
             return problem;

@@ -33,7 +33,7 @@ use super::access_key::KeyUse;
 use super::body::{ClientBody, Received, receive};
 use super::filter::{FilteredBody, filtered};
 use super::model_key::ModelKey;
-use super::model_service::{ModelService, Pass, RouteOptions};
+use super::model_service::{ModelService, Pass, RequestRouter, RouteOptions};
 use super::prompt::RequestPrompt;
 use super::proxy::{ProxyRequest, WrittenBytes};
 use super::reply::{self, Reply, ReplyBody};
@@ -82,7 +82,7 @@ impl From<InvalidRequest> for HttpProblem {
     }
 }
 
-impl<H: ModelService> HttpServer<H> {
+impl<H: RequestRouter> HttpServer<H> {
     /// Sends a request of Ollama's API to its engine, and translates the answer.
     pub(super) async fn ollama(
         self: &Rc<Self>,
@@ -150,9 +150,10 @@ impl<H: ModelService> HttpServer<H> {
         let found = self.ollama_model(head, &name);
         let resolved = found.as_ref().map_or_else(|_| name.clone(), |(_, resolved)| resolved.clone());
         let model = found.map(|(model, _)| model);
-        let engine_name = model.as_ref().map(|model| self.service.listing(*model).name).unwrap_or_default();
+        let engine_name =
+            model.as_ref().map(|model| self.service.local().listing(*model).name).unwrap_or_default();
         let rope = received.rope.clone();
-        let filters = model.as_ref().ok().and_then(|model| self.service.filters(*model));
+        let filters = model.as_ref().ok().and_then(|model| self.service.local().filters(*model));
         let work = move || {
             let body = rope.copy(0..length);
             let request = OllamaRequest::read(&body)?;
@@ -181,7 +182,7 @@ impl<H: ModelService> HttpServer<H> {
             None => format!("{name}{LATEST}"),
         };
         let mut names = [name, tagged.as_str(), pull::on_hub(name)].into_iter();
-        let found = names.find_map(|name| Some((self.service.resolve(name)?, name.to_owned())));
+        let found = names.find_map(|name| Some((self.service.local().resolve(name)?, name.to_owned())));
         let (model, name) = found.ok_or_else(|| self.unknown_model(head, name))?;
         Ok((self.permitted(head, model)?, name))
     }
@@ -236,7 +237,7 @@ impl<H: ModelService> HttpServer<H> {
     /// Without the right the model stays as long as configured.
     fn after(&self, head: &Parts, task: &OllamaTask) -> AfterAnswer {
         let (service, model, mut time) = (Rc::clone(&self.service), task.model, task.keep);
-        let listing = service.listing(model);
+        let listing = service.local().listing(model);
         if let Some(shorter) = time.filter(|time| *time < listing.ttl.unwrap_or(Duration::MAX)) {
             if !self.has_right(head, KeyRight::Change) {
                 time = None;
@@ -244,14 +245,14 @@ impl<H: ModelService> HttpServer<H> {
                 self.audit(head, &format!("unload after {} s", shorter.as_secs_f64()), &listing.name);
             }
         }
-        AfterAnswer::new(move || service.keep(model, time))
+        AfterAnswer::new(move || service.local().keep(model, time))
     }
 
     /// DECISION: `num_ctx` is not followed: the context is part of the claim, and one client's option would
     /// reload the model of all others. The log names each differing one once.
     fn report_context(&self, task: &OllamaTask) {
         let Some(wanted) = task.context else { return };
-        let listing = self.service.listing(task.model);
+        let listing = self.service.local().listing(task.model);
         let Some(context) = listing.context().filter(|context| *context != wanted) else { return };
         let mut reported = self.reported_contexts.borrow_mut();
         if reported.len() < MOST_REPORTED && reported.insert((task.model, wanted)) {

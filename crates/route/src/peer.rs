@@ -28,7 +28,7 @@ use super::client;
 use super::connection::ClientConnection;
 use super::cut_through::ENGINE_LOST;
 use super::host_request::HostRequest;
-use super::model_service::ModelService;
+use super::model_service::{ModelService, RequestRouter};
 use super::naming::in_body::named_in_body;
 use super::problem::{ErrorShape, HttpProblem};
 use super::reply::{self, Reply, ReplyBody};
@@ -49,7 +49,7 @@ pub const DECLINED: HeaderName = HeaderName::from_static("plimsoll-declined");
 
 /// Value of [`HOP`] with which a host asks for the news of the fleet.
 pub const NEWS: &str = "news";
-/// The same with which it asks for model files, and tells this host to copy some.
+/// The same with which it asks for model files, and orders this host to copy some.
 pub const FILES: &str = "files";
 pub const COPY: &str = "copy";
 
@@ -86,7 +86,7 @@ pub(super) struct Peer {
     pub(super) address: Option<IpAddr>,
 }
 
-impl<H: ModelService> HttpServer<H> {
+impl<H: RequestRouter> HttpServer<H> {
     /// Answers one request that came to the port for hosts.
     pub(super) async fn answer_peer(
         self: Rc<Self>,
@@ -139,7 +139,7 @@ impl<H: ModelService> HttpServer<H> {
             HostRequest::Copy => return Ok(reply::files(self.service.copy_files(&head)?)),
         };
         let named = head.headers.get(MODEL).and_then(|name| str::from_utf8(name.as_bytes()).ok());
-        let model = named.and_then(|name| self.service.resolve(name)).ok_or_else(|| {
+        let model = named.and_then(|name| self.service.local().resolve(name)).ok_or_else(|| {
             HttpProblem::new(StatusCode::NOT_FOUND, "unknown_model", "this host does not have the model")
         })?;
         let shape = ErrorShape::of(head.uri.path());
@@ -163,7 +163,7 @@ impl<H: ModelService> HttpServer<H> {
     }
 }
 
-impl<H: ModelService> HttpServer<H> {
+impl<H: RequestRouter> HttpServer<H> {
     /// Reads a body to its end, and sends it to the model.
     pub(super) async fn send_whole(
         self: &Rc<Self>,

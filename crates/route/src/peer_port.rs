@@ -21,7 +21,7 @@ use tokio::time::timeout;
 
 use super::connection::ClientConnection;
 use super::listener::{connection_builder, serve_connection};
-use super::model_service::ModelService;
+use super::model_service::RequestRouter;
 use super::peer::{Peer, PeerGate};
 use super::places::Places;
 use super::server::HttpServer;
@@ -39,7 +39,7 @@ trait PeerStream: AsyncRead + AsyncWrite + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin> PeerStream for T {}
 
-struct PeerPort<H: ModelService> {
+struct PeerPort<H: RequestRouter> {
     server: Rc<HttpServer<H>>,
     gate: Rc<dyn PeerGate>,
     builder: http1::Builder,
@@ -50,7 +50,7 @@ struct PeerPort<H: ModelService> {
 }
 
 /// Serves other hosts until `shutdown` is done and their last request has ended or run out of time.
-pub async fn serve_peers<H: ModelService>(
+pub async fn serve_peers<H: RequestRouter>(
     listener: TcpListener,
     server: Rc<HttpServer<H>>,
     gate: Rc<dyn PeerGate>,
@@ -86,7 +86,7 @@ pub async fn serve_peers<H: ModelService>(
     let _ = timeout(limits.drain_time, port.places.at_most(0)).await;
 }
 
-impl<H: ModelService> PeerPort<H> {
+impl<H: RequestRouter> PeerPort<H> {
     async fn take(self: Rc<Self>, stream: TcpStream, from: SocketAddr, draining: watch::Receiver<bool>) {
         // Without a certificate it is idle for a short time only, until a request shows that it is a host.
         let (client, stream) = ClientConnection::open((stream, from), &self.places, true);

@@ -184,7 +184,7 @@ impl OccupiedPlace {
         let _waiting = Waiting(self);
         let end = Instant::now() + WAIT;
         while Instant::now() < end {
-            // A connection that becomes idle tells nobody.
+            // A connection that becomes idle notifies nobody.
             let _ = timeout(GLANCE, self.places.changed.notified()).await;
             if self.settle(client, &make_room) {
                 return true;

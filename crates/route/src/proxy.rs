@@ -235,12 +235,11 @@ impl ProxyRequest {
     ) -> Result<Response<Relay<P>>, HttpProblem> {
         let UpstreamAnswer { mut head, source, .. } = answer;
         pass.answers(head.status, self.target.path());
-        let stream = match self.upgrades && websocket::is_accepted(&self.head.headers, &head.headers) {
-            true => source.wire.into_stream().await.ok(),
-            // The client asked for none, or for another one, so its connection cannot change.
-            false => None,
-        };
-        let (stream, early) = stream.ok_or_else(bad_upgrade)?;
+        // A client that asked for none, or for another one, has a connection that cannot change.
+        if !self.upgrades || !websocket::is_accepted(&self.head.headers, &head.headers) {
+            return Err(bad_upgrade());
+        }
+        let (stream, early) = source.wire.into_stream().await.map_err(|_| bad_upgrade())?;
         answer_headers::to_client(&mut head.headers, pass.upstream());
         websocket::name(&mut head.headers);
         let occupied = (self.key_use.take(), self.access.take());

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::access_key::{AccessKey, KeyUse};
 use super::api::{Action, Own};
 use super::auth::KeyNumber;
-use super::model_service::ModelService;
+use super::model_service::{ModelService, RequestRouter};
 use super::problem::HttpProblem;
 use super::proxy::ProxyRequest;
 use super::query;
@@ -88,7 +88,7 @@ pub(super) fn needed(action: Action, head: &Parts) -> &'static [KeyRight] {
     }
 }
 
-impl<H: ModelService> HttpServer<H> {
+impl<H: RequestRouter> HttpServer<H> {
     /// The key of a request if it has a name; one without a name has all rights and no limits.
     fn named_key(&self, head: &Parts) -> Result<Option<Rc<AccessKey>>, HttpProblem> {
         let number: Option<&KeyNumber> = head.extensions.get();
@@ -101,7 +101,7 @@ impl<H: ModelService> HttpServer<H> {
     pub(crate) fn permits(&self, head: &Parts, model: ModelId) -> bool {
         match self.named_key(head) {
             Ok(Some(key)) if key.settings.models.is_some() => {
-                self.service.is_named(model, |name| key.permits(&[name]))
+                self.service.local().is_named(model, |name| key.permits(&[name]))
             }
             key => key.is_ok(),
         }
@@ -112,7 +112,7 @@ impl<H: ModelService> HttpServer<H> {
     /// DECISION: the one way from a name to a model for a client, so that nothing is looked up, cancelled or
     /// counted before its rights are checked.
     pub(crate) fn find_model(&self, head: &Parts, name: &str) -> Result<ModelId, HttpProblem> {
-        let model = self.service.resolve(name).ok_or_else(|| self.unknown_model(head, name))?;
+        let model = self.service.local().resolve(name).ok_or_else(|| self.unknown_model(head, name))?;
         self.permitted(head, model)
     }
 
@@ -120,7 +120,7 @@ impl<H: ModelService> HttpServer<H> {
         if self.permits(head, model) {
             return Ok(model);
         }
-        Err(not_permitted(&self.service.listing(model).name))
+        Err(not_permitted(&self.service.local().listing(model).name))
     }
 
     /// Checks that the key of the request may use a model of this name, which no model has yet.
@@ -134,10 +134,10 @@ impl<H: ModelService> HttpServer<H> {
 
     /// The failures of models that the client may use. One without a model's name is of a request to any.
     pub(super) fn failures(&self, head: &Parts) -> Value {
-        let mut list = self.service.failures();
+        let mut list = self.service.local().failures();
         let is_limited = !self.reaches_all(head);
         let may_read = |failure: &Value| match failure["name"].as_str() {
-            Some(name) => match self.service.resolve(name) {
+            Some(name) => match self.service.local().resolve(name) {
                 Some(model) => self.permits(head, model),
                 None => self.permitted_name(head, name).is_ok(),
             },
@@ -170,7 +170,7 @@ impl<H: ModelService> HttpServer<H> {
 
     /// The status document, with the rights of the client that asks for it.
     pub(super) fn document(&self, head: &Parts) -> Value {
-        let mut document = self.service.document();
+        let mut document = self.service.local().document();
         let rights = KeyRight::ALL.into_iter().filter(|right| self.has_right(head, *right));
         document["server"]["rights"] = rights.map(KeyRight::word).collect();
         document

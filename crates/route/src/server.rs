@@ -27,7 +27,7 @@ use super::cors::{self, Origins};
 use super::heartbeat::{self, Heartbeat};
 use super::limits::Limits;
 use super::model_key::ModelKey;
-use super::model_service::{ModelService, Pass};
+use super::model_service::{ModelService, Pass, RequestRouter};
 use super::naming::in_body::named_in_body;
 use super::ollama::ReportedContexts;
 use super::page;
@@ -57,7 +57,7 @@ pub struct HttpSettings {
 }
 
 #[derive(Debug)]
-pub struct HttpServer<H: ModelService> {
+pub struct HttpServer<H: RequestRouter> {
     pub service: Rc<H>,
     pub settings: HttpSettings,
     pub(super) places: Rc<Places>,
@@ -71,7 +71,7 @@ pub struct HttpServer<H: ModelService> {
     hostname: String,
 }
 
-impl<H: ModelService> HttpServer<H> {
+impl<H: RequestRouter> HttpServer<H> {
     pub fn new(service: Rc<H>, settings: HttpSettings) -> Self {
         Self {
             service,
@@ -186,7 +186,7 @@ impl<H: ModelService> HttpServer<H> {
         let mut received = receive(body, &self.bodies, &self.settings.limits).await?;
         let named = named_in_body(&head, &mut received);
         let chosen = self.model_of(&head, &received, named.as_ref().map(|(named, _)| named))?;
-        let named = match self.service.filters(chosen.model) {
+        let named = match self.service.local().filters(chosen.model) {
             // Boxed, because most models have none.
             Some(_) => Box::pin(self.filter(&head, chosen.model, &mut received, named)).await?,
             None => named,
@@ -204,7 +204,7 @@ impl<H: ModelService> HttpServer<H> {
     ) -> Result<Reply<H::Pass>, HttpProblem> {
         let is_named = query::parameter(head.uri.query(), "model").is_some();
         let flags: &[&str] = if head.uri.path() == "/tools" { &TOOL_FLAGS } else { &[PROXY_FLAG] };
-        let any = self.service.with_flag(flags).or_else(|| self.service.stand_in(None));
+        let any = self.service.local().with_flag(flags).or_else(|| self.service.local().stand_in(None));
         match any {
             _ if is_named => self.to_engine(head, body).await,
             Some(model) => self.to_model(model, head, body).await,
@@ -270,8 +270,11 @@ impl<H: ModelService> HttpServer<H> {
     /// model unless it is not loaded.
     fn is_of_engine(&self, own: Own, head: &Parts) -> bool {
         // With several models, llama.cpp's page needs the router's properties.
-        let only = || match self.service.models()[..] {
-            [only] => self.service.listing(only).is_running() && self.service.stand_in(None) == Some(only),
+        let only = || match self.service.local().models()[..] {
+            [only] => {
+                self.service.local().listing(only).is_running()
+                    && self.service.local().stand_in(None) == Some(only)
+            }
             _ => false,
         };
         query::parameter(head.uri.query(), "model").is_some() || (own == Own::Props && only())
@@ -312,7 +315,7 @@ impl<H: ModelService> HttpServer<H> {
         let splits: Vec<usize> = ends.take(16).collect();
         splits.into_iter().rev().find_map(|end| {
             let name = query::decode_path(&rest[..end])?;
-            let model = self.service.resolve(&name)?;
+            let model = self.service.local().resolve(&name)?;
             Some((model, rest[end..].trim_start_matches('/')))
         })
     }
@@ -330,7 +333,7 @@ impl<H: ModelService> HttpServer<H> {
         let requested = Instant::now();
         let bounced = match self
             .service
-            .admit_at_once(model, request.options(requested, self.service.traces()))
+            .admit_at_once(model, request.options(requested, self.service.local().traces()))
         {
             Some(pass) => match proxy::carry_once(&request, pass, &self.settings.limits).await {
                 Ok(answer) => {
@@ -365,7 +368,7 @@ impl<H: ModelService> HttpServer<H> {
                 let server = Rc::clone(self);
                 let line = move || {
                     if waits.get() {
-                        server.service.wait_line(model)
+                        server.service.local().wait_line(model)
                     } else {
                         "the engine has the request".to_owned()
                     }
@@ -402,7 +405,7 @@ impl<H: ModelService> HttpServer<H> {
             Some(pass) => pass.bounced(request.prompt()).await,
             None => {
                 Rc::clone(&self.service)
-                    .admit(model, request.options(requested, self.service.traces()), request.prompt())
+                    .admit(model, request.options(requested, self.service.local().traces()), request.prompt())
                     .await
             }
         };

@@ -67,7 +67,7 @@ struct OpenRelay<P: Pass> {
     tail: PromptTail,
     /// Set when the engine broke off; the future returns the reason.
     fate: Option<Fate>,
-    /// The end of an answer that cannot be ended correctly, told after the pieces before it.
+    /// The end of an answer that cannot be ended correctly, sent after the pieces before it.
     broken: Option<BrokenAnswer>,
 }
 
@@ -178,7 +178,7 @@ impl<P: Pass> OpenRelay<P> {
     fn break_off(&mut self, error: hyper::Error) -> Result<(), BrokenAnswer> {
         // Dropping the connection is what cancels the rest in the engine.
         self.source = None;
-        // Asked before the client is told: only the supervisor knows why the engine went away.
+        // Asked before the client gets an error: only the supervisor knows why the engine went away.
         let fate = self.pass.take().map(P::broke);
         match &self.guard {
             Some((guard, _)) if guard.can_end() => {

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::body::{ClientBody, receive_order};
-use super::model_service::ModelService;
+use super::model_service::{ModelService, RequestRouter};
 use super::problem::HttpProblem;
 use super::query;
 use super::reply::{self, Reply};
@@ -44,10 +44,10 @@ impl YieldOrder {
     }
 }
 
-impl<H: ModelService> HttpServer<H> {
+impl<H: RequestRouter> HttpServer<H> {
     /// The yields, each with the claims that still lie within it and the seconds that are left.
     pub(crate) fn yields(&self) -> Reply<H::Pass> {
-        let snapshot = self.service.snapshot();
+        let snapshot = self.service.local().snapshot();
         let yields = snapshot.cards.iter().filter_map(|card| {
             let kept = card.yielded.as_ref()?;
             // Rounded up, because what lasts an hour has an hour left when it begins.
@@ -73,7 +73,7 @@ impl<H: ModelService> HttpServer<H> {
             .ok_or_else(|| bad("`size` must be a size such as \"8GiB\", or a number of bytes"))?;
         let time =
             order.time().ok_or_else(|| bad("`for` must be a time such as \"2h\", or a number of seconds"))?;
-        self.service.give_way(order.card.as_deref(), size, time).await?;
+        self.service.local().give_way(order.card.as_deref(), size, time).await?;
         self.audit(head, "yield", &size.to_string());
         Ok(self.yields())
     }
@@ -82,7 +82,7 @@ impl<H: ModelService> HttpServer<H> {
     pub(crate) async fn end_yield(&self, head: &Parts) -> Result<Reply<H::Pass>, HttpProblem> {
         let card = query::parameter(head.uri.query(), "card");
         let in_force = self.in_force();
-        self.service.give_way(card.as_deref(), Bytes::ZERO, Duration::ZERO).await?;
+        self.service.local().give_way(card.as_deref(), Bytes::ZERO, Duration::ZERO).await?;
         if self.in_force() < in_force {
             self.audit(head, "end yield", card.as_deref().unwrap_or_default());
         }
@@ -91,7 +91,7 @@ impl<H: ModelService> HttpServer<H> {
 
     /// The number of yields.
     fn in_force(&self) -> usize {
-        self.service.snapshot().cards.iter().filter(|card| card.yielded.is_some()).count()
+        self.service.local().snapshot().cards.iter().filter(|card| card.yielded.is_some()).count()
     }
 }
 

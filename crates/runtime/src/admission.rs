@@ -147,7 +147,7 @@ impl fmt::Debug for RunPass {
 
 impl Runtime {
     /// Admits a request to a run of this server.
-    pub async fn admit_here(
+    pub async fn admit(
         self: Rc<Self>,
         model: ModelId,
         options: RouteOptions,
@@ -203,7 +203,7 @@ impl Runtime {
     }
 
     /// The pass for a run that takes the request at once.
-    pub fn pass_at_once(self: &Rc<Self>, model: ModelId, options: RouteOptions) -> Option<RunPass> {
+    pub fn admit_at_once(self: &Rc<Self>, model: ModelId, options: RouteOptions) -> Option<RunPass> {
         if self.deadly.is_watched(model) {
             // The body has to be looked at.
             return None;

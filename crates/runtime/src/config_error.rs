@@ -28,7 +28,7 @@ pub enum ReadConfigError {
 }
 
 impl ReadConfigError {
-    /// Adds model files that are not there, so that one reading tells all that is to be mended before a
+    /// Adds model files that are not there, so that one reading names all that is to be mended before a
     /// start.
     pub fn and_missing_files(mut self) -> Self {
         if let Self::Parse(mistakes) = &mut self {

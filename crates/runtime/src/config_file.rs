@@ -106,7 +106,7 @@ impl Config {
 
     fn of(path: &Path, mut roster: Configuration) -> Result<Self, ReadConfigError> {
         roster.confine();
-        roster.notify_shell_words();
+        roster.warn_of_shell_words();
         roster.notify_ports();
         // Files are read at every reload, so that a key can be revoked without touching the configuration.
         let plain = std::mem::take(&mut roster.serve.api_keys);

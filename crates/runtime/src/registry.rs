@@ -178,12 +178,11 @@ fn change(old: &ConfiguredModel, new: &ConfiguredModel, spec: ModelSpec) -> Opti
         && old.too_large == new.too_large
         && old.depth_admission == new.depth_admission
         && old.upstream_name == new.upstream_name;
-    match same_engine {
-        // A reload of an unchanged file must not restart anything.
-        _ if old == new => None,
-        true => Some(ConfigChange::Retuned(spec)),
-        false => Some(ConfigChange::Replaced(spec)),
+    // A reload of an unchanged file must not restart anything.
+    if old == new {
+        return None;
     }
+    Some(if same_engine { ConfigChange::Retuned(spec) } else { ConfigChange::Replaced(spec) })
 }
 
 fn spec(entry: &ConfiguredModel, cards: &[Card]) -> Result<ModelSpec, UnknownCard> {

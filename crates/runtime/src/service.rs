@@ -12,21 +12,19 @@ use plimsoll_log::Log;
 use plimsoll_scheduler::{ModelId, ModelState, Moment, SchedulerEvent, SchedulerSnapshot};
 use serde_json::{Value, json};
 
+use super::Runtime;
 use super::board::dry_run;
 use super::freeing::free_idle;
 use super::survey::Patience;
-use super::{RunPass, Runtime};
 use plimsoll_route::{
-    DownloadOrder, Events, Exposition, HttpProblem, Modalities, ModelListing, ModelService, RequestPrompt,
-    RouteOptions, Upstream, WhatIfError,
+    DownloadOrder, Events, Exposition, HttpProblem, Modalities, ModelListing, ModelService, Upstream,
+    WhatIfError,
 };
 
 /// Time that an order to keep memory free waits for idle engines to free theirs.
 const FREE_FIRST: Duration = Duration::from_millis(800);
 
 impl ModelService for Runtime {
-    type Pass = RunPass;
-
     fn resolve(&self, name: &str) -> Option<ModelId> {
         self.state.registry.borrow().find(name)
     }
@@ -75,19 +73,6 @@ impl ModelService for Runtime {
 
     fn traces(&self) -> bool {
         self.reports.traces.is_some()
-    }
-
-    fn admit_at_once(self: &Rc<Self>, model: ModelId, options: RouteOptions) -> Option<RunPass> {
-        self.pass_at_once(model, options)
-    }
-
-    async fn admit(
-        self: Rc<Self>,
-        model: ModelId,
-        options: RouteOptions,
-        prompt: RequestPrompt<'_>,
-    ) -> Result<RunPass, HttpProblem> {
-        self.admit_here(model, options, prompt).await
     }
 
     fn wait_line(&self, model: ModelId) -> String {

@@ -112,7 +112,7 @@ impl TracedRequest {
         let phases = [
             ("queue", Some(arrived), loaded.unwrap_or(until_sent)),
             ("load", loaded, until_sent),
-            // An answer in one piece does not tell where its prompt ended.
+            // An answer in one piece does not show where its prompt ended.
             (if first.is_some() { "prefill" } else { "answer" }, sent, first.unwrap_or(ended)),
             ("stream", first, ended),
         ];

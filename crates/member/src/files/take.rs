@@ -122,7 +122,7 @@ impl FleetMember {
         work.await.map_err(broken)?
     }
 
-    /// Notes how far the copy is, and tells the fleet of each tenth.
+    /// Notes how far the copy is, and notifies the fleet of each tenth.
     fn notify_progress(&self, files: &SharedFiles, done: u64, total: u64) {
         let tenth = u128::from(done) * 10 / u128::from(total.max(1));
         let percent = u8::try_from(tenth.min(10) * 10).unwrap_or_default();

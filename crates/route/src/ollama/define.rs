@@ -16,7 +16,7 @@ use super::{LATEST, refused};
 use crate::HttpProblem;
 use crate::body::{ClientBody, receive_order};
 use crate::listing::ModelListing;
-use crate::model_service::ModelService;
+use crate::model_service::{ModelService, RequestRouter};
 use crate::reply::{self, Reply};
 use crate::server::HttpServer;
 
@@ -45,7 +45,7 @@ struct Created {
     others: Map<String, Value>,
 }
 
-impl<H: ModelService> HttpServer<H> {
+impl<H: RequestRouter> HttpServer<H> {
     pub(super) async fn copy(&self, head: &Parts, body: ClientBody) -> Result<Reply<H::Pass>, HttpProblem> {
         let copied: Copied = self.requested(body).await?;
         if copied.source.is_empty() || copied.destination.is_empty() {
@@ -53,7 +53,7 @@ impl<H: ModelService> HttpServer<H> {
         }
         // Of a model that is not here, Ollama says so first.
         let (listing, derived) = self.derived_of(head, &copied.source, &copied.destination)?;
-        if !self.service.derives() {
+        if !self.service.local().derives() {
             let aliases = Value::from(vec![copied.destination]);
             let text = format!("add `aliases = {aliases}` to [models.{}]", Value::from(listing.name));
             return Err(to_write(&text));
@@ -73,7 +73,7 @@ impl<H: ModelService> HttpServer<H> {
             return Err(to_write(&text));
         }
         let (listing, mut derived) = self.derived_of(head, &created.from, &created.model)?;
-        if !self.service.derives() {
+        if !self.service.local().derives() {
             return Err(created.for_configuration(&listing.name));
         }
         created.check(&listing)?;
@@ -96,8 +96,8 @@ impl<H: ModelService> HttpServer<H> {
         name: &str,
     ) -> Result<(ModelListing, DerivedModel), HttpProblem> {
         let (model, from) = self.ollama_model(head, from)?;
-        let listing = self.service.listing(model);
-        let filters = self.service.filters(model);
+        let listing = self.service.local().listing(model);
+        let filters = self.service.local().filters(model);
         let own = filters.and_then(|filters| filters.derived.get(&from).cloned()).unwrap_or_default();
         let name = name.strip_suffix(LATEST).unwrap_or(name).to_owned();
         let derived =
@@ -108,7 +108,7 @@ impl<H: ModelService> HttpServer<H> {
     async fn derive(&self, head: &Parts, act: &'static str, model: DerivedModel) -> Result<(), HttpProblem> {
         self.permitted_name(head, &model.name)?;
         let name = model.name.clone();
-        self.service.derive(model).await?;
+        self.service.local().derive(model).await?;
         // Afterwards, because an invalid name may contain anything.
         self.audit(head, act, &name);
         Ok(())

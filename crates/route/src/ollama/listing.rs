@@ -13,7 +13,7 @@ use crate::HttpProblem;
 use crate::body::{ClientBody, receive_order};
 use crate::listing::ModelListing;
 use crate::model_profile::ModelProfile;
-use crate::model_service::ModelService;
+use crate::model_service::{ModelService, RequestRouter};
 use crate::reply::{self, Reply};
 use crate::server::HttpServer;
 
@@ -24,7 +24,7 @@ const NO_FILES: &str =
 /// Time until a model leaves that never does: what a Go client can read.
 const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-impl<H: ModelService> HttpServer<H> {
+impl<H: RequestRouter> HttpServer<H> {
     pub(crate) async fn ollama_listing(
         &self,
         listing: StoreEndpoint,
@@ -44,8 +44,8 @@ impl<H: ModelService> HttpServer<H> {
             StoreEndpoint::Show => {
                 let order = receive_order(body, &self.bodies, &self.settings.limits).await?;
                 let (model, name) = self.ollama_model(head, &request::model_of(&order)?.0)?;
-                let listing = self.service.listing(model);
-                let filters = self.service.filters(model);
+                let listing = self.service.local().listing(model);
+                let filters = self.service.local().filters(model);
                 let derived = filters.as_ref().and_then(|filters| filters.derived.get(&name));
                 let mut shown = show(&listing);
                 if let Some(derived) = derived {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::feed::FeedListener;
 
-/// Lines of JSON that tell the progress of a download as Ollama does (`ProgressResponse`, `api/types.go @
+/// Lines of JSON with the progress of a download as Ollama does (`ProgressResponse`, `api/types.go @
 /// 0.14.0`).
 pub(crate) struct PullStream {
     /// `None` once the download has ended.

@@ -18,7 +18,7 @@ use super::progress::PullStream;
 use crate::HttpProblem;
 use crate::body::{ClientBody, receive_order};
 use crate::download_order::DownloadOrder;
-use crate::model_service::ModelService;
+use crate::model_service::{ModelService, RequestRouter};
 use crate::reply::{self, Reply, ReplyBody};
 use crate::server::HttpServer;
 
@@ -31,7 +31,7 @@ pub(super) fn on_hub(name: &str) -> &str {
     bare.strip_suffix(LATEST).unwrap_or(bare)
 }
 
-impl<H: ModelService> HttpServer<H> {
+impl<H: RequestRouter> HttpServer<H> {
     /// Downloads a model, or succeeds at once with one that is served already.
     pub(super) async fn pull(&self, head: &Parts, body: ClientBody) -> Result<Reply<H::Pass>, HttpProblem> {
         let order = receive_order(body, &self.bodies, &self.settings.limits).await?;
@@ -63,10 +63,10 @@ impl<H: ModelService> HttpServer<H> {
         self.needs_right(head, KeyRight::Operate)?;
         self.permitted_name(head, &order.name)?;
         // Before the download begins, so that no event of it is missed.
-        let events = self.service.events().listen_to_models();
+        let events = self.service.local().events().listen_to_models();
         let is_coming = |model: &Value| model["id"] == order.name.as_str();
-        if !self.service.downloading().iter().any(is_coming) {
-            self.service.download(&order).await?;
+        if !self.service.local().downloading().iter().any(is_coming) {
+            self.service.local().download(&order).await?;
             self.audit(head, "download", &order.name);
         }
         Ok(PullStream::new(events, order.name))
@@ -77,7 +77,7 @@ impl<H: ModelService> HttpServer<H> {
         let order = receive_order(body, &self.bodies, &self.settings.limits).await?;
         let (name, _) = request::model_of(&order)?;
         let name = match self.ollama_model(head, &name) {
-            Ok((model, name)) => self.service.listing(model).named(&name).name,
+            Ok((model, name)) => self.service.local().listing(model).named(&name).name,
             // It may still be downloaded.
             Err(problem) if problem.status != StatusCode::FORBIDDEN => on_hub(&name).to_owned(),
             Err(problem) => return Err(problem),

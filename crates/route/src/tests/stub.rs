@@ -27,8 +27,8 @@ pub(super) use self::text::{post, read_request, read_some, read_to_close, read_u
 use crate::listing::tests::listing;
 use crate::{
     AnswerTokens, ApiKeys, DownloadOrder, Events, Exposition, HostRequest, HttpProblem, HttpServer,
-    HttpSettings, MetricKind, ModelListing, ModelService, Pass, RequestPrompt, RouteOptions, StallLimit,
-    Upstream, WhatIfError, bind, serve,
+    HttpSettings, MetricKind, ModelListing, ModelService, Pass, RequestPrompt, RequestRouter, RouteOptions,
+    StallLimit, Upstream, WhatIfError, bind, serve,
 };
 
 /// Knows the model `real`, also by the alias `alias`.
@@ -85,38 +85,12 @@ pub(super) struct StubPass {
     bounces: Rc<Cell<usize>>,
 }
 
-impl ModelService for StubService {
+impl RequestRouter for StubService {
     type Pass = StubPass;
+    type Local = Self;
 
-    fn resolve(&self, name: &str) -> Option<ModelId> {
-        let is_derived =
-            self.filters.borrow().as_ref().is_some_and(|filters| filters.derived.contains_key(name));
-        (is_derived || ["real", "alias", "user/real:Q4"].contains(&name)).then_some(ModelId(0))
-    }
-
-    fn stand_in(&self, name: Option<&str>) -> Option<ModelId> {
-        match name {
-            Some("refused") => None,
-            _ => self.is_only.get().then_some(ModelId(0)),
-        }
-    }
-
-    fn refusal(&self, name: &str) -> Option<HttpProblem> {
-        let refused = || HttpProblem::new(StatusCode::INTERNAL_SERVER_ERROR, "model_misconfigured", "a flag");
-        (name == "refused").then(refused)
-    }
-
-    fn with_flag(&self, _: &[&str]) -> Option<ModelId> {
-        self.has_tools.get().then_some(ModelId(0))
-    }
-
-    fn autoloads(&self) -> bool {
-        true
-    }
-
-    fn upstream(&self, _: ModelId) -> Option<Rc<Upstream>> {
-        let is_known = (self.is_only.get() || self.is_host.get()) && self.state.get() == ModelState::Ready;
-        is_known.then(|| self.upstream.borrow().clone())
+    fn local(&self) -> &Self {
+        self
     }
 
     fn hop(&self, _: &HeaderMap) -> Option<Result<HostRequest, HttpProblem>> {
@@ -146,6 +120,39 @@ impl ModelService for StubService {
             return Err(refusal);
         }
         Ok(self.pass())
+    }
+}
+
+impl ModelService for StubService {
+    fn resolve(&self, name: &str) -> Option<ModelId> {
+        let is_derived =
+            self.filters.borrow().as_ref().is_some_and(|filters| filters.derived.contains_key(name));
+        (is_derived || ["real", "alias", "user/real:Q4"].contains(&name)).then_some(ModelId(0))
+    }
+
+    fn stand_in(&self, name: Option<&str>) -> Option<ModelId> {
+        match name {
+            Some("refused") => None,
+            _ => self.is_only.get().then_some(ModelId(0)),
+        }
+    }
+
+    fn refusal(&self, name: &str) -> Option<HttpProblem> {
+        let refused = || HttpProblem::new(StatusCode::INTERNAL_SERVER_ERROR, "model_misconfigured", "a flag");
+        (name == "refused").then(refused)
+    }
+
+    fn with_flag(&self, _: &[&str]) -> Option<ModelId> {
+        self.has_tools.get().then_some(ModelId(0))
+    }
+
+    fn autoloads(&self) -> bool {
+        true
+    }
+
+    fn upstream(&self, _: ModelId) -> Option<Rc<Upstream>> {
+        let is_known = (self.is_only.get() || self.is_host.get()) && self.state.get() == ModelState::Ready;
+        is_known.then(|| self.upstream.borrow().clone())
     }
 
     fn filters(&self, _: ModelId) -> Option<Arc<RequestFilters>> {

@@ -108,7 +108,7 @@ pub(super) fn models(
                 locked(|fetched| fetched.rest = Some(Instant::now() + REST));
             }
             let text = error.to_string().replace('\n', "; ");
-            // A plan, its check and its forecast ask within a moment, and tell it once.
+            // A plan, its check and its forecast ask within a moment, and report it once.
             if locked(|fetched| fetched.is_news(&entry.name, Instant::now())) {
                 tracing::warn!("model {}  its memory need is unknown until it is loaded: {text}", entry.name);
             }

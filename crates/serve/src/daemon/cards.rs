@@ -50,7 +50,7 @@ fn limit(wanted: &Card, present: &[Card], before: &[CardLimit]) -> CardLimit {
         }
         card.id = CardId::new(&format!("{}#{number}", wanted.id));
     }
-    // No driver says that an engine is built, or told, to do without virtual memory: that is the user's
+    // No driver says that an engine is built, or set, to do without virtual memory: that is the user's
     // to know.
     card.legacy_pool |= wanted.legacy_pool;
     CardLimit { budget: Some(budget), reserve: Bytes::ZERO, card }
