@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
-use http::{Method, Request, StatusCode, Uri};
+use http::{Method, Request, Response, StatusCode, Uri};
 use serde_json::Value;
 
 use super::headers;
@@ -15,7 +15,7 @@ use super::upstream::{Upstream, Wire};
 /// Time to connect to an engine that was reached a moment ago.
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 
-/// One question on one connection: status and body of the answer. The outer `None` is a connection that broke
+/// One question on one connection, and its answer. The outer `None` is a connection that broke
 /// before an answer came; the inner, an answer that is longer than `most` or was cut off.
 pub(crate) async fn exchange(
     upstream: &Upstream,
@@ -23,7 +23,7 @@ pub(crate) async fn exchange(
     (method, path): (Method, Uri),
     body: Rope,
     most: usize,
-) -> Option<Option<(StatusCode, Vec<u8>)>> {
+) -> Option<Option<Response<Vec<u8>>>> {
     let length = body.len();
     let mut request = Request::new(body.into());
     *request.method_mut() = method;
@@ -38,7 +38,7 @@ pub(crate) async fn exchange(
     };
     // Read to its end, so the connection can carry the next request.
     upstream.give_back(source.wire);
-    Some(Some((head.status, answer)))
+    Some(Some(Response::from_parts(head, answer)))
 }
 
 impl Upstream {
@@ -52,6 +52,7 @@ impl Upstream {
     ) -> Option<(StatusCode, Vec<u8>)> {
         let wire = self.connect(CONNECT_WITHIN).await.ok()?;
         let body = body.map_or_else(Rope::default, |body| Rope::from(Bytes::from(body.to_string())));
-        exchange(self, wire, (method, Uri::try_from(path).ok()?), body, most).await.flatten()
+        let answer = exchange(self, wire, (method, Uri::try_from(path).ok()?), body, most).await.flatten()?;
+        Some((answer.status(), answer.into_body()))
     }
 }

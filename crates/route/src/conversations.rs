@@ -152,7 +152,7 @@ impl<H: RequestRouter> HttpServer<H> {
             let question = json!({ "conversation_ids": ids }).to_string();
             let Some(upstream) = self.service.local().upstream(model) else { continue };
             let answer = engine_page::ask(&upstream, Method::POST, "/v1/streams/lookup", question).await;
-            let answer: Option<Value> = answer.and_then(|page| serde_json::from_slice(&page.body).ok());
+            let answer: Option<Value> = answer.and_then(|page| serde_json::from_slice(page.body()).ok());
             let streams = answer.as_ref().and_then(Value::as_array).into_iter().flatten();
             found.extend(streams.take(latest::MOST - found.len()).cloned());
         }

@@ -329,10 +329,10 @@ impl<H: RequestRouter> HttpServer<H> {
         answers.order_by(|(one, _), (other, _)| one.cmp(other));
         let (mut engines, mut start) = (EngineMetrics::default(), None);
         for (name, page) in answers.iter().filter_map(|(name, page)| Some((name, page.as_ref()?))) {
-            if let Ok(of_engine) = str::from_utf8(&page.body) {
+            if let Ok(of_engine) = str::from_utf8(page.body()) {
                 let is_only = models.len() == 1;
                 engines.add((!is_only).then_some(name.as_str()), of_engine);
-                start = page.headers.get(engine_page::PROCESS_START).filter(|_| is_only).cloned();
+                start = page.headers().get(engine_page::PROCESS_START).filter(|_| is_only).cloned();
             }
         }
         text.push_str(&engines.finish());

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use http::{Method, StatusCode, Uri};
+use http::{Method, Response, StatusCode, Uri};
 use memchr::memmem;
 use plimsoll_scheduler::RequestDepth;
 use serde::Deserialize;
@@ -216,7 +216,8 @@ fn escapes_letters(text: &[u8]) -> bool {
 async fn ask(upstream: &Upstream, path: &'static str, body: Rope, limits: &Limits) -> Option<Vec<u8>> {
     // The engine may have closed an idle connection; the question is then repeated on a new one.
     let post = || (Method::POST, Uri::from_static(path));
-    let of_success = |(status, answer): (StatusCode, Vec<u8>)| (status == StatusCode::OK).then_some(answer);
+    let of_success =
+        |answer: Response<Vec<u8>>| (answer.status() == StatusCode::OK).then(|| answer.into_body());
     if let Some(wire) = upstream.reuse().await
         && let Some(answer) = exchange(upstream, wire, post(), body.clone(), LONGEST_COUNT).await
     {

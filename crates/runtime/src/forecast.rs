@@ -196,20 +196,15 @@ fn foresee(
     let known = looked.as_ref().ok().cloned();
     let profile =
         known.as_ref().and_then(|demand| profile(entry, &**demand, &requested(entry, cards, &**demand)));
+    let doubts = |demand: &Arc<dyn MemoryModel>| demand.doubts(&requested(entry, cards, &**demand));
     let forecast = |text: String, refused: Option<Reason>, hints| Forecast {
-        name: entry.name.clone(),
         text,
-        parts: Vec::new(),
-        warnings: known
-            .as_ref()
-            .map_or(Vec::new(), |demand| demand.doubts(&requested(entry, cards, &**demand))),
-        note: None,
+        warnings: known.as_ref().map_or(Vec::new(), doubts),
         refused,
         hints,
-        host_too_small: false,
-        never: false,
         profile,
         demand: known.clone(),
+        ..Forecast::named(&entry.name)
     };
     let demand = match looked {
         Ok(demand) => demand,

@@ -243,12 +243,12 @@ impl Runtime {
                 let entry = self.state.entry(*model);
                 let overflow = self.state.overflow(*model, placement);
                 let log = self.reports.model_log(*model);
-                let run = EngineRun::new(*run, *model, entry, log, placement.clone(), overflow);
+                let (run, orders) = EngineRun::new(*run, *model, entry, log, placement.clone(), overflow);
                 self.readings.bus.log_overflow(&run);
                 // Before the task is spawned, because its first event looks the run up.
                 self.state.statuses.started(*model, &run);
                 self.state.engines.borrow_mut().insert(run.id, Rc::clone(&run));
-                spawn_local(run::live(self.me(), run));
+                spawn_local(run::live(self.me(), run, orders));
             }
             SchedulerEffect::CheckHealth { run } => drop(spawn_local(health::check(self.me(), *run))),
             SchedulerEffect::Probe { run } => drop(spawn_local(probe::probe(self.me(), *run))),

@@ -86,7 +86,6 @@ pub struct EngineRun {
     /// It was ordered to stop.
     pub(super) reported: Notify,
     orders: mpsc::UnboundedSender<Stopping>,
-    inbox: RefCell<Option<mpsc::UnboundedReceiver<Stopping>>>,
     fate: OnceCell<Reason>,
     over: Notify,
     started: Instant,
@@ -95,6 +94,7 @@ pub struct EngineRun {
 }
 
 impl EngineRun {
+    /// The run, and the orders to stop it.
     pub(super) fn new(
         id: RunId,
         model: ModelId,
@@ -102,9 +102,9 @@ impl EngineRun {
         log: Log,
         placement: Placement,
         overflow: Vec<CacheOverflow>,
-    ) -> Rc<Self> {
+    ) -> (Rc<Self>, mpsc::UnboundedReceiver<Stopping>) {
         let (orders, inbox) = mpsc::unbounded_channel();
-        Rc::new(Self {
+        let run = Self {
             id,
             model,
             entry,
@@ -129,11 +129,11 @@ impl EngineRun {
             waking: tokio::sync::Mutex::default(),
             reported: Notify::new(),
             orders,
-            inbox: RefCell::new(Some(inbox)),
             fate: OnceCell::new(),
             over: Notify::new(),
             started: Instant::now(),
-        })
+        };
+        (Rc::new(run), inbox)
     }
 
     /// Lets a client that takes nothing of its answer hold the memory of a draining run only briefly.
@@ -228,10 +228,11 @@ impl EngineRun {
 }
 
 /// Starts the engine and follows it to its end.
-pub(super) async fn live(runtime: Rc<Runtime>, run: Rc<EngineRun>) {
-    let Some(mut orders) = run.inbox.take() else {
-        return;
-    };
+pub(super) async fn live(
+    runtime: Rc<Runtime>,
+    run: Rc<EngineRun>,
+    mut orders: mpsc::UnboundedReceiver<Stopping>,
+) {
     let starter = Starter { runtime: &runtime, run: &run, only_port: Cell::new(false) };
     // Taken for this load by the scheduler, a moment ago.
     run.free.replace(runtime.readings.free_on(&run));
@@ -349,6 +350,10 @@ impl Starter<'_> {
                         Stopping::Graceful => self.save(slots.as_ref(), orders).await,
                         Stopping::Kill => Stopping::Kill,
                     };
+                    // The scheduler's own limit may pass a moment before this one.
+                    if how == Stopping::Kill {
+                        stop = stop.map(|(begun, _)| (begun, Duration::ZERO));
+                    }
                     stop = stop.or(self.end(&child, how));
                 }
             }

@@ -197,7 +197,7 @@ impl Desk {
             }
             SchedulerEffect::Start { run, model, placement } => {
                 let log = Log::new("m", Bytes::kib(1));
-                self.runs.insert(run, EngineRun::new(run, model, entry(), log, placement, Vec::new()));
+                self.runs.insert(run, EngineRun::new(run, model, entry(), log, placement, Vec::new()).0);
                 SchedulerEvent::Ready { run }
             }
             SchedulerEffect::CheckHealth { run } => {
