@@ -102,7 +102,7 @@ impl RequestPrompt<'_> {
         let (prompt, counted) = off_thread(size, move || {
             let text = text(&body);
             let requested = PromptParameters::read(&text);
-            (requested.prompt().map(str::to_owned), (requested.limit(), requested.answers()))
+            (requested.prompt(), (requested.limit(), requested.answers()))
         })
         .await?;
         let prompt = match works {

@@ -29,7 +29,7 @@ impl RequestPrompt<'_> {
 fn certain(body: &[u8], works: CacheUse) -> Option<CertainText> {
     match works {
         CacheUse::Completes => {
-            let text = PromptParameters::read(body).prompt()?.to_owned();
+            let text = PromptParameters::read(body).prompt()?;
             Some(CertainText { text, is_templated: false })
         }
         _ => {

@@ -3,11 +3,12 @@
 //! If a body sets several limits on the answer's length, the largest is used, because engines differ in which
 //! one they apply.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserializer as _, IgnoredAny, SeqAccess, Visitor};
+use serde_json::Deserializer;
+use serde_json::value::RawValue;
 
 use super::CacheUse;
 
@@ -19,8 +20,9 @@ pub(super) struct PromptParameters<'a> {
     n_predict: Option<f64>,
     n: Option<f64>,
     n_cmpl: Option<f64>,
-    #[serde(borrow, default)]
-    prompt: PromptShape<'a>,
+    /// As it came: it may be megabytes, and only some readers want its text.
+    #[serde(borrow)]
+    prompt: Option<&'a RawValue>,
     tools: Option<IgnoredAny>,
     functions: Option<IgnoredAny>,
     /// The body sets a limit that cannot be parsed, so there is no usable limit.
@@ -50,18 +52,24 @@ impl<'a> PromptParameters<'a> {
     pub(super) fn answers(&self) -> u64 {
         // Each prompt of a list gets this many answers.
         let each = [self.n, self.n_cmpl].into_iter().flatten().map(whole).max();
-        self.prompt.count().saturating_mul(each.unwrap_or(1).max(1))
+        self.prompts().saturating_mul(each.unwrap_or(1).max(1))
     }
 
     pub(super) fn has_tools(&self) -> bool {
         self.tools.is_some() || self.functions.is_some()
     }
 
-    pub(super) fn prompt(&self) -> Option<&str> {
-        match &self.prompt {
-            PromptShape::Text(text) => Some(text),
-            PromptShape::None | PromptShape::Tokens | PromptShape::Several(_) => None,
-        }
+    /// The prompt, if it is a single text.
+    pub(super) fn prompt(&self) -> Option<String> {
+        self.prompt
+            .filter(|prompt| is_text(prompt))
+            .and_then(|prompt| serde_json::from_str(prompt.get()).ok())
+    }
+
+    /// A list of texts or lists is several prompts; with a number in it, it is one.
+    fn prompts(&self) -> u64 {
+        let list = self.prompt.map(|prompt| Deserializer::from_str(prompt.get()).deserialize_seq(PromptList));
+        list.and_then(Result::ok).map_or(1, |count| count.max(1))
     }
 
     /// The engine's own routes can count it.
@@ -69,7 +77,7 @@ impl<'a> PromptParameters<'a> {
         match works {
             CacheUse::Chats => !self.garbled,
             // A single text only, because the count is asked for in one request.
-            CacheUse::Completes => matches!(self.prompt, PromptShape::Text(_)),
+            CacheUse::Completes => self.prompt.is_some_and(is_text),
             CacheUse::Nothing | CacheUse::Reads | CacheUse::Converses | CacheUse::Unknown => false,
         }
     }
@@ -83,137 +91,26 @@ fn whole(number: f64) -> u64 {
     text.parse().unwrap_or(u64::MAX)
 }
 
-/// Form of the prompt: a text or a list.
-#[derive(Debug, Default)]
-enum PromptShape<'a> {
-    #[default]
-    None,
-    Text(Cow<'a, str>),
-    /// One prompt, in tokens, with or without text between them.
-    Tokens,
-    Several(u64),
+fn is_text(value: &RawValue) -> bool {
+    value.get().starts_with('"')
 }
 
-impl PromptShape<'_> {
-    fn count(&self) -> u64 {
-        match self {
-            Self::Several(count) => (*count).max(1),
-            Self::None | Self::Text(_) | Self::Tokens => 1,
-        }
-    }
-}
+/// Counts the prompts of a list, which is read without a copy.
+struct PromptList;
 
-impl<'de: 'a, 'a> Deserialize<'de> for PromptShape<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ShapeVisitor)
-    }
-}
-
-struct ShapeVisitor;
-
-impl<'de> Visitor<'de> for ShapeVisitor {
-    type Value = PromptShape<'de>;
+impl<'de> Visitor<'de> for PromptList {
+    type Value = u64;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a prompt")
+        f.write_str("a list of prompts")
     }
 
-    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-        // A text without escapes is borrowed: a prompt may be megabytes.
-        Ok(PromptShape::Text(Cow::Borrowed(text)))
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-        // serde_json decodes escapes into a buffer that it uses again, so this text is copied.
-        Ok(PromptShape::Text(Cow::Owned(text.to_owned())))
-    }
-
-    /// A list of texts or lists is several prompts; with a number in it, it is one.
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-        let (mut count, mut number) = (0_u64, false);
-        while let Some(element) = list.next_element::<PromptElement>()? {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<u64, A::Error> {
+        let (mut count, mut is_tokens) = (0_u64, false);
+        while let Some(element) = list.next_element::<&RawValue>()? {
             count += 1;
-            number |= element.0;
+            is_tokens |= element.get().starts_with(|first: char| first == '-' || first.is_ascii_digit());
         }
-        Ok(if number { PromptShape::Tokens } else { PromptShape::Several(count) })
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        // serde wants a map read to its end, even one that does not matter.
-        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(PromptShape::Tokens)
-    }
-
-    fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(PromptShape::None)
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
-        Ok(PromptShape::None)
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
-        Ok(PromptShape::Tokens)
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
-        Ok(PromptShape::Tokens)
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
-        Ok(PromptShape::Tokens)
-    }
-}
-
-/// True if an element of a list is a number.
-struct PromptElement(bool);
-
-impl<'de> Deserialize<'de> for PromptElement {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ElementVisitor).map(PromptElement)
-    }
-}
-
-struct ElementVisitor;
-
-impl<'de> Visitor<'de> for ElementVisitor {
-    type Value = bool;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a prompt or a token")
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<bool, E> {
-        Ok(true)
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<bool, E> {
-        Ok(true)
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<bool, E> {
-        Ok(true)
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<bool, E> {
-        Ok(false)
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<bool, E> {
-        Ok(false)
-    }
-
-    fn visit_unit<E>(self) -> Result<bool, E> {
-        Ok(false)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<bool, A::Error> {
-        while list.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(false)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<bool, A::Error> {
-        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(false)
+        Ok(if is_tokens { 1 } else { count })
     }
 }
