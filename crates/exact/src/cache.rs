@@ -2,7 +2,6 @@
 //!
 //! The files are in `$XDG_CACHE_HOME/plimsoll/exact`. An unreadable entry counts as missing.
 
-use std::env;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 
@@ -55,10 +54,7 @@ impl Answer {
 impl Cache {
     /// The cache of this user; `None` where no cache folder is known.
     pub(super) fn of_user() -> Option<Self> {
-        // The XDG base directory specification says that relative paths are invalid and must be ignored.
-        let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
-        Some(Self::at(base.join("plimsoll/exact")))
+        Some(Self::at(plimsoll_file::user_base("XDG_CACHE_HOME", ".cache")?.join("plimsoll/exact")))
     }
 
     fn at(folder: PathBuf) -> Self {

@@ -5,9 +5,10 @@
 //! is opened here.
 #![forbid(unsafe_code)]
 
+use std::env;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use plimsoll_base::Bytes;
 use rustix::fs::{Mode, OFlags};
@@ -51,6 +52,17 @@ pub fn read_open(file: File, most: Bytes) -> io::Result<Vec<u8>> {
     // one.
     file.take(most.get().saturating_add(1)).read_to_end(&mut bytes)?;
     if u64::try_from(bytes.len()).is_ok_and(|length| length <= most.get()) { Ok(bytes) } else { Err(long()) }
+}
+
+/// A base directory of the user: that of the variable, or else this one in the home directory.
+pub fn user_base(variable: &str, in_home: &str) -> Option<PathBuf> {
+    absolute(variable).or_else(|| Some(absolute("HOME")?.join(in_home)))
+}
+
+/// The path that a variable holds. The XDG base directory specification says that relative paths are invalid
+/// and must be ignored.
+pub fn absolute(variable: &str) -> Option<PathBuf> {
+    env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
 fn open_as(path: &Path, flags: OFlags) -> io::Result<File> {

@@ -1,19 +1,13 @@
 //! Finds the user's configuration folder, where measurements of this machine are stored.
 
 use std::path::{Path, PathBuf};
-use std::{env, fs, io};
+use std::{fs, io};
 
 const FOLDER: &str = "plimsoll";
 
 /// The folder; `None` if the environment names none.
 pub(crate) fn path() -> Option<PathBuf> {
-    let absolute = |name: &str| {
-        let path = env::var_os(name).map(PathBuf::from);
-        // The XDG Base Directory specification asks that relative paths be ignored.
-        path.filter(|path| path.is_absolute())
-    };
-    let base = absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config")))?;
-    Some(base.join(FOLDER))
+    Some(plimsoll_file::user_base("XDG_CONFIG_HOME", ".config")?.join(FOLDER))
 }
 
 /// Writes a file, which appears whole or not at all, and its folder.

@@ -72,10 +72,10 @@ impl<H: RequestRouter> HttpServer<H> {
             Own::Unload => self.unload(head, self.receive_model(head, body).await?)?,
             Own::Pin => self.pin(head, self.receive_model(head, body).await?)?,
             Own::Unpin => self.unpin(head, self.receive_model(head, body).await?)?,
-            Own::ModelEvents => reply::feed(
-                EVENTS,
-                ReplyBody::Feed(self.service.local().events().listen_to_models(), self.ending(head)),
-            ),
+            Own::ModelEvents => {
+                let mut listener = self.service.local().events().listen_to_models();
+                reply::feed(EVENTS, self.ending(head), move |cx| listener.poll_next(cx))
+            }
             Own::Running => self.running(head),
             // llama-swap's path for all, with the body of the paths for one.
             Own::UnloadAll => match self.model_in_body(head, body).await? {
@@ -107,8 +107,8 @@ impl<H: RequestRouter> HttpServer<H> {
             Own::Yield => self.give_way(head, body).await?,
             Own::EndYield => self.end_yield(head).await?,
             Own::StatusStream => {
-                let listener = self.service.local().events().listen_to_snapshots(self.document(head));
-                reply::feed(EVENTS, ReplyBody::Feed(listener, self.ending(head)))
+                let mut listener = self.service.local().events().listen_to_snapshots(self.document(head));
+                reply::feed(EVENTS, self.ending(head), move |cx| listener.poll_next(cx))
             }
         })
     }
@@ -301,9 +301,9 @@ impl<H: RequestRouter> HttpServer<H> {
         };
         // llama-swap's parameter, with or without a value.
         let with_history = query::parameter(head.uri.query(), "no-history").is_none();
-        let stream = logs::stream(&self.service.local().log(model), with_history);
+        let mut stream = logs::stream(&self.service.local().log(model), with_history);
         let ending = model.map_or_else(|| self.ending(head), |model| self.ending_of(head, model));
-        Ok(reply::feed(TEXT, ReplyBody::Log(stream, ending)))
+        Ok(reply::feed(TEXT, ending, move |cx| stream.poll_next(cx)))
     }
 
     /// This server's metrics, and behind them those of loaded engines, which have the time of one question

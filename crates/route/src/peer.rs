@@ -31,7 +31,7 @@ use super::host_request::HostRequest;
 use super::model_service::{ModelService, RequestRouter};
 use super::naming::in_body::named_in_body;
 use super::problem::{ErrorShape, HttpProblem};
-use super::reply::{self, Reply, ReplyBody};
+use super::reply::{self, Reply};
 use super::server::{HttpServer, handed_over};
 use super::stream::BrokenAnswer;
 use plimsoll_task::spawn_blocking;
@@ -129,11 +129,9 @@ impl<H: RequestRouter> HttpServer<H> {
         let token = match requested {
             HostRequest::Passed(token) => token,
             HostRequest::News => {
-                let listener = self.service.news()?;
-                return Ok(reply::feed(
-                    "application/x-ndjson",
-                    ReplyBody::Feed(listener, self.ending(&head)),
-                ));
+                let mut listener = self.service.news()?;
+                let ending = self.ending(&head);
+                return Ok(reply::feed("application/x-ndjson", ending, move |cx| listener.poll_next(cx)));
             }
             HostRequest::Files => return Ok(reply::files(self.service.give_files(&head).await?)),
             HostRequest::Copy => return Ok(reply::files(self.service.copy_files(&head)?)),

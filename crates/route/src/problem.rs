@@ -28,22 +28,13 @@ pub(crate) enum ErrorShape {
 
 impl ErrorShape {
     pub(crate) fn of(path: &str) -> Self {
-        const OLLAMA: [&str; 12] = [
-            "chat",
-            "generate",
-            "embed",
-            "embeddings",
-            "tags",
-            "show",
-            "ps",
-            "pull",
-            "push",
-            "create",
-            "copy",
-            "delete",
-        ];
+        let is_ollama = |endpoint: &str| {
+            let others = matches!(endpoint, "pull" | "push" | "create" | "copy" | "delete");
+            others
+                || matches!(endpoint, "chat" | "generate" | "embed" | "embeddings" | "tags" | "show" | "ps")
+        };
         match path.strip_prefix("/api/") {
-            Some(rest) if OLLAMA.contains(&rest) || rest.starts_with("blobs/") => Self::Ollama,
+            Some(rest) if is_ollama(rest) || rest.starts_with("blobs/") => Self::Ollama,
             _ if path == "/v1/messages" || path.starts_with("/v1/messages/") => Self::Anthropic,
             _ => Self::OpenAi,
         }

@@ -16,13 +16,11 @@ use serde_json::Value;
 
 use super::body_budget::BodyShare;
 use super::connection::{ClientConnection, StallLimit};
-use super::feed::{Ending, FeedListener};
+use super::feed::Ending;
 use super::headers;
 use super::heartbeat::{Beat, Heartbeat};
 use super::host_request::FileAnswer;
-use super::logs::LogStream;
 use super::model_service::Pass;
-use super::ollama::progress::PullStream;
 use super::ollama::stream::OllamaStream;
 use super::problem::{ErrorShape, HttpProblem, whole_seconds};
 use super::stream::{BrokenAnswer, Relay};
@@ -42,10 +40,11 @@ pub(crate) enum ReplyBody<P: Pass> {
     Heartbeat(Heartbeat<P>),
     /// Boxed, because it is three times as large as the others.
     Ollama(Box<OllamaStream<P>>),
-    Feed(FeedListener, Ending),
-    Pull(Box<PullStream>, Ending),
-    Log(LogStream, Ending),
+    Feed(FeedPieces),
 }
+
+/// Pieces of a feed as they come.
+type FeedPieces = Box<dyn FnMut(&mut Context<'_>) -> Poll<Option<Bytes>>>;
 
 /// A text that counts as a body for as long as the client has not read it.
 pub(crate) struct CountedAnswer {
@@ -92,9 +91,18 @@ pub(crate) fn empty<P: Pass>(status: StatusCode) -> Reply<P> {
     reply
 }
 
-/// A feed that ends with the server or its listener.
-pub(crate) fn feed<P: Pass>(kind: &'static str, feed: ReplyBody<P>) -> Reply<P> {
-    let mut reply = own(kind, feed);
+/// A feed that ends at this moment, or with its last piece.
+pub(crate) fn feed<P: Pass>(
+    kind: &'static str,
+    mut ending: Ending,
+    mut next: impl FnMut(&mut Context<'_>) -> Poll<Option<Bytes>> + 'static,
+) -> Reply<P> {
+    unbuffered(kind, ReplyBody::Feed(Box::new(move |context| ending.or(context, &mut next))))
+}
+
+/// A reply whose pieces no proxy may hold back.
+pub(crate) fn unbuffered<P: Pass>(kind: &'static str, body: ReplyBody<P>) -> Reply<P> {
+    let mut reply = own(kind, body);
     headers::forbid_buffering(reply.headers_mut());
     reply
 }
@@ -152,9 +160,7 @@ impl<P: Pass> Body for ReplyBody<P> {
                 }
             },
             Self::Ollama(stream) => stream.poll_lines(context).map(as_frame),
-            Self::Feed(listener, ending) => ending.or(context, |cx| listener.poll_next(cx)).map(as_frame),
-            Self::Pull(stream, ending) => ending.or(context, |cx| stream.poll_next(cx)).map(as_frame),
-            Self::Log(stream, ending) => ending.or(context, |cx| stream.poll_next(cx)).map(as_frame),
+            Self::Feed(next) => next(context).map(as_frame),
         }
     }
 
@@ -163,7 +169,7 @@ impl<P: Pass> Body for ReplyBody<P> {
             Self::Whole(body) => body.is_empty(),
             Self::Counted(answer) => answer.text.is_empty(),
             Self::Relay(relay) => relay.is_end_stream(),
-            Self::Heartbeat(_) | Self::Feed(..) | Self::Pull(..) | Self::Log(..) => false,
+            Self::Heartbeat(_) | Self::Feed(_) => false,
             Self::Ollama(stream) => stream.is_over(),
         }
     }
@@ -176,9 +182,7 @@ impl<P: Pass> Body for ReplyBody<P> {
                 SizeHint::with_exact(u64::try_from(answer.text.len()).unwrap_or(u64::MAX))
             }
             Self::Relay(relay) => relay.size_hint(),
-            Self::Heartbeat(_) | Self::Ollama(_) | Self::Feed(..) | Self::Pull(..) | Self::Log(..) => {
-                SizeHint::default()
-            }
+            Self::Heartbeat(_) | Self::Ollama(_) | Self::Feed(_) => SizeHint::default(),
         }
     }
 }
@@ -208,9 +212,7 @@ impl<P: Pass> fmt::Debug for ReplyBody<P> {
             Self::Relay(_) => "Relay",
             Self::Heartbeat(_) => "Heartbeat",
             Self::Ollama(_) => "Ollama",
-            Self::Feed(..) => "Feed",
-            Self::Pull(..) => "Pull",
-            Self::Log(..) => "Log",
+            Self::Feed(_) => "Feed",
         })
     }
 }

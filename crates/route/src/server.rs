@@ -374,7 +374,7 @@ impl<H: RequestRouter> HttpServer<H> {
                     }
                 };
                 let heartbeat = Heartbeat::new(exchange, every, request.target.path(), line);
-                return Ok(reply::feed("text/event-stream", ReplyBody::Heartbeat(heartbeat)));
+                return Ok(reply::unbuffered("text/event-stream", ReplyBody::Heartbeat(heartbeat)));
             }
             None => exchange.await,
         };

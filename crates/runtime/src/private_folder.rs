@@ -12,9 +12,13 @@ const PREFIX: &str = "plimsoll-engine-";
 /// A longer path leaves too little room for the name of a socket (`sun_path`, unix(7)).
 const LONGEST_BASE: usize = 60;
 
-/// The folder of one engine, which only its user may enter. Dropping it removes it.
+/// The folder of one engine, which only its user may enter.
 #[derive(Debug)]
-pub(super) struct PrivateFolder(PathBuf);
+pub(super) struct PrivateFolder(RemovedFolder);
+
+/// A folder that is removed with this.
+#[derive(Debug)]
+pub(super) struct RemovedFolder(pub(super) PathBuf);
 
 impl PrivateFolder {
     /// The folder that holds those of all engines.
@@ -29,18 +33,18 @@ impl PrivateFolder {
     }
 
     pub(super) fn create(root: &OwnedFolder, name: &str, user: Option<&EngineUser>) -> io::Result<Self> {
-        let folder = Self(root.part(name)?);
-        let tmp = folder.0.join("tmp");
+        let folder = Self(RemovedFolder(root.part(name)?));
+        let tmp = folder.path().join("tmp");
         DirBuilder::new().mode(0o700).create(&tmp)?;
         if let Some(user) = user {
-            hand_over(user, &folder.0)?;
+            hand_over(user, folder.path())?;
             user.own(&tmp)?;
         }
         Ok(folder)
     }
 
     pub(super) fn path(&self) -> &Path {
-        &self.0
+        &self.0.0
     }
 }
 
@@ -52,7 +56,7 @@ pub(super) fn hand_over(user: &EngineUser, folder: &Path) -> io::Result<()> {
     user.own(folder)
 }
 
-impl Drop for PrivateFolder {
+impl Drop for RemovedFolder {
     fn drop(&mut self) {
         let path = std::mem::take(&mut self.0);
         // An engine may have left many files, and the thread that serves must not wait for the disk.

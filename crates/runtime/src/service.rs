@@ -1,4 +1,4 @@
-//! Implements [`ModelService`], through which the HTTP server admits requests and lists models.
+//! Implements [`ModelService`], by which the HTTP server's own endpoints list and change models.
 
 use std::rc::Rc;
 use std::sync::Arc;

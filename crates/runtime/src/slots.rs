@@ -28,6 +28,7 @@ use tokio::time::{sleep, timeout};
 
 use self::engine::EngineSlot;
 use self::store::{SavedSlot, SlotFileError, SlotStore};
+use super::private_folder::RemovedFolder;
 use super::run::EngineRun;
 use plimsoll_route::{PromptPrefixes, RequestPrompt, Upstream};
 use plimsoll_task::{spawn_blocking, spawn_local};
@@ -70,34 +71,21 @@ pub(super) struct WarmSlots {
 #[derive(Debug)]
 pub(super) struct RunSlots {
     key: String,
-    folder: PathBuf,
+    folder: RemovedFolder,
     /// Source from which each slot was restored.
     restored: RefCell<HashMap<u32, SavedSlot>>,
-}
-
-impl Drop for RunSlots {
-    fn drop(&mut self) {
-        let folder = std::mem::take(&mut self.folder);
-        // An engine may have left large files, and the thread that serves must not wait for the disk.
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn_blocking(move || fs::remove_dir_all(folder))),
-            Err(_) => drop(fs::remove_dir_all(folder)),
-        }
-    }
 }
 
 impl RunSlots {
     /// Flags that let the engine save slots and report what prompts cost.
     pub(super) fn flags(&self) -> [String; 3] {
-        ["--slot-save-path".to_owned(), self.folder.to_string_lossy().into_owned(), "--metrics".to_owned()]
+        ["--slot-save-path".to_owned(), self.folder.0.to_string_lossy().into_owned(), "--metrics".to_owned()]
     }
 }
 
 /// The user's folder of saved slots.
 fn folder() -> io::Result<PathBuf> {
-    // The XDG base directory specification says that relative paths are invalid and must be ignored.
-    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
+    let base = plimsoll_file::user_base("XDG_CACHE_HOME", ".cache");
     let base = base.ok_or_else(|| io::Error::other("neither XDG_CACHE_HOME nor HOME is set"))?;
     Ok(base.join("plimsoll/slots"))
 }
@@ -171,7 +159,7 @@ impl WarmSlots {
         let created = spawn_blocking(move || {
             let key = key::slot_key(&its, program.as_deref(), &inherited, context).map_err(str::to_owned)?;
             let folder = store.part(&number.to_string()).map_err(|error| error.to_string())?;
-            Ok::<_, String>(RunSlots { key, folder, restored: RefCell::default() })
+            Ok::<_, String>(RunSlots { key, folder: RemovedFolder(folder), restored: RefCell::default() })
         });
         let created = created.await.unwrap_or_else(|error| Err(error.to_string()));
         let reported = |why: &String| {
@@ -241,7 +229,7 @@ impl WarmSlots {
     ) {
         let (name, begun) = (&run.entry.name, Instant::now());
         let file = format!("restore-{id}");
-        let (into, its) = (of_run.folder.join(&file), saved.clone());
+        let (into, its) = (of_run.folder.0.join(&file), saved.clone());
         let staged = self.blocking(move |store| store.stage(&its, &into)).await;
         let restored = match staged {
             Some(Ok(())) => match timeout(saved.prompt(), engine::restore(engine, id, &file)).await {
@@ -253,7 +241,7 @@ impl WarmSlots {
             None => return,
         };
         let spent = begun.elapsed();
-        let _ = fs::remove_file(of_run.folder.join(&file));
+        let _ = fs::remove_file(of_run.folder.0.join(&file));
         if saved.tokens > 0 {
             self.learn(&of_run.key, |costs| costs.restore = per(spent, saved.tokens));
         }
@@ -340,7 +328,7 @@ impl WarmSlots {
         limit: Duration,
     ) -> Result<Option<(PathBuf, u64)>, ()> {
         let (name, file, begun) = (&run.entry.name, format!("save-{}", slot.id), Instant::now());
-        let path = of_run.folder.join(&file);
+        let path = of_run.folder.0.join(&file);
         let saved = tokio::select! {
             saved = engine::save(engine, slot.id, &file) => saved,
             () = sleep(limit) => {
@@ -410,7 +398,7 @@ mod tests {
         let (warm, second) = (WarmSlots::default(), Duration::from_secs(1));
         let run = |restored: &[SavedSlot]| RunSlots {
             key: "key".to_owned(),
-            folder: PathBuf::new(),
+            folder: RemovedFolder(PathBuf::new()),
             restored: RefCell::new((0..).zip(restored.iter().cloned()).collect()),
         };
         let saved = SavedSlot::new("key", 1000, 2000, Vec::new());

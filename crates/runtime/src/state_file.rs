@@ -1,7 +1,6 @@
 //! Writes files that survive a restart of the daemon, readable only by its user.
 
 use std::collections::hash_map::DefaultHasher;
-use std::env;
 use std::fs;
 use std::hash::{Hash, Hasher};
 use std::io;
@@ -23,12 +22,8 @@ pub(super) struct StateFile(Option<PathBuf>);
 impl StateFile {
     /// The file of this kind, which is the beginning of its name.
     pub(super) fn of(configuration: &Path, kind: &str) -> Self {
-        // The XDG base directory specification says that relative paths are invalid and must be ignored.
-        let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        let base = absolute("STATE_DIRECTORY").or_else(|| {
-            let base = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")))?;
-            Some(base.join("plimsoll"))
-        });
+        let of_user = || Some(plimsoll_file::user_base("XDG_STATE_HOME", ".local/state")?.join("plimsoll"));
+        let base = plimsoll_file::absolute("STATE_DIRECTORY").or_else(of_user);
         let mut hasher = DefaultHasher::new();
         fs::canonicalize(configuration).unwrap_or_else(|_| configuration.to_owned()).hash(&mut hasher);
         Self(base.map(|base| base.join(format!("{kind}-{:016x}.json", hasher.finish()))))

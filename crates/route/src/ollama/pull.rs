@@ -19,7 +19,7 @@ use crate::HttpProblem;
 use crate::body::{ClientBody, receive_order};
 use crate::download_order::DownloadOrder;
 use crate::model_service::{ModelService, RequestRouter};
-use crate::reply::{self, Reply, ReplyBody};
+use crate::reply::{self, Reply};
 use crate::server::HttpServer;
 
 /// Hosts of the hub, as Ollama's clients write them before a repository.
@@ -46,7 +46,7 @@ impl<H: RequestRouter> HttpServer<H> {
         };
         let mut ending = self.ending(head);
         if streams {
-            return Ok(reply::feed(LINES, ReplyBody::Pull(Box::new(stream), ending)));
+            return Ok(reply::feed(LINES, ending, move |cx| stream.poll_next(cx)));
         }
         let mut last = None;
         while let Some(line) = poll_fn(|cx| ending.or(cx, |cx| stream.poll_next(cx))).await {

@@ -1,4 +1,4 @@
-//! Memory in use on each card, by the last reading, and its holders.
+//! Shows the memory in use on each card, by the last reading, and its holders.
 
 use plimsoll_base::{Bytes, CardId};
 use plimsoll_cards::Reading;

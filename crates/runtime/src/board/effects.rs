@@ -1,4 +1,4 @@
-//! Marks of the scheduler's effects and of the ends of engines, for displays.
+//! Marks the scheduler's effects and the ends of engines for displays.
 
 use plimsoll_base::{Bytes, Card, CardId, CardKind, End, Hint, Order, Placement, Reason};
 use plimsoll_doctor::EngineVerdict;
