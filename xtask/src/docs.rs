@@ -26,6 +26,7 @@ const DOCUMENTS: &[(&str, &str)] = &[
     ("docs/reference/completions/_plimsoll", "reference completions zsh"),
     ("docs/reference/completions/plimsoll.fish", "reference completions fish"),
     ("docs/reference/config.schema.json", "schema"),
+    ("docs/reference/openapi.json", "reference openapi"),
 ];
 
 /// All documents of a program with this help.

@@ -34,6 +34,7 @@ pub(crate) enum Own {
     /// Ollama's answer there, by which its clients find it.
     Root,
     Index,
+    OpenApi,
     /// A file of the web page.
     Page(PageFile),
     Health,
@@ -72,11 +73,11 @@ pub(crate) enum Own {
 }
 
 #[derive(Debug)]
-struct Route {
-    /// Path of the route; a final `*` matches any rest.
-    path: &'static str,
-    methods: &'static [Method],
-    action: Action,
+pub(crate) struct Route {
+    /// Path of the route; what begins with `{` matches any rest.
+    pub path: &'static str,
+    pub methods: &'static [Method],
+    pub action: Action,
 }
 
 // Every server must support GET and HEAD (RFC 9110, section 9.1).
@@ -103,8 +104,8 @@ const fn or_own(path: &'static str, own: Own) -> Route {
     Route { path, methods: GET, action: Action::EngineOr(own) }
 }
 
-/// All routes. The first that matches is used.
-const ROUTES: &[Route] = &[
+/// All routes. The first path that matches is the request's, whether or not it takes its method.
+pub(crate) const ROUTES: &[Route] = &[
     engine("/v1/chat/completions"),
     engine("/v1/completions"),
     engine("/v1/embeddings"),
@@ -127,23 +128,24 @@ const ROUTES: &[Route] = &[
     engine("/responses/input_tokens"),
     engine("/props"),
     engine("/lora-adapters"),
-    engine("/slots/*"),
+    engine("/slots/{slot}"),
     // Vertex AI's form of any of these, which llama-server has with AIP_MODE=PREDICTION.
     engine("/predict"),
     Route { path: "/tools", methods: GET_OR_POST, action: Action::AnyEngine },
     Route { path: "/cors-proxy", methods: GET_OR_POST, action: Action::AnyEngine },
     Route { path: "/v1/stream", methods: GET_OR_DELETE, action: Action::Stream },
-    Route { path: "/v1/stream/*", methods: GET_OR_DELETE, action: Action::Stream },
+    Route { path: "/v1/stream/{conversation}", methods: GET_OR_DELETE, action: Action::Stream },
     Route { path: "/v1/streams/lookup", methods: POST, action: Action::StreamLookup },
     // A row of its own, because `engine` makes rows for POST only.
     Route { path: "/lora-adapters", methods: GET, action: Action::Engine },
     Route { path: "/slots", methods: GET, action: Action::Engine },
     own(GET, "/", Own::Root),
     own(GET, "/api", Own::Index),
+    own(GET, "/openapi.json", Own::OpenApi),
     own(GET, "/health", Own::Health),
     own(GET, "/v1/health", Own::Health),
     own(GET, "/v1/models", Own::Models),
-    own(GET, "/v1/models/*", Own::Model),
+    own(GET, "/v1/models/{model}", Own::Model),
     // llama-server's router.
     own(GET, "/models", Own::Models),
     own(POST, "/models", Own::Download),
@@ -158,10 +160,10 @@ const ROUTES: &[Route] = &[
     own(GET, "/running", Own::Running),
     own(GET_OR_POST, "/unload", Own::UnloadAll),
     own(POST, "/api/models/unload", Own::UnloadAll),
-    own(POST, "/api/models/unload/*", Own::UnloadNamed),
+    own(POST, "/api/models/unload/{model}", Own::UnloadNamed),
     own(GET, "/logs", Own::Logs),
     own(GET, "/logs/stream", Own::LogStream),
-    own(GET, "/logs/stream/*", Own::LogStream),
+    own(GET, "/logs/stream/{model}", Own::LogStream),
     own(GET, "/ui", Own::Page(PageFile::Document)),
     own(GET, "/ui/", Own::Page(PageFile::Document)),
     own(GET, "/ui/page.js", Own::Page(PageFile::Script)),
@@ -179,11 +181,11 @@ const ROUTES: &[Route] = &[
     own(POST, "/api/push", Own::Ollama(StoreEndpoint::Push)),
     own(POST, "/api/create", Own::Ollama(StoreEndpoint::Create)),
     own(POST, "/api/copy", Own::Ollama(StoreEndpoint::Copy)),
-    own(POST, "/api/blobs/*", Own::Ollama(StoreEndpoint::Push)),
+    own(POST, "/api/blobs/{digest}", Own::Ollama(StoreEndpoint::Push)),
     own(DELETE, "/api/delete", Own::Ollama(StoreEndpoint::Delete)),
     // LM Studio, whose other endpoints are those of OpenAI under another prefix.
     own(GET, "/api/v0/models", Own::LmStudioModels),
-    own(GET, "/api/v0/models/*", Own::LmStudioModel),
+    own(GET, "/api/v0/models/{model}", Own::LmStudioModel),
     engine("/api/v0/chat/completions"),
     engine("/api/v0/completions"),
     engine("/api/v0/embeddings"),
@@ -198,9 +200,9 @@ const ROUTES: &[Route] = &[
     own(GET, "/api/what-if", Own::WhatIf),
     own(POST, "/api/reload", Own::Reload),
     own(GET, "/api/failures", Own::Failures),
-    Route { path: "/upstream/*", methods: ANY, action: Action::Upstream },
-    // Last, because the first row that fits is taken and the rows above allow fewer methods.
-    Route { path: "/v1/*", methods: ANY, action: Action::Engine },
+    Route { path: "/upstream/{model}/{path}", methods: ANY, action: Action::Upstream },
+    // Last, because the first path that fits is taken.
+    Route { path: "/v1/{path}", methods: ANY, action: Action::Engine },
 ];
 
 /// This server's own paths and actions, as a page for browsers.
@@ -221,7 +223,7 @@ pub(crate) fn index() -> String {
         let changes = route.action.changes(&Method::GET, None);
         let get = route.methods.iter().find(|method| **method == Method::GET).filter(|_| !changes);
         let method = get.unwrap_or(&route.methods[route.methods.len() - 1]).as_str();
-        format!("  {method:<4} {}\n", route.path.replace('*', "MODEL"))
+        format!("  {method:<4} {}\n", route.path)
     };
     let lines: String = own.map(line).collect();
     format!(
@@ -230,7 +232,7 @@ pub(crate) fn index() -> String {
     )
 }
 
-/// A matching route, with the text that its `*` matched.
+/// A matching route, with the rest of the path behind it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct RouteMatch<'a> {
     pub action: Action,
@@ -246,15 +248,24 @@ pub(crate) enum RouteMissing {
 }
 
 pub(crate) fn find<'a>(method: &Method, path: &'a str) -> Result<RouteMatch<'a>, RouteMissing> {
-    let fitting = || ROUTES.iter().filter_map(|route| Some((route, route.rest(path)?)));
+    let fitting = ROUTES.iter().find_map(|route| Some((route, route.rest(path)?)));
+    let (first, rest) = fitting.ok_or(RouteMissing::Path)?;
+    if first.methods.contains(method) {
+        return Ok(RouteMatch { action: first.action, rest });
+    }
     // The path may have several rows, one for each method.
-    if let Some((route, rest)) = fitting().find(|(route, _)| route.methods.contains(method)) {
+    let rows = || ROUTES.iter().filter(|route| route.path == first.path);
+    if let Some(route) = rows().find(|route| route.methods.contains(method)) {
         return Ok(RouteMatch { action: route.action, rest });
     }
     // A 405 must name the methods that are allowed (RFC 9110, section 15.5.6).
-    let mut methods: Vec<Method> = fitting().flat_map(|(route, _)| route.methods.iter().cloned()).collect();
-    methods.dedup();
-    Err(if methods.is_empty() { RouteMissing::Path } else { RouteMissing::Method(methods) })
+    let mut methods: Vec<Method> = Vec::new();
+    for allowed in rows().flat_map(|route| route.methods) {
+        if !methods.contains(allowed) {
+            methods.push(allowed.clone());
+        }
+    }
+    Err(RouteMissing::Method(methods))
 }
 
 impl Action {
@@ -295,8 +306,8 @@ impl Action {
 
 impl Route {
     fn rest<'a>(&self, path: &'a str) -> Option<&'a str> {
-        match self.path.strip_suffix('*') {
-            Some(prefix) => path.strip_prefix(prefix),
+        match self.path.split_once('{') {
+            Some((prefix, _)) => path.strip_prefix(prefix),
             None => (path == self.path).then_some(""),
         }
     }
@@ -315,7 +326,7 @@ mod tests {
         assert_eq!((upstream.action, upstream.rest), (Action::Upstream, "a/b"));
         assert_eq!(find(&Method::GET, "/").unwrap().action, Action::Own(Own::Root));
         let page = index();
-        for line in ["GET  /v1/models", "POST /models/load", "POST /unload", "GET  /logs/stream/MODEL"] {
+        for line in ["GET  /v1/models", "POST /models/load", "POST /unload", "GET  /logs/stream/{model}"] {
             assert!(page.contains(&format!("\n  {line}\n")), "{line} in {page}");
         }
         for (path, query, changes) in [
@@ -338,5 +349,10 @@ mod tests {
         assert_eq!(find(&Method::GET, "/v1/stream/a::b").unwrap().rest, "a::b");
         assert_eq!(find(&Method::GET, "/nowhere"), Err(RouteMissing::Path));
         assert_eq!(find(&Method::GET, "/tokenize"), Err(RouteMissing::Method(vec![Method::POST])));
+        // Its methods are its own, and not those of `/v1/{path}`.
+        let missing = find(&Method::PUT, "/v1/chat/completions");
+        assert_eq!(missing, Err(RouteMissing::Method(vec![Method::POST])));
+        let adapters = [Method::POST, Method::GET, Method::HEAD];
+        assert_eq!(find(&Method::PUT, "/lora-adapters"), Err(RouteMissing::Method(adapters.to_vec())));
     }
 }

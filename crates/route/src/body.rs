@@ -14,6 +14,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use plimsoll_base::Bytes as Size;
 use plimsoll_scheduler::ClientId;
+use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout_at};
 
 use super::body_budget::{BodyBudget, BodyShare, BodyState, OccupiedBody, too_many};
@@ -100,6 +101,19 @@ pub(crate) async fn receive_order(
     let limits = Limits { body: limits.body.min(LONGEST_ORDER), ..limits.clone() };
     let received = receive(body, budget, &limits).await?;
     Ok(received.rope.copy(0..received.rope.len()))
+}
+
+/// The same as JSON of this form.
+pub(crate) async fn receive_json<T: DeserializeOwned>(
+    body: ClientBody,
+    budget: &BodyBudget,
+    limits: &Limits,
+) -> Result<T, HttpProblem> {
+    let order = receive_order(body, budget, limits).await?;
+    serde_json::from_slice(&order).map_err(|error| {
+        let message = format!("the body is not a valid request of this API: {error}");
+        HttpProblem::new(StatusCode::BAD_REQUEST, "bad_request", message)
+    })
 }
 
 struct BodyReader<'a> {

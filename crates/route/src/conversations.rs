@@ -14,11 +14,12 @@ use http::request::Parts;
 use http::{Method, StatusCode};
 use http_body_util::BodyExt;
 use plimsoll_scheduler::{ClientId, ModelId, ModelState};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::auth::KeyNumber;
-use super::body::{ClientBody, receive_order};
+use super::body::{ClientBody, receive_json};
 use super::body_budget::{BodyState, OccupiedBody};
 use super::engine_page;
 use super::model_service::{ModelService, RequestRouter};
@@ -28,6 +29,11 @@ use super::query;
 use super::reply::{self, Reply, ReplyBody};
 use super::server::HttpServer;
 use plimsoll_task::spawn_local;
+
+#[derive(Deserialize)]
+struct StreamLookup {
+    conversation_ids: Vec<String>,
+}
 
 impl<H: RequestRouter> HttpServer<H> {
     /// Sends a request of a conversation, also if its client leaves while the model loads.
@@ -131,9 +137,8 @@ impl<H: RequestRouter> HttpServer<H> {
         head: Parts,
         body: ClientBody,
     ) -> Result<Reply<H::Pass>, HttpProblem> {
-        let requested = receive_order(body, &self.bodies, &self.settings.limits).await?;
-        let requested: Value = serde_json::from_slice(&requested).unwrap_or_default();
-        let ids = requested["conversation_ids"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let requested: StreamLookup = receive_json(body, &self.bodies, &self.settings.limits).await?;
+        let ids = requested.conversation_ids.iter().map(String::as_str);
         let mut by_model: Vec<(ModelId, Vec<&str>)> = Vec::new();
         for id in ids.take(latest::MOST) {
             let owner = owner(&head);

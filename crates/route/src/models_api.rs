@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::api::{self, Own};
-use super::body::{ClientBody, receive_order};
+use super::body::{ClientBody, receive_json};
 use super::download_order::DownloadOrder;
 use super::engine_metrics::EngineMetrics;
 use super::engine_page;
@@ -22,6 +22,7 @@ use super::listing::ModelListing;
 use super::logs;
 use super::memory_page;
 use super::model_service::{ModelService, RequestRouter};
+use super::openapi;
 use super::page;
 use super::problem::{HttpProblem, without_engine_words};
 use super::query;
@@ -51,6 +52,7 @@ impl<H: RequestRouter> HttpServer<H> {
         Ok(match own {
             Own::Root => reply::text(TEXT, "Ollama is running"),
             Own::Index => reply::text(TEXT, api::index()),
+            Own::OpenApi => reply::json(&openapi::description(!self.settings.keys.is_empty())),
             Own::Page(file) => page::answer(file),
             Own::Health => reply::json(&json!({ "status": "ok" })),
             // Ollama's clients compare the first.
@@ -135,8 +137,7 @@ impl<H: RequestRouter> HttpServer<H> {
 
     /// Begins a download, as `POST /models` of llama-server's router does.
     async fn download(&self, head: &Parts, body: ClientBody) -> Result<Reply<H::Pass>, HttpProblem> {
-        let order = receive_order(body, &self.bodies, &self.settings.limits).await?;
-        let order: Value = serde_json::from_slice(&order).unwrap_or_default();
+        let order: Value = receive_json(body, &self.bodies, &self.settings.limits).await?;
         let order = DownloadOrder::read(&order, !self.is_operator(head))?;
         self.permitted_name(head, &order.name)?;
         let memory = self.service.local().download(&order).await?;

@@ -54,7 +54,7 @@ pub(super) fn needed(action: Action, head: &Parts) -> &'static [KeyRight] {
         // It may load the model.
         Action::EngineOr(_) if has("model") => &[Use],
         Action::EngineOr(own) | Action::Own(own) => match own {
-            Own::Root | Own::Index | Own::Health | Own::Page(_) => &[],
+            Own::Root | Own::Index | Own::OpenApi | Own::Health | Own::Page(_) => &[],
             Own::Models if has("reload") => &[Operate],
             Own::Version
             | Own::Props

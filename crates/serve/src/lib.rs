@@ -9,7 +9,7 @@ mod handlers;
 
 pub use daemon::{ConfigCheck, Daemon, DaemonError, DaemonHandle, Setup};
 pub use plimsoll_member::FleetError;
-pub use plimsoll_route::Listen;
+pub use plimsoll_route::{Listen, openapi};
 pub use plimsoll_runtime::{
     Config, ConfigureError, Forecast, ReadConfigError, StandingConflicts, UnknownCard, post_mortem, widest,
 };

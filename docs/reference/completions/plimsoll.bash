@@ -2264,7 +2264,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__reference)
-            opts="-h --help man completions schema"
+            opts="-h --help man completions schema openapi"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

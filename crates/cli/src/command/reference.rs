@@ -38,6 +38,7 @@ enum ReferenceDocument {
     Man,
     Completions,
     Schema,
+    Openapi,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
@@ -46,6 +47,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
         ReferenceDocument::Man => man(name)?,
         ReferenceDocument::Completions => completions(name)?,
         ReferenceDocument::Schema => plimsoll_config::PUBLISHED_SCHEMA.as_bytes().to_vec(),
+        ReferenceDocument::Openapi => format!("{:#}\n", plimsoll_serve::openapi(true)).into_bytes(),
     };
     print_data(document)?;
     Ok(ExitCode::SUCCESS)

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use super::listing::{JSON, LINES};
 use super::{LATEST, refused};
 use crate::HttpProblem;
-use crate::body::{ClientBody, receive_order};
+use crate::body::{ClientBody, receive_json};
 use crate::listing::ModelListing;
 use crate::model_service::{ModelService, RequestRouter};
 use crate::reply::{self, Reply};
@@ -47,7 +47,7 @@ struct Created {
 
 impl<H: RequestRouter> HttpServer<H> {
     pub(super) async fn copy(&self, head: &Parts, body: ClientBody) -> Result<Reply<H::Pass>, HttpProblem> {
-        let copied: Copied = self.requested(body).await?;
+        let copied: Copied = receive_json(body, &self.bodies, &self.settings.limits).await?;
         if copied.source.is_empty() || copied.destination.is_empty() {
             return Err(refused("source and destination are required".to_owned()));
         }
@@ -63,7 +63,7 @@ impl<H: RequestRouter> HttpServer<H> {
     }
 
     pub(super) async fn create(&self, head: &Parts, body: ClientBody) -> Result<Reply<H::Pass>, HttpProblem> {
-        let created: Created = self.requested(body).await?;
+        let created: Created = receive_json(body, &self.bodies, &self.settings.limits).await?;
         if created.model.is_empty() {
             return Err(refused("model is required".to_owned()));
         }
@@ -112,12 +112,6 @@ impl<H: RequestRouter> HttpServer<H> {
         // Afterwards, because an invalid name may contain anything.
         self.audit(head, act, &name);
         Ok(())
-    }
-
-    async fn requested<T: for<'de> Deserialize<'de>>(&self, body: ClientBody) -> Result<T, HttpProblem> {
-        let order = receive_order(body, &self.bodies, &self.settings.limits).await?;
-        serde_json::from_slice(&order)
-            .map_err(|error| refused(format!("the body is not a valid request of this API: {error}")))
     }
 }
 
