@@ -29,7 +29,7 @@ mod shown;
 mod sleeping;
 mod sockets;
 mod upstream;
-mod venv;
+pub(crate) mod venv;
 mod vulkan;
 mod vulkan_rows;
 mod warm;

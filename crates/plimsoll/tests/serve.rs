@@ -4,6 +4,7 @@
 mod client_verbs;
 mod depth;
 mod derived;
+mod described;
 mod downloads;
 mod elsewhere;
 mod engines;
