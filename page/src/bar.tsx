@@ -4,7 +4,7 @@ import { memo } from "preact/compat";
 import { bytes, clip, seconds, short } from "./format";
 import { YieldAction } from "./act";
 import { mayOperate, now, toneOf } from "./store";
-import type { Card, Host, Part, Term } from "./types";
+import type { Card, Host, OtherCard, Part, Term } from "./types";
 
 type Piece = { key: string; label: string; bytes: number; look: string; first: boolean };
 
@@ -167,4 +167,12 @@ export function hostCard(host: Host): Card {
     limit: null,
     parts: host.parts,
   };
+}
+
+/** A card that no model is placed on; null where a figure of it is unknown. */
+export function otherCard({ id, name, total, free }: OtherCard): Card | null {
+  if (total === null || free === null) return null;
+  const used = total - free;
+  const parts: Part[] = used > 0 ? [{ kind: "unknown", bytes: used }] : [];
+  return { id, name, total, used, capacity: 0, claimed: 0, free, foreign: 0, holders: [], limit: null, parts };
 }

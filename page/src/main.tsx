@@ -2,13 +2,13 @@
 
 import { render } from "preact";
 import { ActDialog } from "./act";
-import { CardView, hostCard } from "./bar";
+import { CardView, hostCard, otherCard } from "./bar";
 import { Downloads } from "./downloads";
 import { FleetHosts } from "./fleet";
 import { clip, clock, plural, seconds } from "./format";
 import { Logs } from "./logs";
 import { Models } from "./models";
-import { cards, connection, heard, host, mayOperate, now, server, tick } from "./store";
+import { cards, connection, heard, host, mayOperate, now, otherCards, server, tick } from "./store";
 import { WhatIf } from "./plan";
 import { follow, setKey } from "./stream";
 import { History } from "./timeline";
@@ -75,6 +75,23 @@ function KeyForm({ refused }: { refused: boolean }) {
   );
 }
 
+function OtherCards() {
+  const shown = otherCards.value.map((card) => ({ card, known: otherCard(card) }));
+  return (
+    <>
+      {shown.map(({ card, known }) =>
+        known ? (
+          <CardView key={card.id} card={known} label={card.name} isServed={false} />
+        ) : (
+          <p key={card.id}>
+            Memory of <bdi>{clip(card.name, 80)}</bdi> is unknown
+          </p>
+        ),
+      )}
+    </>
+  );
+}
+
 function Memory({ names }: { names: Map<string, string> }) {
   return (
     <section aria-labelledby="memory">
@@ -85,6 +102,7 @@ function Memory({ names }: { names: Map<string, string> }) {
         {cards.value.map((card) => (
           <CardView key={card.id} card={card} label={names.get(card.id) ?? card.name} isServed={true} />
         ))}
+        <OtherCards />
         {host.value && <CardView key="host" card={hostCard(host.value)} label="Host memory" isServed={false} />}
       </div>
     </section>

@@ -31,6 +31,9 @@ export type Card = {
   parts: Part[] | null;
 };
 
+/** A card that the kernel reports and no model is placed on; null is unknown. */
+export type OtherCard = { id: string; name: string; total: number | null; free: number | null };
+
 export type Host = { id: string; total: number; used: number; parts: Part[] };
 
 export type State = "unloaded" | "queued" | "loading" | "ready" | "draining" | "stopping" | "failed";
@@ -127,6 +130,7 @@ export type Status = {
   models: Model[];
   cards: Card[];
   host: Host | null;
+  other_cards?: OtherCard[];
   downloads?: Download[];
   fleet?: Fleet;
   server: {

@@ -57,6 +57,9 @@ impl Machine {
 pub struct Reading {
     pub free: Vec<(CardId, Bytes)>,
     pub holders: Vec<Holder>,
+    /// The cards that no model is placed on, with all that is known of them now.
+    #[serde(default)]
+    pub kernel_cards: Vec<KernelCard>,
 }
 
 /// A process that holds memory of a card.

@@ -19,7 +19,8 @@ trait CardSource {
 }
 
 /// In the order in which their cards are listed.
-const SOURCES: &[fn() -> Box<dyn CardSource>] = &[|| Box::new(NvmlSource::open()), || Box::new(KernelSource)];
+const SOURCES: &[fn() -> Box<dyn CardSource>] =
+    &[|| Box::new(NvmlSource::open()), || Box::new(KernelSource::open())];
 
 /// All sources, open.
 pub(super) struct CardSources(Vec<Box<dyn CardSource>>);

@@ -31,6 +31,7 @@ mod nobody;
 mod occupied;
 mod operator;
 mod orders;
+mod other_cards;
 mod ports;
 mod probed;
 mod read_ahead;

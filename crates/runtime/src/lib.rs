@@ -55,7 +55,7 @@ use std::fmt;
 use std::rc::{Rc, Weak};
 
 use plimsoll_base::{BusRate, Hint};
-use plimsoll_cards::Sampler;
+use plimsoll_cards::{KernelCard, Sampler};
 use plimsoll_config::Configuration;
 use plimsoll_process::Launcher;
 use plimsoll_scheduler::{ModelId, ModelState, Moment, SchedulerEffect, SchedulerEvent};
@@ -316,11 +316,20 @@ impl Runtime {
         }
     }
 
+    /// Cards that are shown and not served on, by the last reading.
+    pub fn other_cards(&self) -> Vec<KernelCard> {
+        self.readings.last.borrow().kernel_cards.clone()
+    }
+
     /// The status document with the marks after number `after`; 0 gives all, and the history of residency.
     fn document_after(&self, after: u64) -> Value {
         let mut document = self.board.document(after, &self.readings);
         document["server"] = self.about();
         document["downloads"] = json!(self.files.downloads.shown());
+        let others = self.other_cards();
+        if !others.is_empty() {
+            document["other_cards"] = json!(others);
+        }
         for extension in &self.extensions {
             extension.add_to_document(&mut document);
         }

@@ -1,22 +1,44 @@
 //! Reader of GPUs of AMD and Intel through the kernel.
 
+use std::path::Path;
+
+use plimsoll_wire::env as names;
+
 use super::CardSource;
 use crate::kernel::KernelSurvey;
 use crate::{Machine, Reading, Sysroot};
 
-pub(super) struct KernelSource;
+pub(super) struct KernelSource {
+    /// The files, or the reason of their absence.
+    files: Result<Sysroot, String>,
+}
+
+impl KernelSource {
+    /// The machine's own files; `PLIMSOLL_CARD_FILES` names others.
+    pub(super) fn open() -> Self {
+        let folder = std::env::var_os(names::CARD_FILES);
+        let files = Sysroot::of(folder.as_deref().map(Path::new)).map_err(|error| error.to_string());
+        Self { files }
+    }
+}
 
 impl CardSource for KernelSource {
     fn add_cards(&self, machine: &mut Machine) {
-        let survey = KernelSurvey::of(&Sysroot::live());
-        machine.kernel_cards.extend(survey.cards);
-        machine.notes.extend(survey.notes);
+        match &self.files {
+            Ok(files) => {
+                let survey = KernelSurvey::of(files);
+                machine.kernel_cards.extend(survey.cards);
+                machine.notes.extend(survey.notes);
+            }
+            Err(cause) => machine.notes.push(cause.clone()),
+        }
     }
 
     fn add_reading(&self, reading: &mut Reading) {
-        let survey = KernelSurvey::of(&Sysroot::live());
-        let free = survey.cards.into_iter().filter_map(|card| Some((card.id, card.free?)));
-        reading.free.extend(free);
+        let Ok(files) = &self.files else { return };
+        let survey = KernelSurvey::of(files);
+        reading.free.extend(survey.cards.iter().filter_map(|card| Some((card.id.clone(), card.free?))));
         reading.holders.extend(survey.holders);
+        reading.kernel_cards.extend(survey.cards);
     }
 }

@@ -11,7 +11,8 @@ use super::soak::lasted;
 /// Formats the JSON of `/api/status`. Fields that are missing are left out.
 pub(crate) fn status(status: &Value) -> String {
     let list = |key: &str| status[key].as_array().map(Vec::as_slice).unwrap_or_default().to_vec();
-    let cards = list("cards").iter().map(card).collect::<Vec<_>>();
+    let mut cards = list("cards").iter().map(card).collect::<Vec<_>>();
+    cards.extend(list("other_cards").iter().map(other_card));
     let now = status["now"].as_f64();
     let elsewhere = elsewhere(status);
     let models = list("models").iter().map(|entry| model(entry, now, &elsewhere)).collect::<Vec<_>>();
@@ -169,6 +170,13 @@ fn card(card: &Value) -> Vec<String> {
     std::iter::once(name).chain(sizes.map(|key| size(card[key].as_u64()))).collect()
 }
 
+/// A card that no model is placed on: all of its used memory is of other processes.
+fn other_card(card: &Value) -> Vec<String> {
+    let bytes = |key: &str| size(card[key].as_u64());
+    let name = card["name"].as_str().unwrap_or("?").to_owned();
+    vec![name, bytes("total"), "-".to_owned(), "-".to_owned(), bytes("used"), bytes("free")]
+}
+
 /// Models that sit on other hosts of the fleet, each with the host.
 pub(super) fn elsewhere(status: &Value) -> Vec<(&str, &str)> {
     let fleet = &status["fleet"];
@@ -314,6 +322,10 @@ mod tests {
         let status = json!({
             "now": 12.5,
             "cards": [{ "name": "RTX3090", "total": 24 * gib, "capacity": 20 * gib, "claimed": 9 * gib, "foreign": 0, "free": 11 * gib }],
+            "other_cards": [
+                { "name": "Arc B580", "total": 12 * gib, "used": 3 * gib, "free": 9 * gib },
+                { "name": "Radeon", "total": null, "used": null, "free": null },
+            ],
             "models": [
                 { "name": "chat", "state": "ready", "pinned": true, "claim": [{ "card": "GPU-1", "bytes": 9 * gib }],
                   "measured": [], "in_flight": 1, "queued": 2, "last_used": 2.5 },
@@ -321,8 +333,10 @@ mod tests {
             ],
         });
         let expected = "\
-CARD         TOTAL     BUDGET   CLAIMED  FOREIGN       FREE
-RTX3090  24576 MiB  20480 MiB  9216 MiB      0 B  11264 MiB
+CARD          TOTAL     BUDGET   CLAIMED   FOREIGN       FREE
+RTX3090   24576 MiB  20480 MiB  9216 MiB       0 B  11264 MiB
+Arc B580  12288 MiB          -         -  3072 MiB   9216 MiB
+Radeon            -          -         -         -          -
 
 MODEL          STATE   CLAIMED  MEASURED              REQUESTS  LAST USED
 chat   ready, pinned  9216 MiB         -  1 running, 2 waiting        now

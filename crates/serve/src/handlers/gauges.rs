@@ -4,6 +4,7 @@
 use std::rc::Rc;
 
 use plimsoll_base::{Bytes, CardId};
+use plimsoll_cards::KernelCard;
 use plimsoll_probe::guard::read_tree;
 use plimsoll_scheduler::{DepthView, SchedulerSnapshot};
 use plimsoll_wire::page::CardSnapshot;
@@ -57,6 +58,25 @@ fn write_depths(page: &mut Exposition, snapshot: &SchedulerSnapshot) {
     page.family(name, MetricKind::Counter, "Requests whose prompt was longer than the context");
     for model in &snapshot.models {
         page.sample(name, &[("model", &model.name)], model.overflows);
+    }
+}
+
+/// Of cards without a model a figure that is unknown has no sample. Names may be equal, ids are not.
+fn write_other_cards(page: &mut Exposition, cards: &[KernelCard]) {
+    type CardFigure = fn(&KernelCard) -> Option<Bytes>;
+    let figures: [(&str, &str, CardFigure); 2] = [
+        ("plimsoll_other_card_total_bytes", "Memory of a card that no model is placed on", |card| card.total),
+        ("plimsoll_other_card_free_bytes", "Free memory of a card that no model is placed on", |card| {
+            card.free
+        }),
+    ];
+    for (name, help, figure) in figures.iter().filter(|_| !cards.is_empty()) {
+        page.family(name, MetricKind::Gauge, help);
+        for card in cards {
+            if let Some(bytes) = figure(card) {
+                page.sample(name, &[("card", &card.name), ("id", card.id.as_str())], bytes.get());
+            }
+        }
     }
 }
 
@@ -135,6 +155,7 @@ const GAUGES: [MetricGauge; 6] = [
 
 impl Extension for Gauges {
     fn write_metrics(&self, runtime: &Runtime, page: &mut Exposition) {
+        write_other_cards(page, &runtime.other_cards());
         let rows = self.rows(runtime);
         for (name, help, value) in GAUGES {
             page.family(name, MetricKind::Gauge, help);

@@ -179,6 +179,18 @@ fn an_unload_says_its_consequence_first() {
 }
 
 #[test]
+fn cards_without_a_model_have_bars_where_their_figures_are_known() {
+    let mut status = status();
+    status["other_cards"] = json!([
+        { "name": "Arc B580", "total": 12 * GIB, "used": 3 * GIB, "free": 9 * GIB },
+        { "name": "Radeon", "total": null, "used": null, "free": null },
+    ]);
+    let text = drawn(&screen(&status), 80, 12).join("\n");
+    assert!(text.contains("Arc B580") && text.contains("3072 MiB of 12288 MiB"), "{text}");
+    assert!(!text.contains("Radeon"), "{text}");
+}
+
+#[test]
 fn a_machine_without_a_server_shows_its_processes() {
     let gib = |count: u64| Bytes::new(count << 30);
     let card = json!({
@@ -202,7 +214,7 @@ fn a_machine_without_a_server_shows_its_processes() {
         outside: None,
         name: Some("python".to_owned()),
     };
-    let reading = Reading { free: vec![(id, gib(10))], holders: vec![holder] };
+    let reading = Reading { free: vec![(id, gib(10))], holders: vec![holder], ..Reading::default() };
     let mut screen = TopScreen::new(true);
     screen.show_machine(&machine, &reading);
     let text = drawn(&screen, 80, 12).join("\n");

@@ -86,7 +86,12 @@ impl TopView {
                 sum("queued"),
                 fleet.heading
             ),
-            cards: list("cards").iter().map(server_card).chain(fleet.hosts).collect(),
+            cards: list("cards")
+                .iter()
+                .map(server_card)
+                .chain(list("other_cards").iter().filter_map(other_card))
+                .chain(fleet.hosts)
+                .collect(),
             columns: vec!["MODEL", "STATE", "CLAIMED", "MEASURED", "REQUESTS", "LAST USED"],
             rows,
             has_models: true,
@@ -191,6 +196,13 @@ fn server_card(card: &Value) -> TopCard {
     let load_line = card["capacity"].as_u64().map(|capacity| foreign.saturating_add(capacity).min(total));
     let name = plain(card["name"].as_str().unwrap_or("?"));
     TopCard { name, total, load_line, parts: within(total, parts) }
+}
+
+/// A card that no model is placed on; `None` where a figure is unknown.
+fn other_card(card: &Value) -> Option<TopCard> {
+    let (total, used) = (card["total"].as_u64()?, card["used"].as_u64()?);
+    let name = plain(card["name"].as_str().unwrap_or("?"));
+    Some(TopCard { name, total, load_line: None, parts: within(total, vec![(PartKind::Foreign, used)]) })
 }
 
 fn machine_card(card: &Card, reading: &Reading) -> TopCard {
