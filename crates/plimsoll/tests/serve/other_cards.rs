@@ -31,7 +31,7 @@ fn write_files(root: &Path) {
 fn cards_without_a_model_are_in_status_metrics_and_listing_and_unknown_figures_are_in_none() {
     let root = tempfile::tempdir().unwrap();
     write_files(root.path());
-    let daemon = Setup::new()
+    let daemon = Setup::with_cards(&[])
         .model("small", "1GiB", "", "")
         .variable("PLIMSOLL_NVML", "")
         .variable("PLIMSOLL_CARD_FILES", root.path().to_str().unwrap())
