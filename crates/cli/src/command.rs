@@ -83,7 +83,7 @@ enum Command {
             with its time or with the server. To keep a model for good, set `pin = true` in its section.\n\n\
             Exit status: 0, 1 if the server does not answer or refuses, 2 if it has no such model.")]
     Pin(server_verbs::Pin),
-    /// End the pin of a model in a running server
+    /// Let a pinned model of a running server be unloaded again
     #[command(after_help = "Example: plimsoll unpin qwen3-4b\n\n\
             Exit status: 0, 1 if the server does not answer or refuses, 2 if it has no such model.")]
     Unpin(server_verbs::Unpin),
@@ -99,12 +99,12 @@ enum Command {
     #[command(after_help = "Example: plimsoll logs -f qwen3-4b\n\n\
             Exit status: 0, 1 if the server does not answer or refuses, 2 if it has no such model.")]
     Logs(server_verbs::Logs),
-    /// End a running server of yours after its current answers
+    /// Stop a running server of yours after its current answers
     Stop(server_verbs::Stop),
     /// Run an unmodified CUDA program within a memory budget
     // Boxed, because clippy (`large_enum_variant`) objects where one variant is far larger than the others.
     Run(Box<run::Arguments>),
-    /// Diagnose a failed allocation in a log, a program or this machine
+    /// Find out why a GPU allocation failed: in a log, a program or here
     Doctor(doctor::Arguments),
     /// Free memory on a machine whose GPU shares the host's memory
     #[command(after_help = "Examples:\n\
@@ -175,7 +175,7 @@ enum OftenStarted {
 }
 
 impl OftenStarted {
-    /// `None` for other verbs, and for what only the whole command line can answer: help, and mistakes.
+    /// Returns `None` for other verbs, and for help and mistakes, which need the whole command line.
     fn read() -> Option<Self> {
         let verb = std::env::args_os().nth(1)?;
         let is_often_started = ["serve", "look", "warden"].iter().any(|often| verb == *often);

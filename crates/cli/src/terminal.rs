@@ -46,10 +46,10 @@ pub(crate) fn coloured(text: &str, colour: AnsiColor) -> String {
 #[derive(Debug)]
 pub(crate) struct Printer<W> {
     to: W,
-    /// The text is ours, and its marks are colours.
+    /// True if the text is this program's own, so that its escape sequences are colours.
     is_ours: bool,
     has_colour: bool,
-    /// Bytes of a character whose rest has not come yet.
+    /// First bytes of a character whose other bytes have not been written yet.
     begun: Vec<u8>,
 }
 

@@ -53,7 +53,11 @@ pub fn web_origin(text: &str) -> Result<String, String> {
 /// The cards that a description as for `--card` stands for.
 pub(crate) fn cards(text: &str) -> Result<Vec<Card>, String> {
     if text.len() > LONGEST_CARD {
-        Err(format!("`{}` is longer than any card; write for example name=H200,total=80GiB", quoted(text)))
+        Err(format!(
+            "`{}` is too long for the description of a card; write for example \
+            name=H200,total=80GiB",
+            quoted(text)
+        ))
     } else {
         text.parse()
             .map(|spec: CardSpec| spec.cards)

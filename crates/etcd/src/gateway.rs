@@ -41,7 +41,7 @@ pub enum StoreError {
     Refused { member: String, status: StatusCode, message: String },
     #[error("the answer of {member} is not that of etcd: {why}")]
     Unreadable { member: String, why: String },
-    #[error("the history was compacted up to revision {revision}")]
+    #[error("the store has discarded its history up to revision {revision}")]
     Compacted { revision: u64 },
 }
 

@@ -42,15 +42,15 @@ pub(super) struct Prompt {
 /// Failure of a prompt.
 #[derive(Debug, thiserror::Error)]
 pub enum PromptError {
-    #[error("it ended")]
+    #[error("the engine ended")]
     Ended,
-    #[error("it did not answer within {} s", LIMIT.as_secs())]
+    #[error("the engine did not answer within {} s", LIMIT.as_secs())]
     Late,
-    #[error("{message} ({status})")]
+    #[error("the engine refuses with status {status}: {message}")]
     Refused { status: StatusCode, message: String },
     #[error(transparent)]
     Exchange(#[from] HttpClientError),
-    #[error("its request cannot be made: {0}")]
+    #[error("the request to the engine cannot be made: {0}")]
     Request(#[from] http::Error),
     #[error(transparent)]
     Runtime(#[from] io::Error),

@@ -125,11 +125,11 @@ pub enum HubFailure {
             or choose another folder"
     )]
     NoSpace { needed: Bytes, margin: Bytes, free: Bytes },
-    #[error("another process downloads this file")]
+    #[error("another process is downloading this file")]
     Busy,
     #[error("the download was cancelled; the downloaded part is kept")]
     Cancelled,
-    #[error("the folder cannot be used: {0}")]
+    #[error("the download folder cannot be used: {0}")]
     Disk(String),
     #[error("this path already exists and is not overwritten\nhint: remove it")]
     InTheWay,
@@ -156,7 +156,7 @@ pub enum HostFault {
     #[error("the host refuses: {0}")]
     Refused(String),
     /// It answers what was not asked, so nothing of it is used.
-    #[error("the host sent something else than was requested: {0}")]
+    #[error("the host sent other data than was requested: {0}")]
     Lies(String),
 }
 

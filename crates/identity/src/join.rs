@@ -55,7 +55,7 @@ pub enum JoinError {
     Silent { address: String },
     #[error("{address} does not answer as a host of a fleet: {error}")]
     Answer { address: String, error: String },
-    #[error("refused: {0}")]
+    #[error("the inviting host refuses: {0}")]
     Refused(String),
     #[error(transparent)]
     Identity(#[from] IdentityError),

@@ -37,25 +37,25 @@ const LONGEST: usize = 8 << 20;
 /// Why another host is no source.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NewsError {
-    #[error("it cannot be reached: {0}")]
+    #[error("the host cannot be reached: {0}")]
     Connect(io::Error),
-    #[error("it refuses with status {0}")]
+    #[error("the host refuses with status {0}")]
     Refused(StatusCode),
-    #[error("its answer breaks off: {0}")]
+    #[error("the host's answer ended early: {0}")]
     Broken(hyper::Error),
-    #[error("it sends nothing")]
+    #[error("the host sends nothing")]
     Silent,
-    #[error("it does not send news of a fleet")]
+    #[error("the host's answer does not hold a fleet's records")]
     Unreadable,
-    #[error("its news does not match the store")]
+    #[error("the host's records differ from those of the store")]
     Foreign,
-    #[error("its news has passed through too many hosts")]
+    #[error("the host's records have passed through too many hosts")]
     Deep,
-    #[error("its news is older than this host's")]
+    #[error("the host's records are older than those known here")]
     Late,
-    #[error("its news contradicts known records")]
+    #[error("the host's records contradict those known here")]
     Doubted,
-    #[error("it sends more than a fleet's store can hold")]
+    #[error("the host sends more than a fleet's store can hold")]
     TooMuch,
     #[error("the source is changed from time to time")]
     Tenure,

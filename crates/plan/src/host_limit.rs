@@ -173,7 +173,7 @@ impl HostLimit<'_> {
         // A further card saves nothing on the others; it is advice only where the model then fits.
         hints.retain(|hint| hint.enough || hint.advice != Advice::AnotherCard);
         let (flags, doubt) = lacks.filter(|_| hints.iter().all(|hint| !hint.enough))?;
-        let text = format!("no advice makes it fit: with {flags}, {}", doubt.text);
+        let text = format!("no advice makes the model fit: with {flags}, {}", doubt.text);
         Some(Reason::new("host_memory_lacks", text))
     }
 }

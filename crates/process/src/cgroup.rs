@@ -51,13 +51,13 @@ pub(crate) fn home() -> Option<PathBuf> {
 /// Reasons why the kernel does not bound the memory of engines.
 #[derive(Debug, thiserror::Error)]
 enum UnboundedError {
-    #[error("it cannot make a cgroup (version 2) for each engine")]
+    #[error("this process cannot make a cgroup (version 2) for each engine")]
     NoGroup,
-    #[error("its cgroup has no memory controller")]
+    #[error("this process's cgroup has no memory controller")]
     NoController,
-    #[error("its cgroup contains process {0}, which it did not start")]
+    #[error("this process's cgroup contains process {0}, which it did not start")]
     Shared(u32),
-    #[error("its cgroup is not delegated to it ({0})")]
+    #[error("this process's cgroup is not delegated to it ({0})")]
     NotDelegated(#[from] io::Error),
 }
 
@@ -164,7 +164,7 @@ fn move_into(group: &Path, members: &[u32]) -> io::Result<()> {
 /// Logs it once; it is the same for every engine.
 fn notify_once(why: &UnboundedError) {
     static REPORTED: Once = Once::new();
-    REPORTED.call_once(|| tracing::info!("the kernel does not bound the host memory of engines: {why}"));
+    REPORTED.call_once(|| tracing::info!("engines run without a limit on host memory: {why}"));
 }
 
 #[cfg(test)]

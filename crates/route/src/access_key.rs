@@ -108,8 +108,11 @@ impl AccessKey {
         if self.settings.models.is_none() {
             return Ok(());
         }
-        let message =
-            format!("the API key {} is for some models, and this concerns all; name one", self.name());
+        let message = format!(
+            "the API key {} permits only some models, but this request concerns all; name one \
+                model",
+            self.name()
+        );
         Err(HttpProblem::new(StatusCode::FORBIDDEN, "model_not_permitted", message))
     }
 

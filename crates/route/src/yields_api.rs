@@ -67,7 +67,7 @@ impl<H: RequestRouter> HttpServer<H> {
     ) -> Result<Reply<H::Pass>, HttpProblem> {
         let order = receive_order(body, &self.bodies, &self.settings.limits).await?;
         let order: YieldOrder = serde_json::from_slice(&order)
-            .map_err(|error| bad(format!("the body is not a valid yield request: {error}")))?;
+            .map_err(|error| bad(format!("the body is not a valid request to keep memory free: {error}")))?;
         let size = order
             .size()
             .ok_or_else(|| bad("`size` must be a size such as \"8GiB\", or a number of bytes"))?;

@@ -237,7 +237,7 @@ impl Runtime {
             // The configuration has changed meanwhile.
             return Err(refused("model_refused", format!("model '{of}' is gone")));
         }
-        tracing::info!("{name} is a name of {of} now");
+        tracing::info!("{name} is now another name of {of}");
         Ok(())
     }
 

@@ -275,7 +275,7 @@ fn taken(
 fn need(entry: &ConfiguredModel, own: &[Card], demand: &dyn MemoryModel) -> (String, Vec<String>) {
     if let Some(address) = entry.launch.elsewhere().filter(|_| entry.is_foreign() && entry.memory.is_none()) {
         return (
-            format!("takes nothing of this machine: its requests go to {}", quoted(address)),
+            format!("takes no memory of this machine: its requests go to {}", quoted(address)),
             Vec::new(),
         );
     }

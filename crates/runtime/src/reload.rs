@@ -79,8 +79,8 @@ impl Runtime {
         }
         if changes.plain {
             if self.settings.keys.is_empty() {
-                notes.push("the API keys were removed; no request needs one now".to_owned());
-                tracing::warn!("{}: the API keys were removed; no request needs one now", path.display());
+                notes.push("the API keys were removed; requests need none now".to_owned());
+                tracing::warn!("{}: the API keys were removed; requests need none now", path.display());
             } else {
                 notes.push("the API keys were replaced".to_owned());
                 tracing::info!("{}: the API keys were replaced", path.display());

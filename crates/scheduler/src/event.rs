@@ -114,7 +114,7 @@ pub struct RequestTraits {
 
 /// Error: an event for a request that has ended, or that was not sent to a run. It changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("an event for request {}, which has ended or is at no engine", .0.0)]
+#[error("received an event for request {}, which has ended or was sent to no engine", .0.0)]
 pub struct UnknownRequest(pub RequestId);
 
 /// Difference between a model's old and new configuration.

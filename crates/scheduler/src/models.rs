@@ -165,7 +165,7 @@ impl ModelTable {
         }
     }
 
-    /// A list or sum that is not what the models say, by its name.
+    /// Name of a list or sum that contradicts the state of the models.
     pub(crate) fn stale_list(&self) -> Option<&'static str> {
         let ids = |which: fn(&ModelSlot) -> bool| -> Vec<ModelId> {
             self.iter().filter(|(_, slot)| which(slot)).map(|(id, _)| id).collect()

@@ -89,19 +89,25 @@ pub enum Contexts {
 /// Error: an option of guard cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptionsError<'a> {
-    #[error("{GUARD} contains `{word}`, which is not an option")]
+    #[error("the variable {GUARD} contains `{word}`, which is not an option")]
     Unknown { word: &'a str },
-    #[error("{GUARD}: `{word}` needs a whole number")]
+    #[error("the option `{word}` in {GUARD} needs a whole number as its value")]
     Number { word: &'a str },
-    #[error("{GUARD}: `{word}` needs a card's UUID, as GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx")]
+    #[error(
+        "the option `{word}` in {GUARD} needs a card's UUID as its value, such as \
+        GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
+    )]
     Uuid { word: &'a str },
-    #[error("{GUARD}: `{word}` is not one of {choices}")]
+    #[error("the option `{word}` in {GUARD} is not one of {choices}")]
     Choice { word: &'a str, choices: &'static str },
-    #[error("{GUARD}: `{word}` exceeds the limit of {CARDS} cards")]
+    #[error("the option `{word}` in {GUARD} exceeds the limit of {CARDS} cards")]
     TooManyCards { word: &'a str },
-    #[error("{GUARD}: `{word}` is not the layout of a cache")]
+    #[error("the option `{word}` in {GUARD} is not the layout of a cache")]
     Cache { word: &'a str },
-    #[error("{GUARD}: `{word}` is not the size of a card's weights")]
+    #[error(
+        "the option `{word}` in {GUARD} is not the size of a card's weights; write \
+        weights=GPU-UUID:BYTES"
+    )]
     Weights { word: &'a str },
 }
 
@@ -401,12 +407,21 @@ mod tests {
     #[test]
     fn a_wrong_word_is_named() {
         let stated = |line: &str| GuardOptions::read(line).unwrap_err().to_string();
-        assert_eq!(stated("reuse frob=1"), "PLIMSOLL_GUARD contains `frob=1`, which is not an option");
-        assert_eq!(stated("spill=1G"), "PLIMSOLL_GUARD: `spill=1G` needs a whole number");
+        assert_eq!(
+            stated("reuse frob=1"),
+            "the variable PLIMSOLL_GUARD contains `frob=1`, which is not an option"
+        );
+        assert_eq!(
+            stated("spill=1G"),
+            "the option `spill=1G` in PLIMSOLL_GUARD needs a whole number as its value"
+        );
         assert!(stated("cache=7:1").contains("is not the layout of a cache"));
         assert!(stated("weights=7:1").contains("is not the size of a card's weights"));
         assert!(stated("card=7:1").contains("needs a card's UUID"));
-        assert_eq!(stated("pool=best"), "PLIMSOLL_GUARD contains `pool=best`, which is not an option");
+        assert_eq!(
+            stated("pool=best"),
+            "the variable PLIMSOLL_GUARD contains `pool=best`, which is not an option"
+        );
         let many = ["card=GPU-00112233-4455-6677-8899-aabbccddeeff"; CARDS + 1].join(" ");
         assert!(stated(&many).ends_with("exceeds the limit of 16 cards"));
     }

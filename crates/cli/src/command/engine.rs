@@ -138,9 +138,9 @@ struct Row<'a> {
     origin: EngineOrigin,
     kind: Option<&'static str>,
     build: Option<u32>,
-    /// Its version line, unchanged.
+    /// Version line that the engine prints, unchanged.
     version: Option<String>,
-    /// The failure of the identification, if it failed.
+    /// Reason why the engine could not be identified.
     error: Option<String>,
 }
 

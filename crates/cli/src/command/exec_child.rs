@@ -32,20 +32,20 @@ pub(crate) const VERB: &str = "exec-child";
 /// Request of the launcher.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Arguments {
-    /// Process id of the launcher.
+    /// Process ID of the launcher.
     parent: i32,
-    /// Numbers of the user to become.
+    /// User and group under which the engine runs, by number.
     user: Option<UserNumbers>,
-    /// Folder of the engine's own; its `tmp` takes the place of /tmp.
+    /// Private folder of the engine; its `tmp` replaces /tmp.
     folder: Option<PathBuf>,
-    /// Take no rights from programs with the set-user-ID bit.
+    /// Do not let the engine gain privileges through setuid programs.
     no_new_privileges: bool,
-    /// Program and arguments to become.
+    /// Engine to run in this process, with its arguments.
     command: Vec<OsString>,
 }
 
 impl Arguments {
-    /// Reads `--parent N [--user U:G] [--folder F] [--no-new-privileges] -- COMMAND...`.
+    /// Parses `--parent N [--user U:G] [--folder F] [--no-new-privileges] -- COMMAND...`.
     pub(crate) fn read(mut words: impl Iterator<Item = OsString>) -> Option<Self> {
         let mut read = Self::default();
         loop {

@@ -85,15 +85,15 @@ enum Verb {
     #[command(after_help = "Example: plimsoll fleet drain host-2\n\n\
             Exit status: 0, 1 if the store does not answer or refuses, 2 for bad input.")]
     Drain(Host),
-    /// Seat nothing more on a host
+    /// Place no more models on a host; loaded models stay
     #[command(after_help = "Example: plimsoll fleet cordon host-2\n\n\
             Exit status: 0, 1 if the store does not answer or refuses, 2 for bad input.")]
     Cordon(Host),
-    /// End a drain or a cordon
+    /// Let a drained or cordoned host take models again
     #[command(after_help = "Example: plimsoll fleet uncordon host-2\n\n\
             Exit status: 0, 1 if the store does not answer or refuses, 2 for bad input.")]
     Uncordon(Host),
-    /// Drain a host and wait until no model has a seat there; the host may then be stopped
+    /// Drain a host and wait until no model is loaded there; the host can then be stopped
     #[command(after_help = "Example: plimsoll fleet leave host-2\n\n\
             Exit status: 0, 1 if the store does not answer or refuses, 2 for bad input.")]
     Leave(Host),
@@ -106,7 +106,8 @@ enum Verb {
         #[command(flatten)]
         store: Store,
     },
-    /// Start three members of a store and three hosts on this machine, and ask through one that has no model
+    /// Try a fleet on this machine: three members of a store, three hosts, and a request to a host without
+    /// the model
     Try(trial::Arguments),
 }
 
@@ -115,16 +116,16 @@ struct Store {
     /// The fleet's store
     #[arg(long, value_name = "STORE", env = "PLIMSOLL_FLEET", default_value = "etcd://127.0.0.1")]
     store: String,
-    /// Certificates of the authorities of a store over TLS (etcds://)
+    /// File with the certificate authorities to trust for a store over TLS (etcds://)
     #[arg(long, value_name = "FILE", env = "PLIMSOLL_FLEET_CA")]
     store_ca: Option<PathBuf>,
-    /// Certificate to show to a store over TLS
+    /// File with this client's certificate for a store over TLS
     #[arg(long, value_name = "FILE", env = "PLIMSOLL_FLEET_CERTIFICATE")]
     store_certificate: Option<PathBuf>,
-    /// Private key of that certificate
+    /// File with the private key of that certificate
     #[arg(long, value_name = "FILE", env = "PLIMSOLL_FLEET_CERTIFICATE_KEY")]
     store_certificate_key: Option<PathBuf>,
-    /// User of a store with authentication
+    /// User name for a store that requires one
     #[arg(long, value_name = "USER", env = "PLIMSOLL_FLEET_USER")]
     store_user: Option<String>,
     /// File with the user's password
@@ -136,7 +137,7 @@ struct Store {
 struct Host {
     /// Name of the host
     host: String,
-    /// Also for a host that is not registered now, and for when it comes
+    /// Accept a host that is not registered now; the command takes effect when it registers
     #[arg(long)]
     absent: bool,
     #[command(flatten)]

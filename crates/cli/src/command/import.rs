@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     /// Write the configuration to this file, which must not exist
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Replace the file of --output
+    /// Overwrite the file that --output names
     #[arg(long, requires = "output")]
     force: bool,
 }

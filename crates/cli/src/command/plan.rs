@@ -105,21 +105,22 @@ pub(crate) struct Arguments {
     /// the program named before the flags, or llama-server
     #[arg(long, value_parser = program)]
     program: Option<ProgramKind>,
-    /// Ask this engine itself, without a GPU: the named llama-server, or the one that `serve` would use; with
-    /// --check the running one. Without it, a plan asks the installed engine where that knows cards
+    /// Let an engine compute the sizes, without a GPU: the named llama-server, the one that `serve` would use
+    /// or, with --check, the running one. Without this option, an installed engine with a backend for cards
+    /// is asked
     #[arg(long, value_name = "ENGINE", num_args = 0..=1, require_equals = true)]
     exact: Option<Option<PathBuf>>,
     /// Plan by Plimsoll's formulas alone, and ask no engine
     #[arg(long, conflicts_with = "exact")]
     formulas: bool,
-    /// With --exact: let the engine compute a prompt of so many tokens, so that the run-time pool is its own
+    /// With --exact: let the engine compute a prompt of this many tokens, to get its temporary memory too
     #[arg(long, value_name = "TOKENS", requires = "exact", conflicts_with_all = ["fit", "check"])]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=LONGEST_PROMPT))]
     prompt: Option<u32>,
     /// With --exact: neither read nor write the cache of the engine's answers
     #[arg(long, requires = "exact")]
     no_cache: bool,
-    /// Flags of the engine, optionally after the engine's name. `--` is needed in front of that name, and of
+    /// Engine flags, with or without the engine's name before them. Put `--` before the name, and before
     /// flags that `plan` has too
     #[arg(last = true, value_name = "FLAGS")]
     flags: Vec<String>,
@@ -181,7 +182,7 @@ fn planned(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
 }
 
 impl Arguments {
-    /// The model's source as flags of llama-server.
+    /// Returns the model's source as flags of llama-server.
     fn sources(&self) -> Vec<String> {
         let is_address = |model: &&String| model.starts_with("http://") || model.starts_with("https://");
         let model = self.model.as_ref().or(self.named.as_ref());
@@ -203,13 +204,12 @@ impl Arguments {
         self.program.unwrap_or_default()
     }
 
-    /// Whether the installed engine may be asked: none but llama-server is, and not for a build that is
-    /// named.
+    /// Returns true if the installed engine may be asked: only a llama-server, and only if no build is named.
     fn may_ask(&self) -> bool {
         !self.formulas && self.engine.is_none() && self.program() == ProgramKind::LlamaServer
     }
 
-    /// The cards as seen by a program that is held to a budget.
+    /// Returns the cards as a program within a budget sees them.
     fn occupied(&self, cards: Vec<Card>) -> Vec<Card> {
         match self.budget {
             Some(budget) => cards.into_iter().map(|card| card.guarded(budget)).collect(),
@@ -217,7 +217,7 @@ impl Arguments {
         }
     }
 
-    /// The described cards, else the ones that `others` returns.
+    /// Returns the described cards, or else those that `others` returns.
     fn described_or(&self, others: impl FnOnce() -> Vec<Card>) -> Result<Vec<Card>, ErrorReport> {
         let cards = if self.cards.is_empty() { others() } else { requested::described(&self.cards) };
         if cards.is_empty() { Err(no_card()) } else { Ok(cards) }

@@ -28,7 +28,7 @@ mod text;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Memory that will be allocated, e.g. 5GiB; only --dry-run needs none
+    /// Memory that must become free, e.g. 5GiB; may be omitted with --dry-run
     #[arg(long, value_name = "SIZE", value_parser = reserve_size, required_unless_present_any = ["print_unit", "dry_run"])]
     need: Option<Bytes>,
     /// Require blocks of at least 2^ORDER pages; 9 is a huge page of 2 MiB with 4 KiB pages
@@ -38,7 +38,8 @@ pub(crate) struct Arguments {
     /// release any
     #[arg(long, value_name = "CARD", conflicts_with_all = ["contiguous", "files", "config", "gate", "with", "sysroot", "force"])]
     card: Option<String>,
-    /// Model file whose page cache may be dropped first; one file of a split model is enough; repeatable
+    /// Model file that plimsoll may remove from the page cache before it takes other steps. One file of a
+    /// split model is enough; repeatable
     #[arg(long = "file", value_name = "MODEL")]
     files: Vec<PathBuf>,
     /// Configuration of `plimsoll serve`, used instead of --file for all models in it
@@ -50,8 +51,8 @@ pub(crate) struct Arguments {
     /// Also take system-wide steps (drop_caches=3) and steps that may not free enough
     #[arg(long)]
     force: bool,
-    /// Memory that the driver can allocate: memory that is free now, or all memory that the kernel counts as
-    /// available. By default determined by this machine's driver
+    /// What the GPU driver can allocate: only memory that is free now, or all that the kernel counts as
+    /// available. The default depends on this machine's driver
     #[arg(long, value_name = "WHICH", value_parser = gate())]
     gate: Option<AllowanceGate>,
     /// Helper for the steps that need root: sudo without a password, or the systemd unit of --print-unit

@@ -23,7 +23,7 @@ pub(crate) struct OomLadder {
     /// Wait up to this many seconds for memory to become free
     #[arg(long, value_name = "SECONDS")]
     wait: Option<u32>,
-    /// Put the overflow into host memory, up to this size
+    /// Put what does not fit on the card into host memory, up to this size
     #[arg(long, value_name = "SIZE", value_parser = reserve_size)]
     spill: Option<Bytes>,
     /// With --spill: total memory that the program will allocate on each card, so that its first allocations

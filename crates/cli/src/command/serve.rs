@@ -58,18 +58,19 @@ pub(crate) struct Arguments {
     /// Listen without API keys on an address that other machines can reach
     #[arg(long)]
     open: bool,
-    /// Card to serve from, or a budget on one, e.g. 2x3060 or name=H200,total=80GiB, or kind=host,total=16GiB
+    /// Card for models, or a part of one, e.g. 2x3060 or name=H200,total=80GiB, or kind=host,total=16GiB
     /// for a part of host memory; repeatable
     #[arg(long = "card", value_name = "SPEC")]
     cards: Vec<CardSpec>,
     /// Memory to leave free on each card, e.g. 512MiB
     #[arg(long, value_name = "SIZE", value_parser = reserve_size)]
     reserve: Option<Bytes>,
-    /// Most models that are loaded at a time, whatever memory is free [default: 0, memory alone limits them]
+    /// Maximum number of models loaded at a time, however much memory is
+    /// free [default: 0, memory alone limits them]
     #[arg(long, value_name = "COUNT")]
     models_max: Option<usize>,
-    /// Disk space for saved prompts, e.g. 8GiB: slots of a llama-server are saved before its model leaves and
-    /// restored after the next load [default: 0, nothing is saved]
+    /// Disk space for prompt caches, e.g. 8GiB: a llama-server's slots are saved before its model is
+    /// unloaded, and restored after the next load [default: 0, nothing is saved]
     #[arg(long, value_name = "SIZE", value_parser = reserve_size)]
     warm: Option<Bytes>,
     /// llama-server for models that are configured with flags only
@@ -78,7 +79,7 @@ pub(crate) struct Arguments {
     /// Append the log and the output of the engines to this file; SIGHUP opens it again, for logrotate
     #[arg(long, value_name = "FILE")]
     log_file: Option<PathBuf>,
-    /// Least important lines in the log: warn, info (requests, loads) or debug [default: info]
+    /// Log level: warn, info (requests, loads) or debug [default: info]
     #[arg(long, value_name = "LEVEL", value_parser = words::<LogLevel>(&["warn", "info", "debug"]))]
     log_level: Option<LogLevel>,
     /// The same as --log-level debug
@@ -95,12 +96,12 @@ pub(crate) struct Arguments {
     /// model; 0 disables [default: 500]
     #[arg(long, value_name = "MILLISECONDS", value_parser = clap::value_parser!(u64).range(..=3_600_000))]
     ask: Option<u64>,
-    /// On unified memory, free a model's memory before it loads. user takes only steps that need no root;
-    /// sudo and systemd take the others too, like plimsoll reclaim --with [default: off]
+    /// If the GPU shares host memory, free memory before a load. user takes only steps that need no root;
+    /// sudo and systemd take all, as plimsoll reclaim --with does [default: off]
     #[arg(long, value_name = "HELPER", value_parser = words::<ReclaimBeforeLoad>(&["off", "user", "sudo", "systemd"]))]
     reclaim_before_load: Option<ReclaimBeforeLoad>,
-    /// Origin of web pages that may use this server besides its own page; localhost for those of every port
-    /// of this machine, * for all. The origin's host also becomes an accepted Host name
+    /// Web origin, besides the server's own page, whose pages may call this server. localhost allows every
+    /// port of this machine, * allows all origins. The origin's host is also accepted in the Host header
     #[arg(long = "allow-origin", value_name = "ORIGIN", value_parser = web_origin)]
     origins: Vec<String>,
     /// Serve as a host of a fleet whose store is this etcd, e.g. etcd://10.0.0.1,10.0.0.2,10.0.0.3

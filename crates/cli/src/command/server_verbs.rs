@@ -100,7 +100,7 @@ pub(crate) enum ServerVerbError {
     },
     #[error("{model} is not loaded: {why}")]
     NotLoaded { model: String, why: String },
-    #[error("{model} is not there: {why}")]
+    #[error("the server has no model {model}: {why}")]
     NotDownloaded { model: String, why: String },
     #[error("{url} refuses: {message}")]
     Refused { url: String, message: String, status: StatusCode, code: String },
@@ -126,7 +126,7 @@ pub(crate) enum ServerVerbError {
 }
 
 impl ServerVerbError {
-    /// True for a refusal with this code.
+    /// Returns true for a refusal with this code.
     fn has_code(&self, wanted: &str) -> bool {
         matches!(self, Self::Refused { code, .. } if code == wanted)
     }
@@ -235,12 +235,12 @@ fn encoded(name: &str) -> String {
 }
 
 impl ServerAddress {
-    /// The answer with its texts printable in one line.
+    /// Returns the answer with its texts printable in one line.
     fn ask_json(&self, method: Method, path: &str, body: &Value) -> Result<Value, ServerVerbError> {
         self.document(method, path, body).map(|answer| printable(&answer))
     }
 
-    /// The answer as it came.
+    /// Returns the answer as the server sent it.
     fn document(&self, method: Method, path: &str, body: &Value) -> Result<Value, ServerVerbError> {
         let text = self.ask(method, path, body)?;
         let url = self.url.to_string();
@@ -257,7 +257,7 @@ impl ServerAddress {
         })
     }
 
-    /// Prints an endless answer as it comes. It ends with the server or with Ctrl-C.
+    /// Prints a stream as the server sends it, until the server ends or Ctrl-C is pressed.
     fn follow(&self, path: &str) -> Result<(), ServerVerbError> {
         block_on(async {
             let (_client, answer) = self.send(Method::GET, path, &Value::Null).await?;

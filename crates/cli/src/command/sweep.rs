@@ -152,7 +152,8 @@ fn planned(figures: &Figures, build: Option<u32>) -> Result<SweepPlan, String> {
 
 /// Reads a depth in tokens, such as `4k`, `4096` or `128k`.
 fn depth(text: &str) -> Result<u64, String> {
-    let wrong = || format!("`{text}` is not a number of tokens; write 4k or 4096, at most {MOST_DEPTH}");
+    let wrong =
+        || format!("`{text}` is not a number of tokens; write one such as 4k or 4096, at most {MOST_DEPTH}");
     let (number, scale) = match text.strip_suffix(['k', 'K']) {
         // Contexts are powers of two in every engine, so `4k` means 4096 tokens.
         Some(number) => (number, 1024),

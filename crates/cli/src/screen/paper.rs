@@ -24,7 +24,7 @@ pub(crate) struct Paper(usize);
 impl Paper {
     pub(crate) const PIPE: Self = Self(PIPE);
 
-    /// The terminal behind stdout, or a pipe.
+    /// Returns the terminal behind stdout, or a pipe.
     pub(crate) fn of_stdout() -> Self {
         Self::of(columns())
     }
@@ -38,7 +38,7 @@ impl Paper {
         self.0
     }
 
-    /// A text that is shown on stdout, with lines that fit a terminal. Another program gets whole lines.
+    /// Returns a text for stdout, broken into lines that fit the terminal. A pipe gets whole lines.
     pub(crate) fn fitted(text: &str) -> String {
         match columns() {
             Some(columns) => fitted_to(text, usize::from(columns)),

@@ -110,10 +110,12 @@ fn largest(plan: &Plan) -> String {
         Some(trained) if tokens == trained => format!("{each}, the longest that the model was trained for"),
         Some(trained) if tokens > trained && tokens == plan.context => {
             return format!(
-                "largest context that was tried: {tokens}, beyond the {trained} tokens that the model was trained for"
+                "largest context that was tried: {tokens}, beyond the trained context of {trained} tokens"
             );
         }
-        Some(trained) if tokens > trained => format!("{each} (the model was trained for {trained} tokens)"),
+        Some(trained) if tokens > trained => {
+            format!("{each} (the model was trained with a context of {trained} tokens)")
+        }
         _ => each,
     };
     format!("largest context that fits: {tokens}{trained}")

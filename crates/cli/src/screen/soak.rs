@@ -277,7 +277,7 @@ fn verdict(figure: &SoakVerdict<'_>) -> String {
         }
         TrendGrowth::Flat => format!("flat: {slope}; {rising}; {course}"),
         TrendGrowth::Open => {
-            format!("undecided: it may grow by {slope}; {rising}; run the test longer to decide; {course}")
+            format!("undecided, run the test longer: it may grow by {slope} ({rising}; {course})")
         }
         TrendGrowth::Unknown => format!(
             "too few readings for a verdict ({} of at least {}); {course}",

@@ -33,7 +33,7 @@ impl<'a> ModelSets<'a> {
         let sets = words.alternatives()?;
         match words.peek() {
             None => {}
-            Some(other) => return Err(format!("`{other}` stands behind its end")),
+            Some(other) => return Err(format!("`{other}` follows the end of the expression")),
         }
         if self.all.len() + sets.len() > MOST {
             return Err(format!("the file has more than {MOST} sets"));
@@ -92,7 +92,7 @@ impl<'a> Words<'a, '_> {
             let others = self.one()?;
             // Measured before it is made.
             if sets.len().saturating_mul(others.len()) > MOST {
-                return Err(format!("it stands for more than {MOST} sets"));
+                return Err(format!("the expression stands for more than {MOST} sets"));
             }
             let joined = |set: &BTreeSet<String>| {
                 others.iter().map(|other| set.union(other).cloned().collect()).collect::<Sets>()
@@ -122,7 +122,7 @@ impl<'a> Words<'a, '_> {
             ("", _) => Err("a model's name is missing".to_owned()),
             (_, true) => {
                 let named = self.sets.named.get(word).cloned();
-                named.ok_or_else(|| format!("there is no set `{word}` above it"))
+                named.ok_or_else(|| format!("no set `{word}` is defined above"))
             }
             (_, false) => self.sets.model(word),
         }
@@ -130,7 +130,7 @@ impl<'a> Words<'a, '_> {
 }
 
 fn few(sets: &Sets) -> Result<(), String> {
-    if sets.len() > MOST { Err(format!("it stands for more than {MOST} sets")) } else { Ok(()) }
+    if sets.len() > MOST { Err(format!("the expression stands for more than {MOST} sets")) } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -161,9 +161,9 @@ mod tests {
             ("g &", "a model's name is missing"),
             ("x", "`x` is no model"),
             ("(g", "a parenthesis is not closed"),
-            ("g)", "`)` stands behind its end"),
-            ("+t", "there is no set `t` above it"),
-            ("g c", "`c` stands behind its end"),
+            ("g)", "`)` follows the end of the expression"),
+            ("+t", "no set `t` is defined above"),
+            ("g c", "`c` follows the end of the expression"),
         ] {
             assert_eq!(read(&[("s", text)]).unwrap_err(), why, "{text}");
         }

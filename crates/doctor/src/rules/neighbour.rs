@@ -96,7 +96,10 @@ fn taken_before(facts: &Facts) -> Option<RuleFinding> {
     let mut quotes = facts.quotes(&[Pattern::CardFree, Pattern::CardTotals]);
     quotes.push(facts.refusal()?.quote.clone());
     quotes.extend(facts.holders.iter().max_by_key(|holder| holder.used).map(|holder| holder.quote.clone()));
-    let text = format!("others hold {taken} of the card, and the refused request fits without them");
+    let text = format!(
+        "other processes hold {taken} of the card; without them, the refused request would \
+        fit"
+    );
     // A table may have been printed while the program held memory.
     Some(of_neighbour(facts, Strong, text, quotes).proven_if(facts.card_free.is_some()))
 }

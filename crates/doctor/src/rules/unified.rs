@@ -181,7 +181,7 @@ fn model_larger_than_machine(facts: &Facts) -> Option<RuleFinding> {
         return None;
     }
     let died = facts.ran_out() || facts.says_any(&DEATHS);
-    let text = format!("the weights take {weights}, but the machine has {total}");
+    let text = format!("the weights take {weights}, but the machine has only {total} of memory");
     (died && weights > total)
         .then(|| RuleFinding::new(Cause::ModelTooLarge, Fair, text, facts.quotes(&DEATHS)))
 }

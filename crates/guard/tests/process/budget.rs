@@ -271,7 +271,7 @@ fn options_that_make_no_sense_are_said_and_the_program_runs_unguarded() {
     assert_eq!(codes(&run), [0]);
     assert_eq!(
         run.stated,
-        "plimsoll guard: PLIMSOLL_GUARD: `budget=lots` needs a whole number; this process runs unguarded\n"
+        "plimsoll guard: the option `budget=lots` in PLIMSOLL_GUARD needs a whole number as its value; this process runs unguarded\n"
     );
 }
 

@@ -90,7 +90,7 @@ fn an_answer_that_the_host_cannot_hold_is_none_to_paste() {
 
     let plan = plimsoll(&["plan", "--card", "3060", "--host", "16GiB", "-m", model, "-c", "16384"]);
     let stated = unwrapped(&plan.stdout);
-    assert!(stated.contains("warning: no advice makes it fit: with --n-cpu-moe"), "{stated}");
+    assert!(stated.contains("warning: no advice makes the model fit: with --n-cpu-moe"), "{stated}");
     let reported = unwrapped(&plan.stdout);
     assert!(reported.contains("hint: --n-cpu-moe 35") && !reported.contains("MiB, fits  each"), "{reported}");
 }

@@ -132,8 +132,8 @@ fn total_demand_is_hinted_and_reused_as_the_need_of_the_next_run() {
     let first = on_two_cards(&options, &program);
     let (_, stderr) = stated(&first);
     assert!(stderr.contains("an allocation of 100 MiB did not fit: "), "{stderr}");
-    let hint = "plimsoll run: hint: --need 900MiB makes the first allocations overflow instead of the \
-        last\n";
+    let hint = "plimsoll run: hint: --need 900MiB puts the first allocations (usually weights) into host \
+        memory, instead of the last (usually the KV cache)\n";
     assert!(stderr.contains(hint), "{stderr}");
     let second = on_two_cards(&[&options[..], &["--need", "900MiB"]].concat(), &program);
     let (stdout, stderr) = stated(&second);

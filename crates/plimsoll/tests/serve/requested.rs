@@ -22,7 +22,7 @@ const MIB: u64 = 1 << 20;
 const CARD: &str = "name=A,total=80GiB,cc=8.9";
 const FLAGS: &str = "-c 8192 -fa on";
 const REPORTED: &str = "as the engine reports";
-const FORMULA: &str = "stays planned by formula";
+const FORMULA: &str = "is planned by formulas";
 
 /// A model, an engine, and a folder for kept answers.
 struct AskBench {

@@ -131,7 +131,7 @@ fn a_damaged_file_is_refused_and_removed_and_the_prompt_is_computed_anew() {
     let answer = swap.ask("alpha", "the ship", "and then?");
     assert_eq!(answer["choices"][0]["message"]["role"], "assistant");
     assert!(swap.computed("alpha") > 4000);
-    swap.daemon.reported("a saved slot was removed: its content differs from the saved one");
+    swap.daemon.reported("a saved slot was removed: the file's content has changed since it was saved");
     assert!(!file.exists());
 }
 

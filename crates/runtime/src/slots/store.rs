@@ -35,19 +35,19 @@ const STAGING: &str = "engines-";
 /// Reason why a saved slot is not used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SlotFileError {
-    #[error("cannot read it: {0}")]
+    #[error("the file cannot be read: {0}")]
     Read(#[from] io::Error),
-    #[error("it is not a regular file that only this user can access")]
+    #[error("the file is not regular, or other users can access it")]
     Foreign,
-    #[error("its description was not written by this program")]
+    #[error("the file's description was not written by this program")]
     Undescribed,
-    #[error("it belongs to another model, other flags or another engine")]
+    #[error("the file belongs to another model, other flags or another engine")]
     OtherModel,
-    #[error("it has {found} bytes instead of {expected}")]
+    #[error("the file has {found} bytes instead of {expected}")]
     Size { found: u64, expected: u64 },
-    #[error("its content differs from the saved one")]
+    #[error("the file's content has changed since it was saved")]
     Damaged,
-    #[error("the engine refuses it")]
+    #[error("the engine refuses the file")]
     Refused,
 }
 

@@ -268,7 +268,7 @@ impl SharedAnswers {
             let program = question.engine.program.display();
             tracing::debug!("{program} cannot report the memory of its models: {text}");
         } else if !self.cancelled.is_set() {
-            tracing::info!("model {}  stays planned by formula: {text}", question.model);
+            tracing::info!("model {}  is planned by formulas, not by its engine: {text}", question.model);
         }
         drop(ledger);
         self.changed.notify_all();

@@ -175,16 +175,16 @@ impl Account {
 pub enum ClaimError {
     #[error("{card} has only {free} free, but the model needs {requested}")]
     OverCommit { card: CardId, requested: Bytes, free: Bytes },
-    #[error("{card} is not a card that this server manages; choose one that it manages")]
+    #[error("this server does not manage the card {card}; `plimsoll ps` lists the cards that it manages")]
     NoSuchCard { card: CardId },
-    #[error("memory is already reserved for this run of the model; release it first")]
+    #[error("memory is already reserved for this engine process")]
     AlreadyClaimed,
 }
 
 /// Contradiction in the ledger, which is a defect of the scheduler.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuditError {
-    #[error("{card}: memory is reserved twice for the same run of a model")]
+    #[error("{card}: memory is reserved twice for the same engine process")]
     Twice { card: CardId },
     #[error("{card}: a model that must have the card to itself shares it with another model")]
     Company { card: CardId },

@@ -14,13 +14,13 @@ use crate::time::{ModelId, RequestId};
 pub enum StateAuditError {
     #[error(transparent)]
     Ledger(#[from] AuditError),
-    #[error("the list of models {list} is not what the models say")]
+    #[error("the list `{list}` contradicts the state of the models")]
     List { list: &'static str },
-    #[error("the living runs are not those of the models")]
+    #[error("the list of running engines contradicts the state of the models")]
     Living,
-    #[error("the queued requests are not those of the models' lines")]
+    #[error("the list of queued requests contradicts the models' queues")]
     Queued,
-    #[error("run {run:?} counts {counted} requests in flight, and was sent {sent}")]
+    #[error("the engine {run:?} counts {counted} requests in flight, but {sent} were sent to it")]
     InFlight { run: RunId, counted: usize, sent: usize },
 }
 

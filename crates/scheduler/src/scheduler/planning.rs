@@ -63,7 +63,7 @@ impl Scheduler {
     fn give_up_plan(&mut self, id: ModelId) {
         let now = self.clock.now();
         let Some(slot) = self.models.get_mut(id) else { return };
-        let text = format!("the plan of {} does not tell what memory it needs on these cards", slot.name);
+        let text = format!("the plan of {} does not state its memory on these cards", slot.name);
         slot.record.load_failed(now, Reason::new("unplanned", text));
         let refusal = refusal::load_failed(&slot.name, &slot.record, slot.record.deferred(now));
         self.give_up(id, refusal);

@@ -40,7 +40,7 @@ pub(super) struct Name {
 
 #[derive(Debug, Args)]
 pub(super) struct Init {
-    /// Where other hosts reach this one; a port of its own, 7079 if none is given
+    /// Address at which other hosts reach this one; the port serves nothing else and is 7079 by default
     #[arg(value_name = "ADDRESS[:PORT]")]
     address: String,
     #[command(flatten)]
@@ -48,7 +48,7 @@ pub(super) struct Init {
     /// The fleet's name, as in etcd://HOST/NAME
     #[arg(long, value_name = "NAME", default_value = "default")]
     fleet: String,
-    /// Time for which certificates are good; hosts renew them when a third is left
+    /// How long certificates are valid; hosts renew them when a third of the time is left
     #[arg(long, value_name = "TIME", value_parser = time, default_value = LIFETIME)]
     lifetime: Duration,
     #[command(flatten)]
@@ -57,7 +57,7 @@ pub(super) struct Init {
 
 #[derive(Debug, Args)]
 pub(super) struct Invite {
-    /// Time for which the invitation is good
+    /// How long the invitation is valid
     #[arg(long = "for", value_name = "TIME", value_parser = time, default_value = INVITED)]
     valid: Duration,
     #[command(flatten)]
@@ -68,8 +68,8 @@ pub(super) struct Invite {
 pub(super) struct Join {
     /// The line that `plimsoll fleet invite` has printed
     invitation: Invitation,
-    /// Where other hosts reach this one [default: the address from which it reaches the inviting host, port
-    /// 7079]
+    /// Address at which other hosts reach this one [default: the one from which it reaches the inviting host,
+    /// port 7079]
     #[arg(long, value_name = "ADDRESS[:PORT]")]
     address: Option<String>,
     #[command(flatten)]

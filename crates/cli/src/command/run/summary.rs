@@ -57,7 +57,10 @@ impl RunSummary<'_> {
         let most = spilled.map(|card| card.requested).max().filter(|_| self.unplanned)?;
         // Rounded up: a need that is a byte too small would let the last allocation overflow again.
         let most = most.get().div_ceil(1 << 20);
-        Some(format!("hint: --need {most}MiB makes the first allocations overflow instead of the last"))
+        Some(format!(
+            "hint: --need {most}MiB puts the first allocations (usually weights) into host memory, instead of \
+            the last (usually the KV cache)"
+        ))
     }
 
     fn line(&self, card: &CardRecord) -> String {

@@ -37,7 +37,7 @@ pub(crate) struct ServerArgument {
 }
 
 impl ServerArgument {
-    /// The server at the address that the command line names first.
+    /// Returns the server at the address that the command line names first.
     pub(crate) fn server(&self) -> ServerAddress {
         let server = self.server.clone();
         ServerAddress { url: self.place.clone().unwrap_or(server.url), ..server }

@@ -33,10 +33,10 @@ const MISSING: u32 = 10;
 pub(crate) struct Download {
     /// Model on Hugging Face's hub (USER/REPO:QUANT), or the address of its file (https://HOST/PATH.gguf)
     model: String,
-    /// Download it although it fits on no card
+    /// Download the model even if it fits on no card
     #[arg(long, conflicts_with = "remove")]
     force: bool,
-    /// Cancel its download, or remove the downloaded model
+    /// Cancel the model's download, or remove the downloaded model
     #[arg(long)]
     remove: bool,
     #[command(flatten)]

@@ -45,7 +45,7 @@ enum News {
     Key(KeyEvent),
     Resized,
     Stated(String),
-    /// The server refuses, or the terminal is gone.
+    /// The server refuses the request, or the terminal is closed.
     Ended(Result<(), ServerVerbError>),
 }
 
@@ -195,6 +195,6 @@ async fn snapshots(server: &ServerAddress, news: &UnboundedSender<News>) -> Resu
             return Err(ServerVerbError::Endless { url: server.url.to_string() });
         }
     }
-    let _ = news.send(News::Stated(format!("{} does not answer any more", server.url)));
+    let _ = news.send(News::Stated(format!("{} no longer answers", server.url)));
     Ok(())
 }
