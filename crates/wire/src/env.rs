@@ -10,8 +10,6 @@ pub const LLAMA_SERVER_ROUTER_PORT: &str = "LLAMA_SERVER_ROUTER_PORT";
 pub const LLAMA_API_KEY: &str = "LLAMA_API_KEY";
 /// Plimsoll: another NVML library than the driver's, for tests; empty for none.
 pub const NVML: &str = "PLIMSOLL_NVML";
-/// Plimsoll: a folder whose `sys` and `proc` describe the cards of AMD and Intel, for tests.
-pub const CARD_FILES: &str = "PLIMSOLL_CARD_FILES";
 /// Guard: its options, as [`crate::options::GuardOptions`] reads them. Without the variable guard does
 /// nothing at all.
 pub const GUARD: &str = "PLIMSOLL_GUARD";

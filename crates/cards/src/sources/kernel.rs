@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use plimsoll_wire::env as names;
-
 use super::CardSource;
 use crate::kernel::KernelSurvey;
 use crate::{Machine, Reading, Sysroot};
+
+/// A folder whose `sys` and `proc` describe the cards, for tests.
+const CARD_FILES: &str = "PLIMSOLL_CARD_FILES";
 
 pub(super) struct KernelSource {
     /// The files, or the reason of their absence.
@@ -16,7 +17,7 @@ pub(super) struct KernelSource {
 impl KernelSource {
     /// The machine's own files; `PLIMSOLL_CARD_FILES` names others.
     pub(super) fn open() -> Self {
-        let folder = std::env::var_os(names::CARD_FILES);
+        let folder = std::env::var_os(CARD_FILES);
         let files = Sysroot::of(folder.as_deref().map(Path::new)).map_err(|error| error.to_string());
         Self { files }
     }
