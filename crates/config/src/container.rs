@@ -141,10 +141,10 @@ impl ContainerRun {
         }
         let is_of_project = name == "llama.cpp";
         let runs = words.first().is_some_and(|word| word == "--server" || word == "-s");
-        match is_of_project {
-            true if tag.starts_with("server") => Some(0),
-            true if tag.starts_with("full") && runs => Some(1),
-            _ => None,
+        if is_of_project && tag.starts_with("server") {
+            Some(0)
+        } else {
+            (is_of_project && tag.starts_with("full") && runs).then_some(1)
         }
     }
 

@@ -138,10 +138,12 @@ impl Facts {
     pub(crate) fn is_prose(&self, quote: &Quote) -> bool {
         let document = self.documents.iter().find(|document| document.origin == quote.origin);
         let is_in = |(first, last): &(u64, u64)| (*first..=*last).contains(&quote.line);
-        document.is_some_and(|document| match quote.line <= document.read_to {
-            true => !document.lines.iter().any(is_in),
+        document.is_some_and(|document| {
+            if quote.line <= document.read_to {
+                return !document.lines.iter().any(is_in);
+            }
             // Only the start of a long file is kept; the syntax of a line shows the rest.
-            false => is_source_line(&quote.text) || document.lines.is_empty(),
+            is_source_line(&quote.text) || document.lines.is_empty()
         })
     }
 

@@ -271,10 +271,12 @@ fn with_room<'a>(
         return Err(Refusal::TooLarge { need, capacity: host.capacity });
     }
     let missing = need.saturating_sub(free);
-    let idle = match missing.is_zero() {
-        true => Some((Vec::new(), Bytes::ZERO)),
-        false if evicts => evictions(view, demand.model, name, host, missing),
-        false => None,
+    let idle = if missing.is_zero() {
+        Some((Vec::new(), Bytes::ZERO))
+    } else if evicts {
+        evictions(view, demand.model, name, host, missing)
+    } else {
+        None
     };
     let (evicts, evicted) = idle.ok_or(Refusal::Full { need, free })?;
     let left = (free + evicted).saturating_sub(need);

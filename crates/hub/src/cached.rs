@@ -91,11 +91,13 @@ impl CachedFiles {
 
 fn walk(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) {
     for path in sorted(folder) {
-        match path.is_dir() {
-            true if depth > 0 => walk(&path, depth - 1, files),
-            // The hub's cache links to its blobs; a link to nothing is a download that was removed.
-            false if path.is_file() && files.len() < MOST => files.push(path),
-            _ => {}
+        if path.is_dir() {
+            if depth > 0 {
+                walk(&path, depth - 1, files);
+            }
+        // The hub's cache links to its blobs; a link to nothing is a download that was removed.
+        } else if path.is_file() && files.len() < MOST {
+            files.push(path);
         }
     }
 }

@@ -30,10 +30,12 @@ pub(crate) fn left<T>(cards: Vec<T>, [of_rocr, of_hip, of_cuda]: [Option<String>
 fn numbers(list: &str, number: impl Fn(&str) -> Option<usize>, ends_at_repetition: bool) -> Vec<usize> {
     let mut numbers = Vec::new();
     for number in list.split(',').map_while(number) {
-        match numbers.contains(&number) {
-            true if ends_at_repetition => break,
-            true => {}
-            false => numbers.push(number),
+        let is_repeated = numbers.contains(&number);
+        if is_repeated && ends_at_repetition {
+            break;
+        }
+        if !is_repeated {
+            numbers.push(number);
         }
     }
     numbers

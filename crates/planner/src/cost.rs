@@ -311,10 +311,11 @@ const fn none(source: Source) -> PlanTerm {
 /// Output buffer: for every output a row of logits and, if requested, a row of embeddings.
 fn output(model: &Model, reserve: &Reserve, request: &PlanRequest<'_>) -> Bytes {
     let logits = u64::from(model.hyper.vocabulary);
-    let (width, rows) = match request.params.embeddings {
-        true => (logits + u64::from(model.hyper.embedding), reserve.tokens),
+    let (width, rows) = if request.params.embeddings {
+        (logits + u64::from(model.hyper.embedding), reserve.tokens)
+    } else {
         // Without embeddings the engine starts with one row for each sequence and grows the buffer on demand.
-        false => (logits, reserve.sequences),
+        (logits, reserve.sequences)
     };
     Bytes::new(4) * width * rows
 }

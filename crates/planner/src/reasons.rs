@@ -214,10 +214,12 @@ fn repacked_by_cpu(calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Optio
         None => format!("a processor with {}, which is assumed", Processor::ASSUMED.words()),
     };
     // A build for any x86-64 or Arm may not use all that the processor has.
-    let amount = match sure == copies {
-        true => copies.to_string(),
-        false if sure.is_zero() => format!("up to {copies}"),
-        false => format!("{sure} to {copies}, as it is built,"),
+    let amount = if sure == copies {
+        copies.to_string()
+    } else if sure.is_zero() {
+        format!("up to {copies}")
+    } else {
+        format!("{sure} to {copies}, as it is built,")
     };
     let copied = format!("llama-server copies {amount} of the weights into a layout for {with}");
     let alongside = match (params.mmap, locked.is_zero()) {
@@ -265,10 +267,12 @@ fn latent_estimated(request: &PlanRequest<'_>, latent: &LatentAttention, cost: &
     let heads = u64::from(request.model.hyper.heads.at(0));
     let flash = params.flash_attention != FlashAttention::Off;
     let (reserve, mode) = (&cost.reserve, latent.mode);
-    let at_once = match latent.restores(flash, reserve.tokens) {
-        true => latent.heads_a_pass(heads, reserve.per_sequence),
-        false if flash => heads,
-        false => latent.heads_a_step(heads, reserve.tokens, reserve.per_sequence),
+    let at_once = if latent.restores(flash, reserve.tokens) {
+        latent.heads_a_pass(heads, reserve.per_sequence)
+    } else if flash {
+        heads
+    } else {
+        latent.heads_a_step(heads, reserve.tokens, reserve.per_sequence)
     };
     let mut text = format!(
         "the plan assumes -mla {mode} and {at_once} of {heads} attention heads computed at once, as in \

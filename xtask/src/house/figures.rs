@@ -40,7 +40,9 @@ pub(super) fn of(texts: &[Source], tests: &BTreeSet<PathBuf>) -> Vec<Figure> {
         per_thousand("odd identifiers per 1000 lines", 1.0, odd_identifiers(&lines), lines.len()).due(),
     );
     found.push(count("tests named by question words", 0.0, questions(&rust)).due());
-    found.push(per_thousand("arms on true or false per 1000 lines", 0.3, truth_arms(&lines), lines.len()));
+    found.push(
+        per_thousand("arms on true or false per 1000 lines", 0.3, truth_arms(&lines), lines.len()).due(),
+    );
     found.push(count("comment lines over 110 columns", 0.0, wide_comments(&rust)).due());
     found.push(count("files over 500 lines", 0.0, long_files(&rust)).due());
     found.extend(runtime(&lines));

@@ -263,10 +263,11 @@ fn options(arguments: &Arguments, chosen: &[Chosen], needs: &[Need]) -> GuardOpt
             weights: need.and_then(|need| need.weights),
         })
     };
-    let cards: Vec<GuardedCard> = match chosen.is_empty() {
+    let cards: Vec<GuardedCard> = if chosen.is_empty() {
         // Without `--card` every planned card is named only to tell guard its need.
-        true => needs.iter().filter_map(|(uuid, _)| named(uuid, None)).collect(),
-        false => chosen.iter().filter_map(|card| named(&card.uuid, card.budget)).collect(),
+        needs.iter().filter_map(|(uuid, _)| named(uuid, None)).collect()
+    } else {
+        chosen.iter().filter_map(|card| named(&card.uuid, card.budget)).collect()
     };
     params.options(&cards)
 }

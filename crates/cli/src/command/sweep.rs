@@ -96,10 +96,11 @@ async fn swept(arguments: &Arguments) -> Result<(LoadTarget, Sweep, Result<Sweep
     let known = plan.as_ref().ok().copied();
     let notify = |text: &str| {
         // A failed write of the table is reported with the summary.
-        let _ = match arguments.json.as_deref() == Some(Path::new("-")) {
+        let _ = if arguments.json.as_deref() == Some(Path::new("-")) {
             // With `--json` stdout holds one document, so the rows go to stderr as progress.
-            true => terminal::stderr().write_all(text.as_bytes()),
-            false => terminal::stdout().write_all(text.as_bytes()),
+            terminal::stderr().write_all(text.as_bytes())
+        } else {
+            terminal::stdout().write_all(text.as_bytes())
         };
     };
     notify(&sweep_head());

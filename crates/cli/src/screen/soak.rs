@@ -81,10 +81,10 @@ impl<'a> SoakReport<'a> {
         let speed = SoakResults::middle(&results.speed);
         let change = results.slower_percent();
         remarks.extend(speed.map(|speed| {
-            let change = change.map_or_else(String::new, |change| match change < 0.0 {
+            let change = change.map_or_else(String::new, |change| {
                 // A percentage with a sign is misread easily, so the direction is a word.
-                true => format!(", {:.1} % faster at the end than at the beginning", -change),
-                false => format!(", {change:.1} % slower at the end than at the beginning"),
+                let way = if change < 0.0 { "faster" } else { "slower" };
+                format!(", {:.1} % {way} at the end than at the beginning", change.abs())
             });
             format!(
                 "speed: {:.1} tokens per second for one client, the median of all rounds{change}",

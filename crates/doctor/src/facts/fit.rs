@@ -53,14 +53,17 @@ impl Facts {
         let free = self.free_before().or_else(least)?;
         let is_first = matches!(refusal.purpose, Purpose::Weights | Purpose::Unknown)
             && refusal.stage <= LoadStage::Weights;
-        let unlisted = match self.placed(Purpose::Weights).is_zero() {
-            // A log that does not list the weights does not tell what else the card held.
-            true if !is_first => return None,
-            // These divide the weights, and list them after the last part.
-            true if self.says_any(&[Pattern::OnVulkan, Pattern::OnSycl, Pattern::OfApple]) => {
-                self.model.file.or(estimate.map(|estimate| estimate.full))?
-            }
-            _ => Bytes::ZERO,
+        let is_unlisted = self.placed(Purpose::Weights).is_zero();
+        // A log that does not list the weights does not tell what else the card held.
+        if is_unlisted && !is_first {
+            return None;
+        }
+        // These divide the weights, and list them after the last part.
+        let divides = self.says_any(&[Pattern::OnVulkan, Pattern::OnSycl, Pattern::OfApple]);
+        let unlisted = if is_unlisted && divides {
+            self.model.file.or(estimate.map(|estimate| estimate.full))?
+        } else {
+            Bytes::ZERO
         };
         let needed = (requested + self.placed_by_load()).max(unlisted);
         let is_easy = needed + ALONGSIDE <= free && whole.is_none_or(|estimate| estimate.full <= free);

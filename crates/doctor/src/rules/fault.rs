@@ -39,10 +39,12 @@ fn driver_fault(facts: &Facts) -> Option<RuleFinding> {
     // A card that fell off the bus is proven by the kernel; the run time's words say that a kernel of the GPU
     // failed.
     let lower = quote.text.to_ascii_lowercase();
-    let weight = match is_off {
-        true => Decisive,
-        _ if ["launch", "status_error", "error_unknown"].iter().any(|word| lower.contains(word)) => Fair,
-        false => Strong,
+    let weight = if is_off {
+        Decisive
+    } else if ["launch", "status_error", "error_unknown"].iter().any(|word| lower.contains(word)) {
+        Fair
+    } else {
+        Strong
     };
     Some(RuleFinding::new(Cause::DriverOrHw, weight, "the card or its driver stopped responding", [quote]))
 }

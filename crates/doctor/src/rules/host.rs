@@ -33,23 +33,22 @@ fn host_killed(facts: &Facts) -> Option<RuleFinding> {
     let named = facts.seen(Pattern::ProcessKilled).map(|seen| seen.last.clone());
     // In capitals: `task_memcg` stands in the line of any kill.
     let of_group = |line: &Quote| line.text.contains("emory cgroup") || line.text.contains("MEMCG");
-    let (text, sub_cause) = match is_reported || is_of_oomd {
-        true if of_group(&line) || named.as_ref().is_some_and(of_group) => {
-            let text = "its control group (a container or a service) had reached its limit";
-            (killed_by_kernel(facts, text), SubCause::GroupLimit)
-        }
-        true if is_of_oomd => {
-            let text = "systemd-oomd killed the processes of a unit because host memory was short";
-            (text.to_owned(), SubCause::HostKilled)
-        }
-        true => (killed_by_kernel(facts, "host memory ran out"), SubCause::HostKilled),
-        false => (KILLED.to_owned(), SubCause::Killed),
+    let (text, sub_cause) = if !is_reported && !is_of_oomd {
+        (KILLED.to_owned(), SubCause::Killed)
+    } else if of_group(&line) || named.as_ref().is_some_and(of_group) {
+        let text = "its control group (a container or a service) had reached its limit";
+        (killed_by_kernel(facts, text), SubCause::GroupLimit)
+    } else if is_of_oomd {
+        let text = "systemd-oomd killed the processes of a unit because host memory was short";
+        (text.to_owned(), SubCause::HostKilled)
+    } else {
+        (killed_by_kernel(facts, "host memory ran out"), SubCause::HostKilled)
     };
     // On a unified board GPU memory is host memory, so the kill may be for the model.
-    let (cause, weight) = match facts.is_unified() {
-        true => (Cause::ModelTooLarge, Fair),
-        false if sub_cause == SubCause::Killed => (Cause::NotOom, Strong),
-        false => (Cause::NotOom, Decisive),
+    let (cause, weight) = if facts.is_unified() {
+        (Cause::ModelTooLarge, Fair)
+    } else {
+        (Cause::NotOom, if sub_cause == SubCause::Killed { Strong } else { Decisive })
     };
     let quotes = named.into_iter().chain([line]);
     // A person's report of a kill is weaker than the kernel's, Docker's or systemd's line.

@@ -48,12 +48,12 @@ fn pinned_warning(facts: &Facts) -> Option<RuleFinding> {
     let next = facts.quotes(&[Pattern::Serves, Pattern::Works]).into_iter().take(1);
     let text = "pinned memory is optional, and the program continued without it";
     let amiss = !of_driver(facts).is_empty();
-    let (weight, speaks) = match is_limit(&line) {
+    let (weight, speaks) = if is_limit(&line) {
         // A limit that the run survives is worth fixing still: host copies get slower.
-        true => (Weak, went_on(facts)),
-        false if amiss => (Decisive, went_on(facts)),
+        (Weak, went_on(facts))
+    } else {
         // Without a driver ggml runs on the processor, where pinning has no use.
-        false => (Decisive, !facts.was_refused()),
+        (Decisive, if amiss { went_on(facts) } else { !facts.was_refused() })
     };
     let quotes = [line].into_iter().chain(next);
     let finding = RuleFinding::new(Cause::NotOom, weight, text, quotes).by(SubCause::Optional);

@@ -56,11 +56,13 @@ fn occupied_by_others(facts: &Facts) -> Option<RuleFinding> {
     let enough = !torch.has_room() && torch.requested <= free + others;
     // Memory without a named process may be this process's own: another library, or a second framework.
     let is_shown = torch.ours.is_some() || torch.named > 1 || is_other(torch);
-    let weight = match torch.others.is_some() {
+    let weight = if facts.choice_missed().is_some() || !much || !is_shown {
         // On a card by mistake, a program meets the processes that belong there.
-        _ if facts.choice_missed().is_some() || !much || !is_shown => Fair,
-        true => Decisive,
-        false => Strong,
+        Fair
+    } else if torch.others.is_some() {
+        Decisive
+    } else {
+        Strong
     };
     let text = format!(
         "other processes hold {others} of the card's {total}; {free} are free, but the program requested {}",

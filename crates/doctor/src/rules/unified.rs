@@ -33,10 +33,12 @@ fn nvmap_refused(facts: &Facts) -> Option<RuleFinding> {
         return None;
     }
     let is_alone = facts.refusals.is_empty() && facts.torch.is_none();
-    let weight = match facts.says_any(&[Pattern::NvmlQueryAssert, Pattern::Camera]) {
-        true => Fair,
-        false if is_alone => Strong,
-        false => Decisive,
+    let weight = if facts.says_any(&[Pattern::NvmlQueryAssert, Pattern::Camera]) {
+        Fair
+    } else if is_alone {
+        Strong
+    } else {
+        Decisive
     };
     let mut text =
         "the kernel refused a request of NvMap (error 12 is ENOMEM; the long number is the ioctl, not a size)".to_owned();
@@ -145,10 +147,12 @@ fn cache_counts_as_used(facts: &Facts) -> Option<RuleFinding> {
     let (free, available) = host.lowest.or(host.free.zip(host.available))?;
     // MemFree falls while MemAvailable stays: the difference went into the page cache.
     let fell = host.highest_free.is_some_and(|highest| highest >= free * 2);
-    let weight = match facts.was_refused() {
-        true => Strong,
-        false if fell => Fair,
-        false => Weak,
+    let weight = if facts.was_refused() {
+        Strong
+    } else if fell {
+        Fair
+    } else {
+        Weak
     };
     // NvMap's refusals have reasons of their own.
     if !facts.is_unified() || facts.says(Pattern::NvMap) || free.scaled(3, 2) > available {

@@ -77,12 +77,11 @@ impl Figures {
             let sum: Bytes = parts.map(|(_, used)| *used).sum();
             // In a container without the host's pids NVML lists no process of ours, so the card's total is
             // followed.
-            match own.is_empty() {
-                true => Some(("all programs", card.total.saturating_sub(reading.free_on(&card.id)?))),
-                // The driver lists the server on some card, so a card without it holds nothing of the
-                // server's.
-                false => (!sum.is_zero()).then_some((OWN, sum)),
+            if own.is_empty() {
+                return Some(("all programs", card.total.saturating_sub(reading.free_on(&card.id)?)));
             }
+            // The driver lists the server on some card, so a card without it holds nothing of the server's.
+            (!sum.is_zero()).then_some((OWN, sum))
         };
         let figures = self.cards.iter().enumerate();
         figures

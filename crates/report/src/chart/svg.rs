@@ -79,10 +79,11 @@ impl Chart {
                 (Some(first), Some(last)) => (self.x_at(first.0), self.x_at(last.0)),
                 _ => return Ok(()),
             };
-            match series.base.is_empty() {
-                true => write!(path, "L{last} {0}H{first}", TOP + self.height)?,
+            if series.base.is_empty() {
+                write!(path, "L{last} {0}H{first}", TOP + self.height)?;
+            } else {
                 // Backwards, so that upper and lower edge enclose one area.
-                false => path += &self.path(series.base.iter().rev(), 'L'),
+                path += &self.path(series.base.iter().rev(), 'L');
             }
             path.push('Z');
         }

@@ -90,13 +90,16 @@ pub fn judge(points: &[TrendPoint], judging: &TrendTest) -> Trend {
     let slopes = sorted(&sight.increments);
     let slope = middle(&slopes);
     let (slope_low, slope_high) = interval(&slopes, MISS).unwrap_or_default();
-    let growth = match chance <= judging.false_alarms {
+    let growth = if chance > judging.false_alarms {
         // Not significant, however steep it looks; nothing speaks for a flat figure either.
-        false if sight.is_open() && slope >= judging.negligible && slope_low >= 0.0 => TrendGrowth::Open,
-        false => TrendGrowth::Flat,
-        true if !sight.lasts() || slope < judging.negligible => TrendGrowth::Flat,
-        true if sight.slows_down() => TrendGrowth::Settling,
-        true => TrendGrowth::Leak,
+        let is_open = sight.is_open() && slope >= judging.negligible && slope_low >= 0.0;
+        if is_open { TrendGrowth::Open } else { TrendGrowth::Flat }
+    } else if !sight.lasts() || slope < judging.negligible {
+        TrendGrowth::Flat
+    } else if sight.slows_down() {
+        TrendGrowth::Settling
+    } else {
+        TrendGrowth::Leak
     };
     Trend {
         growth,
