@@ -1,4 +1,4 @@
-"""`plimsoll calibrate` on the card: what a context takes of this build and driver, and how long it takes to know it (under 10 s)."""
+"""`plimsoll measure calibrate` on the card: what a context takes of this build and driver, and how long it takes to know it (under 10 s)."""
 
 import json
 import os

@@ -14,6 +14,8 @@ use crate::guard;
 mod commands;
 mod configuration;
 
+use commands::Verb;
+
 /// A generated document, and the words behind `plimsoll` that print it.
 type Document = (String, Vec<String>);
 
@@ -29,12 +31,14 @@ const DOCUMENTS: &[(&str, &str)] = &[
     ("docs/reference/openapi.json", "reference openapi"),
 ];
 
-/// All documents of a program with this help.
-fn documents(help: &str) -> Vec<Document> {
+/// All documents of a program with these visible verbs.
+fn documents(verbs: &[Verb]) -> Vec<Document> {
     let fixed = DOCUMENTS.iter().map(|(path, words)| ((*path).to_owned(), (*words).to_owned()));
-    let page =
-        |verb: &str| (format!("docs/reference/man/plimsoll-{verb}.1"), format!("reference man {verb}"));
-    let all = fixed.chain(commands::subcommands(help).map(page));
+    let page = |verb: &Verb| {
+        let path = format!("docs/reference/man/plimsoll-{}.1", verb.words.join("-"));
+        (path, format!("reference man {}", verb.words.join(" ")))
+    };
+    let all = fixed.chain(verbs.iter().map(page));
     all.map(|(path, words)| (path, words.split(' ').map(str::to_owned).collect())).collect()
 }
 
@@ -71,8 +75,8 @@ fn program(root: &Path) -> PathBuf {
 }
 
 fn update_with(root: &Path, program: &Path, check: bool) -> Result<usize, DocsError> {
-    let documents = documents(&output(program, &["--help"])?);
-    update(root, &documents, check, |words| printed(program, words))
+    let verbs = commands::verbs(&|words| output(program, &[words, &["--help"]].concat()))?;
+    update(root, &documents(&verbs), check, |words| printed(program, &verbs, words))
 }
 
 fn reported(done: Result<usize, DocsError>) -> ExitCode {
@@ -101,9 +105,9 @@ fn build(root: &Path) -> Result<PathBuf, DocsError> {
 }
 
 /// A document, by the words of its row.
-fn printed(program: &Path, words: &[&str]) -> Result<String, DocsError> {
+fn printed(program: &Path, verbs: &[Verb], words: &[&str]) -> Result<String, DocsError> {
     match words {
-        ["commands"] => commands::markdown(&|words| output(program, &[words, &["--help"]].concat())),
+        ["commands"] => Ok(commands::markdown(verbs)),
         ["configuration"] => Ok(configuration::markdown(&plimsoll_config::schema())?),
         // The program prints the document that this writes.
         ["schema"] => Ok(plimsoll_config::schema()),
@@ -170,11 +174,15 @@ mod tests {
 
     #[test]
     fn every_verb_of_the_program_has_a_manual_page() {
-        let listed =
-            documents("All\n\nCommands:\n  load  Load\n  ps    List\n  help  Print this\n\nOptions:\n");
+        let verb =
+            |words: &str| Verb { words: words.split(' ').map(str::to_owned).collect(), help: String::new() };
+        let listed = documents(&[verb("load"), verb("fleet drain")]);
         let pages: Vec<&str> = listed.iter().map(|(path, _)| path.as_str()).skip(DOCUMENTS.len()).collect();
-        assert_eq!(pages, ["docs/reference/man/plimsoll-load.1", "docs/reference/man/plimsoll-ps.1"]);
-        assert_eq!(listed.last().unwrap().1, ["reference", "man", "ps"]);
+        assert_eq!(
+            pages,
+            ["docs/reference/man/plimsoll-load.1", "docs/reference/man/plimsoll-fleet-drain.1"]
+        );
+        assert_eq!(listed.last().unwrap().1, ["reference", "man", "fleet", "drain"]);
     }
 
     #[test]
@@ -197,7 +205,7 @@ mod tests {
 
     #[test]
     fn a_program_that_fails_is_quoted() {
-        let error = printed(Path::new("sh"), &["-c", "echo no such verb >&2; exit 2"]).unwrap_err();
+        let error = printed(Path::new("sh"), &[], &["-c", "echo no such verb >&2; exit 2"]).unwrap_err();
         assert!(error.to_string().ends_with("failed: no such verb"), "{error}");
     }
 

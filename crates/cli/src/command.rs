@@ -10,7 +10,7 @@ use tokio::runtime::Runtime;
 use self::misread::{misread, wants_json};
 use crate::report::ErrorReport;
 
-pub(crate) mod calibrate;
+mod calibrate;
 pub(crate) mod doctor;
 pub(crate) mod engine;
 pub(crate) mod exec_child;
@@ -18,6 +18,7 @@ pub(crate) mod fleet;
 pub(crate) mod import;
 mod inherited;
 pub(crate) mod look;
+mod measure;
 mod misread;
 mod overview;
 pub(crate) mod plan;
@@ -30,14 +31,14 @@ pub(crate) mod run;
 mod rungs;
 pub(crate) mod serve;
 mod server_verbs;
-pub(crate) mod soak;
-pub(crate) mod sweep;
+mod soak;
+mod sweep;
 pub(crate) mod warden;
-pub(crate) mod watch;
+mod watch;
 
 const STATUSES: &str = "Exit status of every command: 0 for success, 1 for a failure or the answer no, 2 \
-    for bad input, 3 for no verdict. `run`, `watch -- COMMAND` and \
-    `doctor -- COMMAND` end with the exit status of their program.";
+    for bad input, 3 for no verdict. `run`, `doctor -- COMMAND` \
+    and `measure watch -- COMMAND` end with the exit status of their program.";
 
 #[derive(Debug, Parser)]
 #[command(name = "plimsoll", version, about = "The load line for GPU memory", after_help = STATUSES)]
@@ -113,27 +114,10 @@ enum Command {
             Exit status: 0 if there is enough memory (with --dry-run: if there would be), 1 if there is \
             not, 2 for bad input.")]
     Reclaim(reclaim::Arguments),
-    /// Measure the CUDA context of this machine's cards, for later plans
-    #[command(after_help = "Example: plimsoll calibrate --engine /opt/llama.cpp/llama-server\n\n\
-            Exit status: 0 if every kind of card was measured, 1 if one was not, 2 if there is nothing \
-            to measure.")]
-    Calibrate(calibrate::Arguments),
-    /// Put load on a server and look for memory leaks
-    #[command(after_help = "Example: plimsoll soak 127.0.0.1:8080 --for 30m --html soak.html\n\n\
-            Exit status: 0 if no leak was found, 1 if there is a leak or the load ended early, 2 for \
-            bad input, 3 if too little was seen for a verdict.")]
-    Soak(Box<soak::Arguments>),
-    /// Measure a server's memory and speed over prompt depth
-    #[command(after_help = "Example: plimsoll sweep 127.0.0.1:8080 --depths 1k,8k,32k --svg sweep.svg\n\n\
-            Exit status: 0 if every depth was answered, 1 if one was not, 2 for bad input, 3 if the model \
-            was stopped meanwhile.")]
-    Sweep(sweep::Arguments),
-    /// Record the memory of a program or of this machine
-    #[command(after_help = "Examples:\n\
-            \x20 plimsoll watch -o run.watch -- llama-server -m model.gguf\n\
-            \x20 plimsoll watch show run.watch --html run.html\n\n\
-            Exit status: that of the program; without a program, 0, or 1 on failure and 2 for bad input.")]
-    Watch(Box<watch::Arguments>),
+    /// Calibrate cards, load servers, record memory
+    #[command(after_help = "Example: plimsoll measure soak 127.0.0.1:8080 --for 30m\n\n\
+            Exit status: that of each verb, which its own help states.")]
+    Measure(measure::Arguments),
     /// List, drain and move the models of a fleet of hosts, or try one
     Fleet(fleet::Arguments),
     /// Install, list and remove engines
@@ -194,7 +178,7 @@ pub fn main() -> ExitCode {
         Some(OftenStarted::Serve(arguments)) => Command::Serve(*arguments),
         Some(OftenStarted::Look(arguments)) => Command::Look(arguments),
         Some(OftenStarted::Warden(arguments)) => Command::Warden(arguments),
-        None => match overview::read(plan::spelled(std::env::args_os())) {
+        None => match overview::read(plan::spelled(measure::spelled(std::env::args_os()))) {
             Ok(cli) => cli.command,
             Err(error) => return misread(plan::meant(error)),
         },
@@ -205,13 +189,9 @@ pub fn main() -> ExitCode {
         Command::Quickstart(_) => {
             LogOptions { usual: LogLevel::Warn, is_server: true, ..LogOptions::default() }
         }
-        Command::Calibrate(_)
-        | Command::Doctor(_)
-        | Command::Reclaim(_)
-        | Command::Run(_)
-        | Command::Soak(_)
-        | Command::Sweep(_)
-        | Command::Watch(_) => LogOptions { usual: LogLevel::Warn, ..LogOptions::default() },
+        Command::Doctor(_) | Command::Measure(_) | Command::Reclaim(_) | Command::Run(_) => {
+            LogOptions { usual: LogLevel::Warn, ..LogOptions::default() }
+        }
         _ => LogOptions::default(),
     };
     if let Err(report) = inherited::prepare() {
@@ -221,7 +201,6 @@ pub fn main() -> ExitCode {
     // Without a thread there are no lines, and everything else still works.
     let (log, _flushed) = LogOutput::start(params).ok().unzip();
     let result = match command {
-        Command::Calibrate(arguments) => calibrate::run(&arguments),
         Command::Completions(arguments) => reference::print_completions(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Download(arguments) => server_verbs::download(&arguments).map_err(server_verbs::report),
@@ -230,6 +209,7 @@ pub fn main() -> ExitCode {
         Command::Fleet(arguments) => fleet::run(arguments),
         Command::Load(arguments) => server_verbs::load(&arguments).map_err(server_verbs::report),
         Command::Logs(arguments) => server_verbs::logs(&arguments).map_err(server_verbs::report),
+        Command::Measure(arguments) => measure::run(&arguments),
         Command::Man(arguments) => reference::write_man(&arguments),
         Command::Pin(arguments) => server_verbs::pin(&arguments).map_err(server_verbs::report),
         Command::Plan(arguments) => plan::run(*arguments),
@@ -241,15 +221,12 @@ pub fn main() -> ExitCode {
         Command::Reload(arguments) => server_verbs::reload(&arguments).map_err(server_verbs::report),
         Command::Run(arguments) => run::run(&arguments),
         Command::Serve(arguments) => serve::run(arguments, log.unwrap_or_default()),
-        Command::Soak(arguments) => soak::run(&arguments),
         Command::Status(arguments) => server_verbs::status(&arguments),
         Command::Stop(arguments) => server_verbs::stop(&arguments).map_err(server_verbs::report),
-        Command::Sweep(arguments) => sweep::run(&arguments),
         Command::Top(arguments) => server_verbs::top(&arguments).map_err(server_verbs::report),
         Command::Unload(arguments) => server_verbs::unload(&arguments).map_err(server_verbs::report),
         Command::Yield(arguments) => server_verbs::give_way(&arguments),
         Command::Unpin(arguments) => server_verbs::unpin(&arguments).map_err(server_verbs::report),
-        Command::Watch(arguments) => watch::run(&arguments),
         Command::RaiseSignal(arguments) => return raise_signal::run(&arguments),
         Command::Look(arguments) => return look::run(&arguments),
         Command::Warden(arguments) => return warden::run(&arguments),

@@ -1,4 +1,4 @@
-//! Load tests of a server and recordings of a machine's memory, for `plimsoll soak`, `sweep` and `watch`.
+//! Load tests of a server and recordings of a machine's memory, for `plimsoll measure`.
 #![forbid(unsafe_code)]
 
 pub mod load;

@@ -1,4 +1,4 @@
-//! Records the memory of a machine or a program (`plimsoll watch`).
+//! Records the memory of a machine or a program (`plimsoll measure watch`).
 //!
 //! Each sample is one write, so a SIGKILL loses only the current sample.
 

@@ -1,6 +1,6 @@
 //! Generates tiny llama models with random weights, which every build of llama.cpp can load.
 //!
-//! `plimsoll quickstart` serves two of them and `plimsoll calibrate` runs one.
+//! `plimsoll quickstart` serves two of them and `plimsoll measure calibrate` runs one.
 
 mod vocabulary;
 mod weights;

@@ -1,6 +1,7 @@
 //! Gives the memory of CUDA contexts, loaded modules and library handles, as measured or published.
 //!
-//! A plan uses what `plimsoll calibrate` measured, else this table of published values, else a default.
+//! A plan uses what `plimsoll measure calibrate` measured, else this table of published values, else a
+//! default.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! Table of measured CUDA context sizes, written by `plimsoll calibrate`.
+//! Table of measured CUDA context sizes, written by `plimsoll measure calibrate`.
 //!
 //! Each row holds for one card model, driver version and engine build.
 
@@ -12,7 +12,7 @@ use crate::{EngineBuild, EngineKind};
 const SCHEMA: &str = "plimsoll.contexts/2";
 /// Rows of the first schema lack the opened size.
 const SCHEMA_1: &str = "plimsoll.contexts/1";
-const HEAD: &str = "# Written by `plimsoll calibrate`: memory of a CUDA context, in bytes. For a card \
+const HEAD: &str = "# Written by `plimsoll measure calibrate`: memory of a CUDA context, in bytes. For a card \
     without an entry here, plans use the published value.\n";
 
 /// Memory of a process on one kind of card in addition to its requests.
@@ -40,11 +40,11 @@ pub struct MeasuredContext {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadContextsError {
-    #[error("{0}\nhint: move the file away and measure again with `plimsoll calibrate`")]
+    #[error("{0}\nhint: move the file away and measure again with `plimsoll measure calibrate`")]
     Parse(String),
     #[error(
         "the file's schema is `{0}`, but this program reads `{SCHEMA}`\nhint: move the file away and \
-        measure again with `plimsoll calibrate`"
+        measure again with `plimsoll measure calibrate`"
     )]
     Schema(String),
 }
@@ -185,7 +185,7 @@ mod tests {
         let damaged =
             write(&[row("1", Some(1), "d")]).unwrap().replace("context = 618659840", "context = -1");
         let error = read(&damaged).unwrap_err().to_string();
-        assert!(error.starts_with("line ") && error.contains("plimsoll calibrate"), "{error}");
+        assert!(error.starts_with("line ") && error.contains("plimsoll measure calibrate"), "{error}");
         let other = read("schema = \"plimsoll.contexts/9\"").unwrap_err();
         assert_eq!(other, ReadContextsError::Schema("plimsoll.contexts/9".to_owned()));
     }

@@ -108,7 +108,7 @@ fn caveats(calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Vec<Reason> {
     };
     reasons.extend(request.cards.iter().enumerate().filter(assumed).map(|(_, card)| {
         let what = format!("the size of the driver's context on {} is assumed, not measured", card.id);
-        Reason::new("context_assumed", format!("{what}; `plimsoll calibrate` measures it"))
+        Reason::new("context_assumed", format!("{what}; `plimsoll measure calibrate` measures it"))
     }));
     reasons.extend(shrinking(request, cost));
     let context = cost.reserve.context;

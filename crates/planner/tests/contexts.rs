@@ -67,7 +67,7 @@ fn a_measured_context_comes_before_a_published_one_and_is_named() {
     let plan = planned("-c 4096 -ngl 99", &["Other"], &contexts);
     assert_eq!(plan.cards[0].terms.context.bytes, Some(Bytes::mib(512)));
     let assumed = plan.reasons.iter().find(|reason| reason.code == "context_assumed");
-    assert!(assumed.unwrap().text.contains("`plimsoll calibrate`"));
+    assert!(assumed.unwrap().text.contains("`plimsoll measure calibrate`"));
 }
 
 #[test]

@@ -203,8 +203,8 @@ fn the_largest_context_is_the_last_that_survived_on_the_card() {
     }
 }
 
-/// The measurement of `plimsoll calibrate` against the published row, which is of other processes: nvidia-smi
-/// counts whole pages of 2 MiB, and three of them make the difference.
+/// The measurement of `plimsoll measure calibrate` against the published row, which is of other processes:
+/// nvidia-smi counts whole pages of 2 MiB, and three of them make the difference.
 #[test]
 fn calibrate_measures_the_published_values() {
     #[derive(Deserialize)]
@@ -232,8 +232,8 @@ fn calibrate_measures_the_published_values() {
     assert!(off <= Bytes::mib(6).get(), "{off}");
 }
 
-/// A server that `plimsoll sweep` sent prompts of up to 16k tokens to: as planned for its build, and no
-/// deeper cache adds to it.
+/// A server that `plimsoll measure sweep` sent prompts of up to 16k tokens to: as planned for its build, and
+/// no deeper cache adds to it.
 #[test]
 fn a_sweep_holds_what_was_planned() {
     #[derive(Deserialize)]

@@ -1,4 +1,4 @@
-//! Tests of `plimsoll soak` with processes that leak, do not leak, or die.
+//! Tests of `plimsoll measure soak` with processes that leak, do not leak, or die.
 //!
 //! Here they are few and short. The whole promise is ten runs of each, with 20 000 requests where nothing
 //! leaks: `PLIMSOLL_SOAK_RUNS=10 PLIMSOLL_SOAK_FLAT=20000 cargo test --release -p plimsoll soak:: --

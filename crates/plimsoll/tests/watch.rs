@@ -1,5 +1,5 @@
-//! Tests of `plimsoll watch` as a process: the contents of a recording, of one that was cut off, and their
-//! display.
+//! Tests of `plimsoll measure watch` as a process: the contents of a recording, of one that was cut off, and
+//! their display.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -123,7 +123,7 @@ fn a_file_that_is_there_is_left_alone_and_one_that_is_no_record_is_told() {
     assert_eq!(fs::read(&record).unwrap(), b"precious");
     let shown = shown(&record, &[]);
     assert_eq!(shown.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&shown.stderr).contains("not a recording of `plimsoll watch`"));
+    assert!(String::from_utf8_lossy(&shown.stderr).contains("not a recording of `plimsoll measure watch`"));
     assert_eq!(output(&["watch", "-o", path, "--", "/no/such/program"]).status.code(), Some(127));
 }
 

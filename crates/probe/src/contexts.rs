@@ -1,4 +1,4 @@
-//! Stores the sizes of CUDA contexts that `plimsoll calibrate` measured, for every later plan.
+//! Stores the sizes of CUDA contexts that `plimsoll measure calibrate` measured, for every later plan.
 //!
 //! It is in the user's configuration folder (`plimsoll/contexts.toml`).
 

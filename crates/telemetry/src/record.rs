@@ -1,4 +1,4 @@
-//! File format of `plimsoll watch` recordings: memory figures of a machine over time.
+//! File format of `plimsoll measure watch` recordings: memory figures of a machine over time.
 //!
 //! A recording is JSON lines in one gzip stream. A sample lists only the figures that changed, as
 //! differences.

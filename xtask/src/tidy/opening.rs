@@ -19,7 +19,6 @@ const FIXED: &[&str] = &[
     "crates/cards/src/linux.rs",
     // A log may be a pipe, which its reader waits for.
     "crates/cli/src/command/doctor/log.rs",
-    "crates/cli/src/command/serve/reach.rs",
     "crates/lab/src/watch/machine.rs",
     "crates/probe/src/contexts.rs",
     "crates/process/src/cgroup.rs",

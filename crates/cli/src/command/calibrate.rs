@@ -1,4 +1,4 @@
-//! `plimsoll calibrate`: measures the memory of the CUDA context on each card, and stores it for later plans.
+//! `plimsoll measure calibrate`: measures the CUDA context on each card, and stores it for later plans.
 //!
 //! A tiny model runs on one card of each kind. Exits 0 if every kind was measured, 1 if one was not, 2 if
 //! there is nothing to measure.
@@ -92,7 +92,7 @@ async fn calibrated(arguments: &Arguments) -> Result<Calibration, ErrorReport> {
     if cards.is_empty() {
         let notes: String = machine.notes.iter().map(|note| format!(": {note}")).collect();
         return Err(ErrorReport::input(ErrorReport::new(format!(
-            "there is no card to measure{notes}\nhint: run `plimsoll calibrate` where the engine will run, \
+            "there is no card to measure{notes}\nhint: run `plimsoll measure calibrate` where the engine will run, \
                 with NVIDIA's driver; without a measurement, `plan` uses published values"
         ))));
     }

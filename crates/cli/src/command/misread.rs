@@ -6,7 +6,7 @@ use clap::CommandFactory;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue};
 
-use super::Cli;
+use super::{Cli, measure};
 use crate::report::print_error_as_json;
 use crate::terminal;
 
@@ -18,12 +18,16 @@ pub(super) fn wants_json() -> bool {
         && words.take_while(|word| word != "--").any(|word| word == "--json" || word == "--json=-")
 }
 
-/// The usage of the verb on the command line.
+/// The usage of the verb on the command line, down to the last of its words.
 fn usage() -> Option<StyledStr> {
-    let verb = std::env::args().nth(1)?;
-    let mut command = Cli::command();
-    command.build();
-    Some(command.find_subcommand_mut(&verb)?.render_usage())
+    let mut program = Cli::command();
+    program.build();
+    let mut words = measure::spelled(std::env::args_os()).skip(1);
+    let mut command = program.find_subcommand(words.next()?)?;
+    while let Some(below) = words.next().and_then(|word| command.find_subcommand(word)) {
+        command = below;
+    }
+    Some(command.clone().render_usage())
 }
 
 /// Prints help, or a wrong command line in the words of every other failure.

@@ -18,8 +18,7 @@ const GROUPS: &[(&str, &[&str])] = &[
             "stop",
         ],
     ),
-    ("Commands for programs and failures", &["run", "doctor", "reclaim"]),
-    ("Commands to measure", &["calibrate", "soak", "sweep", "watch"]),
+    ("Commands for programs and failures", &["run", "doctor", "reclaim", "measure"]),
     ("Commands for fleets and installation", &["fleet", "engine", "completions", "man"]),
 ];
 

@@ -29,8 +29,8 @@ pub(crate) struct ManPages {
 pub(crate) struct Arguments {
     /// ReferenceDocument to print
     document: ReferenceDocument,
-    /// Shell of the completions, or subcommand of the man page
-    name: Option<String>,
+    /// Shell of the completions, or words of the man page's subcommand
+    names: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -42,10 +42,9 @@ enum ReferenceDocument {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
-    let name = arguments.name.as_deref().unwrap_or_default();
     let document = match arguments.document {
-        ReferenceDocument::Man => man(name)?,
-        ReferenceDocument::Completions => completions(name)?,
+        ReferenceDocument::Man => man(&arguments.names)?,
+        ReferenceDocument::Completions => completions(&arguments.names.concat())?,
         ReferenceDocument::Schema => plimsoll_config::PUBLISHED_SCHEMA.as_bytes().to_vec(),
         ReferenceDocument::Openapi => format!("{:#}\n", plimsoll_serve::openapi(true)).into_bytes(),
     };
@@ -58,41 +57,41 @@ pub(super) fn print_completions(arguments: &Completions) -> Result<ExitCode, Err
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes the page of the program and one of each visible verb.
+/// Writes the page of the program and one of each visible verb, at every depth.
 pub(super) fn write_man(arguments: &ManPages) -> Result<ExitCode, ErrorReport> {
     let folder = &arguments.folder;
     fs::create_dir_all(folder).map_err(ErrorReport::of_file("cannot make the folder", folder))?;
-    let program = Cli::command();
-    let verbs = program.get_subcommands().filter(|verb| !verb.is_hide_set()).map(clap::Command::get_name);
-    for verb in [""].into_iter().chain(verbs) {
-        let name = if verb.is_empty() { "plimsoll.1".to_owned() } else { format!("plimsoll-{verb}.1") };
-        write_file(&folder.join(Path::new(&name)), man(verb)?)?;
+    for words in verbs(&Cli::command(), &[]) {
+        let name = [&["plimsoll".to_owned()], words.as_slice()].concat().join("-") + ".1";
+        write_file(&folder.join(Path::new(&name)), man(&words)?)?;
     }
     print(format!("{}\n", folder.display()))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Renders the man page of a subcommand, or of the program where `name` is empty.
-fn man(name: &str) -> Result<Vec<u8>, ErrorReport> {
+/// Words of a command and of all visible ones below it.
+fn verbs(command: &clap::Command, words: &[String]) -> Vec<Vec<String>> {
+    let below = command.get_subcommands().filter(|verb| !verb.is_hide_set());
+    let below = below.flat_map(|verb| verbs(verb, &[words, &[verb.get_name().to_owned()]].concat()));
+    std::iter::once(words.to_vec()).chain(below).collect()
+}
+
+/// Renders the man page of a subcommand by its words, or of the program without any.
+fn man(words: &[String]) -> Result<Vec<u8>, ErrorReport> {
     let mut program = Cli::command();
     // clap fills in the full name of a subcommand only here; without it the page says `engine` alone.
     program.build();
-    let command = match name {
-        "" => program,
-        _ => {
-            let found = program.find_subcommand(name);
-            found
-                .ok_or_else(|| {
-                    ErrorReport::input(ErrorReport::new(format!(
-                        "there is no subcommand `{name}`; `plimsoll --help` lists them"
-                    )))
-                })?
-                .clone()
-        }
-    };
+    let mut command = &program;
+    for word in words {
+        command = command.find_subcommand(word).ok_or_else(|| {
+            ErrorReport::input(ErrorReport::new(format!(
+                "there is no subcommand `{word}`; `plimsoll --help` lists them"
+            )))
+        })?;
+    }
     let mut page = Vec::new();
     // A fixed date and version line would change with each release; neither helps a reader of `man`.
-    clap_mangen::Man::new(command).render(&mut page)?;
+    clap_mangen::Man::new(command.clone()).render(&mut page)?;
     Ok(page)
 }
 
@@ -123,10 +122,11 @@ mod tests {
         write_man(&ManPages { folder: pages.clone() }).unwrap();
         let scripts =
             [Shell::Bash, Shell::Zsh, Shell::Fish].map(|shell| String::from_utf8(script(shell)).unwrap());
-        for verb in ["plan", "serve", "completions", "man"] {
+        for verb in ["plan", "serve", "measure", "measure-soak", "completions", "man"] {
             let page = fs::read_to_string(pages.join(format!("plimsoll-{verb}.1"))).unwrap();
             assert!(page.contains(".TH"), "{page}");
-            assert!(scripts.iter().all(|script| script.contains(verb)), "{verb}");
+            let name = verb.rsplit('-').next().unwrap();
+            assert!(scripts.iter().all(|script| script.contains(name)), "{verb}");
         }
         assert!(pages.join("plimsoll.1").is_file() && !pages.join("plimsoll-look.1").exists());
         let file = folder.path().join("file");

@@ -16,7 +16,6 @@ use plimsoll_nostd::heap;
 use plimsoll_serve::{ConfigCheck, Daemon, DaemonError, Listen, Setup};
 
 mod check;
-mod reach;
 mod unit;
 
 use super::rungs::{OomLadder, words};
@@ -162,12 +161,7 @@ pub(crate) fn run(arguments: Arguments, log: LogOutput) -> Result<ExitCode, Erro
         if of_log || arguments.settings() != ServeSettings::default() {
             return Err(ErrorReport::input(ErrorReport::new(OPTIONS_OF_A_UNIT)));
         }
-        let unit = unit::unit(file.as_deref(), of_user).map_err(ErrorReport::input)?;
-        print_data(unit.text)?;
-        for warning in unit.warnings {
-            // A closed stderr must not fail a unit that is printed.
-            let _ = writeln!(terminal::stderr(), "plimsoll: warning: {warning}");
-        }
+        print_data(unit::unit(file.as_deref(), of_user).map_err(ErrorReport::input)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     if arguments.config.is_none() {

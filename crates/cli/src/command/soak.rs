@@ -1,4 +1,4 @@
-//! `plimsoll soak`: loads a server with requests for a long time, to find memory leaks.
+//! `plimsoll measure soak`: loads a server with requests for a long time, to find memory leaks.
 //!
 //! Exits 0 if no leak was found, 1 if one was found or the load stopped early, 2 for bad input.
 

@@ -1,5 +1,5 @@
-//! `plimsoll sweep`: measures memory and speed of a server at several prompt lengths, and compares them with
-//! the plan.
+//! `plimsoll measure sweep`: measures memory and speed of a server at several prompt lengths, and compares
+//! them with the plan.
 //!
 //! Exits 0 if every depth was answered, 1 if one was not, 2 for bad input, 3 if the model was stopped
 //! meanwhile.

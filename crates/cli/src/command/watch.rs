@@ -1,4 +1,4 @@
-//! `plimsoll watch`: records the memory of a program or of the whole machine. `watch show` displays a
+//! `plimsoll measure watch`: records the memory of a program or of the whole machine. `watch show` displays a
 //! recording.
 //!
 //! A program is started as by `plimsoll run`, and `watch` ends with its exit code or signal.
@@ -63,8 +63,8 @@ pub(crate) struct Arguments {
 enum Verb {
     /// Show a recording: peaks, growth and messages, as text, JSON or a page with plots
     #[command(after_help = "Examples:\n\
-            \x20 plimsoll watch show plimsoll.watch\n\
-            \x20 plimsoll watch show plimsoll.watch --html watch.html\n\n\
+            \x20 plimsoll measure watch show plimsoll.watch\n\
+            \x20 plimsoll measure watch show plimsoll.watch --html watch.html\n\n\
             Exit status: 0, 1 if a file cannot be written, 2 if the recording cannot be read.")]
     Show(show::Arguments),
 }
@@ -83,7 +83,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
         }
     })?;
     let path = output.display();
-    say(&format!("recorded to {path}; `plimsoll watch show {path}` shows it"));
+    say(&format!("recorded to {path}; `plimsoll measure watch show {path}` shows it"));
     Ok(code)
 }
 
@@ -240,5 +240,5 @@ async fn begin(
 
 /// Prints one line on stderr; a failed write is ignored.
 fn say(line: &str) {
-    let _ = writeln!(terminal::stderr(), "plimsoll watch: {line}");
+    let _ = writeln!(terminal::stderr(), "plimsoll measure watch: {line}");
 }

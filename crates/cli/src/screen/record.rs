@@ -1,4 +1,4 @@
-//! Prints a memory recording of `plimsoll watch` as text or as an HTML page.
+//! Prints a memory recording of `plimsoll measure watch` as text or as an HTML page.
 
 use std::fmt::{self, Write as _};
 

@@ -1,4 +1,4 @@
-//! Prints the result of `plimsoll soak`, a load test for memory leaks, as text, JSON or an HTML page.
+//! Prints the result of `plimsoll measure soak`, a load test for memory leaks, as text, JSON or an HTML page.
 
 use std::fmt::{self, Write};
 use std::time::Duration;

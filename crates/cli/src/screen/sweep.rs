@@ -1,4 +1,4 @@
-//! Prints the result of `plimsoll sweep`: memory and speed for prompts of growing length, as a table or JSON.
+//! Prints the result of `plimsoll measure sweep`: memory and speed by prompt length, as a table or JSON.
 
 mod picture;
 

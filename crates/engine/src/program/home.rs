@@ -3,7 +3,7 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 #[derive(Debug, thiserror::Error)]
 pub enum HomeError {
@@ -41,11 +41,6 @@ impl EngineHome {
         data.or_else(user).map(|data| Self(data.join("plimsoll"))).ok_or(HomeError::Choose)
     }
 
-    /// That of a service with this home.
-    pub fn of_home(home: &Path) -> Self {
-        Self(home.join(".local/share/plimsoll"))
-    }
-
     /// The folder of engines, one directory each.
     pub fn engines(&self) -> PathBuf {
         self.0.join("engines")
@@ -57,13 +52,15 @@ impl EngineHome {
     }
 
     #[cfg(test)]
-    pub fn at(path: &Path) -> Self {
+    pub fn at(path: &std::path::Path) -> Self {
         Self(path.to_owned())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn chosen(set: &[(&str, &str)]) -> Result<EngineHome, HomeError> {

@@ -1,5 +1,5 @@
-//! Tests of `plimsoll calibrate` with a fake engine under the real guard, a fake driver and a fake NVML, and
-//! of plans with its results.
+//! Tests of `plimsoll measure calibrate` with a fake engine under guard, a fake driver and a fake NVML,
+//! and of plans with its results.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};

@@ -69,7 +69,9 @@ pub(super) enum Entry {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadRecordError {
-    #[error("this is not a recording of `plimsoll watch`: its first line is not the header of a recording")]
+    #[error(
+        "this is not a recording of `plimsoll measure watch`: its first line is not the header of a recording"
+    )]
     Name,
     #[error(
         "this recording has version {found}, but this plimsoll reads version {VERSION}; use the version of \

@@ -1,4 +1,4 @@
-//! Writes the small test model of `plimsoll calibrate`, which runs the same kernels as a real model.
+//! Writes the small test model of `plimsoll measure calibrate`, which runs the same kernels as a real model.
 
 use std::path::Path;
 

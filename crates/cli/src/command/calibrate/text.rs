@@ -1,4 +1,4 @@
-//! Prints the sizes of CUDA contexts that `plimsoll calibrate` has measured.
+//! Prints the sizes of CUDA contexts that `plimsoll measure calibrate` has measured.
 
 use std::fmt::Write;
 

@@ -133,7 +133,7 @@ pub(super) fn other_program(words: &[String]) -> Option<String> {
             .to_owned(),
         _ => format!(
             "`plan` computes the memory of llama.cpp's programs ({names}), but not of `{name}`\nhint: \
-                `plimsoll watch \
+                `plimsoll measure watch \
             -- COMMAND` measures what a program takes; `memory = \"SIZE\"` in a model's section states it \
                 for `plimsoll serve`"
         ),
@@ -187,7 +187,7 @@ mod tests {
         }
         assert!(stated("/opt/llama-bench -m m.gguf -p 512").unwrap().contains("`-c 1536`"));
         let vllm = stated("vllm serve org/model").unwrap();
-        assert!(vllm.contains("not of `vllm`") && vllm.contains("plimsoll watch"), "{vllm}");
+        assert!(vllm.contains("not of `vllm`") && vllm.contains("plimsoll measure watch"), "{vllm}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `plimsoll watch show`: displays a memory recording as text, as JSON, or as an HTML page with plots.
+//! `plimsoll measure watch show`: displays a recording as text, as JSON, or as an HTML page with plots.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

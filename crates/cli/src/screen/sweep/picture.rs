@@ -1,4 +1,4 @@
-//! Draws memory and speed over the length of the prompt, for `plimsoll sweep`.
+//! Draws memory and speed over the length of the prompt, for `plimsoll measure sweep`.
 
 use plimsoll_base::{Bytes, round_u64};
 use plimsoll_lab::load::SweepDepth;

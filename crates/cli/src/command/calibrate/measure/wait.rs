@@ -1,4 +1,4 @@
-//! Waits in `plimsoll calibrate` until the engine is ready, and afterwards until its card is free again.
+//! Waits in `plimsoll measure calibrate` until the engine is ready, and then until its card is free.
 
 use std::time::Duration;
 
