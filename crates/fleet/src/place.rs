@@ -213,7 +213,7 @@ impl Refusal {
                 "host_distrusted",
                 format!("the server at the address of '{host}' has not proved that it is this host"),
             ),
-            Self::HasOne => Reason::new("has_seat", format!("the model has a seat on '{host}'")),
+            Self::HasOne => Reason::new("has_seat", format!("the model is assigned to '{host}' already")),
             Self::Drains => Reason::new("host_drains", format!("'{host}' accepts no more models")),
             Self::NotOffered => Reason::new(
                 "not_offered",

@@ -1,5 +1,5 @@
-//! Reads and writes the notes of a download folder (`plimsoll/NAME.json`), one for each model added at run
-//! time.
+//! Reads and writes the records of models that were added while the server ran (`plimsoll/NAME.json` in the
+//! download folder), so that it serves them again after a restart.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -134,7 +134,8 @@ impl PeerTls {
         match peer {
             Some(peer) if peer.host == host => Ok(stream),
             Some(peer) => {
-                Err(DistrustedHost(format!("host '{}' answers for host '{host}'", peer.host)).into())
+                Err(DistrustedHost(format!("host '{}' answered at the address of host '{host}'", peer.host))
+                    .into())
             }
             None => Err(DistrustedHost("its certificate names no host".to_owned()).into()),
         }

@@ -84,7 +84,7 @@ async fn two_hosts_of_a_fleet_know_each_other_by_name() {
     assert_eq!(meet(&one, &two, "box-1").await, (Ok("box-2".to_owned()), Ok(())));
     // It is a host of the fleet, and another one than was asked for.
     let (_, wrong) = meet(&one, &two, "box-3").await;
-    assert!(wrong.unwrap_err().contains("host 'box-1' answers for host 'box-3'"));
+    assert!(wrong.unwrap_err().contains("host 'box-1' answered at the address of host 'box-3'"));
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
-//! Passes short queries to a loaded engine; they never wait, and do not count as use of the model.
+//! Passes requests that generate nothing, such as `/props`, to a loaded engine. They never wait, and do not
+//! count as use of the model.
 
 use std::time::Duration;
 

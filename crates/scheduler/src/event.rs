@@ -1,4 +1,4 @@
-//! Lists the scheduler's inputs, called events: observations of its caller, such as an arrived request.
+//! Lists the scheduler's inputs, called events: what its caller observed, such as the arrival of a request.
 
 use std::time::Duration;
 

@@ -157,7 +157,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand yield" -l for -d 'Time
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand yield" -l json -d 'Print the answer as JSON, or write it to FILE' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand yield" -l url -d 'Address of the server' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand yield" -l api-key -d 'API key of the server' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand yield" -l end -d 'End the yield'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand yield" -l end -d 'Let models use the memory again'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand yield" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand download" -l url -d 'Address of the server' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand download" -l api-key -d 'API key of the server' -r
@@ -210,7 +210,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l wait -d 'S
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l sysroot -d 'Examine this folder, a copy of proc/, sys/ and etc/ from another machine, without taking any step' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l json -d 'Print as JSON (plimsoll.reclaim/1), or write it to FILE' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l dry-run -d 'Print the steps without taking them'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l force -d 'Also take system-wide steps (drop_caches=3) and steps that may not free enough'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l force -d 'Also free memory by a step that affects the whole system (drop_caches=3), and by steps that may free less than is needed'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l print-unit -d 'Print a systemd unit that takes the steps that need root, then exit'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and not __fish_seen_subcommand_from calibrate soak sweep watch help" -s h -l help -d 'Print help'
@@ -224,7 +224,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_se
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from calibrate" -l json -d 'Print the measurements as JSON (plimsoll.calibration/1), or write it to FILE' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from calibrate" -l alone -d 'Compare the card\'s free memory before and after the engine starts. For machines on which the driver lists no processes, such as most containers; no other program may use the cards'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from calibrate" -s h -l help -d 'Print help'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from soak" -l url -d 'The same as an option' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from soak" -l url -d 'Address of the server, as an option in place of the argument' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from soak" -l api-key -d 'API key of the server' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from soak" -l for -d 'Duration of the load: 90s, 30m, 8h' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from soak" -l requests -d 'Number of requests; 2000 if --for is not given either' -r
@@ -241,7 +241,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_se
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from soak" -l html -d 'Write the result as an HTML page with plots' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from soak" -l fresh -d 'Begin each prompt with a number that is unique in this run, so that no prompt is answered from a cache; llama-server\'s prompt cache then grows to its --cache-ram'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from soak" -s h -l help -d 'Print help'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from sweep" -l url -d 'The same as an option' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from sweep" -l url -d 'Address of the server, as an option in place of the argument' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from sweep" -l api-key -d 'API key of the server' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from sweep" -l model -d 'Model to ask for; by default the first that the server lists' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from sweep" -l depths -d 'Prompt depths in tokens, e.g. 1k,16k; by default 1k,2k,4k,8k, as far as the context goes' -r

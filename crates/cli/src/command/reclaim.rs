@@ -48,7 +48,8 @@ pub(crate) struct Arguments {
     /// Print the steps without taking them
     #[arg(long)]
     dry_run: bool,
-    /// Also take system-wide steps (drop_caches=3) and steps that may not free enough
+    /// Also free memory by a step that affects the whole system (drop_caches=3), and by steps that may free
+    /// less than is needed
     #[arg(long)]
     force: bool,
     /// What the GPU driver can allocate: only memory that is free now, or all that the kernel counts as

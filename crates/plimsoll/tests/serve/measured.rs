@@ -36,7 +36,7 @@ fn it_is_refused_each_time_with_both_figures_and_the_remedy() {
     let first = chat(daemon.address, "grows");
     let text = first.text();
     assert_eq!(first.status, 413, "{text}");
-    for words in ["64 MiB available", "more on each card than planned or declared", "let models use"] {
+    for words in ["64 MiB available", "more on each card than planned or declared", "allow models"] {
         assert!(text.contains(words), "{words}: {text}");
     }
     let loaded = post(daemon.address, "/models/load", &json!({ "model": "grows" }));

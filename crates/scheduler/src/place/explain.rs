@@ -169,7 +169,7 @@ fn after_measurement(ledger: &Ledger, placement: &Placement) -> Vec<Hint> {
             .then(|| (&account.card().name, share.bytes + account.reserve()))
     });
     let more = small.map(|(card, bytes)| {
-        format!("let models use {bytes} of {card}: `total` or `budget` of its `--card`")
+        format!("allow models {bytes} of {card}: raise `total=` or `budget=` in its `--card`")
     });
     let less =
         "make the engine take less; after a reload of its changed section, its measurement is forgotten";

@@ -1,4 +1,5 @@
-//! Corrects the memory granted to engines by readings of the driver: memory of engines, free memory of cards.
+//! Adjusts the memory counted for each engine to what the driver reports: the memory that engines use, and
+//! the free memory of cards.
 
 use std::sync::Arc;
 

@@ -53,7 +53,7 @@ fn a_model_measured_beyond_its_hosts_budget_is_refused_each_time_with_both_figur
         assert!(text.contains("card0 has 10240 MiB available, but the model needs 12288 MiB"), "{text}");
         assert!(text.contains("6144 MiB more on each card than planned or declared"), "{text}");
         let hints: Vec<String> = desk.refusals()[0].hints.iter().map(ToString::to_string).collect();
-        assert!(hints[0].contains("let models use 12288 MiB of card0"), "{hints:?}");
+        assert!(hints[0].contains("allow models 12288 MiB of card0"), "{hints:?}");
         assert_eq!(desk.state(0), ModelState::Failed);
     }
 }

@@ -196,7 +196,7 @@ fn not_done(request: &ReclaimRequest, outcome: &ReclaimOutcome) -> String {
         .filter(|(_, why)| *why == Unseen::Forbidden);
     let hidden: Vec<String> = hidden.map(|(path, _)| format!("/{path}")).collect();
     if !hidden.is_empty() && !outcome.is_enough() {
-        let _ = writeln!(text, "note: only root may read {}", hidden.join(", "));
+        let _ = writeln!(text, "note: not counted, because only root may read it: {}", hidden.join(", "));
     }
     if !outcome.is_enough() || request.dry_run {
         text.extend(outcome.idle().map(holds));

@@ -50,7 +50,7 @@ pub(crate) struct LoadedServer {
     /// Address of the server, e.g. http://127.0.0.1:8080
     #[arg(value_name = "URL", env = "PLIMSOLL_URL", required_unless_present = "url")]
     place: Option<Target>,
-    /// The same as an option
+    /// Address of the server, as an option in place of the argument
     #[arg(long, value_name = "URL")]
     url: Option<Target>,
     /// API key of the server

@@ -36,7 +36,7 @@ pub(crate) struct Yield {
     /// Time after which the yield ends, e.g. 30m, 2h; otherwise it ends with the server or with --end
     #[arg(long = "for", value_name = "TIME", value_parser = time, requires = "size")]
     time: Option<Duration>,
-    /// End the yield
+    /// Let models use the memory again
     #[arg(long, conflicts_with = "size")]
     end: bool,
     /// Print the answer as JSON, or write it to FILE
