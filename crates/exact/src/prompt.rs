@@ -164,15 +164,21 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_told_in_the_engines_words_without_its_control_characters() {
+    fn a_refusal_quotes_the_engine_without_its_control_characters() {
         let ok = answer("200 OK", "{}");
         let long = format!("{{\"error\":{{\"message\":\"too\\u001b[2J long {}\"}}}}", "x".repeat(10_000));
         let refused = answered(&[&ok, &answer("400 Bad Request", &long)]).unwrap_err().to_string();
-        assert!(refused.starts_with("too[2J long x") && refused.ends_with(" (400 Bad Request)"), "{refused}");
+        assert!(
+            refused.starts_with("the engine refuses with status 400 Bad Request: too[2J long x"),
+            "{refused}"
+        );
         assert!(refused.len() < 400, "{}", refused.len());
         for body in ["", "[1]", "{\"error\":7}", "\u{fffd}"] {
             let refused = answered(&[&ok, &answer("500 Oh", body)]).unwrap_err().to_string();
-            assert_eq!(refused, "the server gave no reason (500 Internal Server Error)");
+            assert_eq!(
+                refused,
+                "the engine refuses with status 500 Internal Server Error: the server gave no reason"
+            );
         }
     }
 
