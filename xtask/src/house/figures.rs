@@ -156,7 +156,7 @@ fn runtime(lines: &[Line<'_>]) -> Vec<Figure> {
         .map(|line| (line.file.to_owned(), line.number))
         .collect();
     blocks.dedup_by(|a, b| a.0 == b.0);
-    vec![count("fields of Runtime", 14.0, fields), count("files with impl Runtime", 8.0, blocks)]
+    vec![count("fields of Runtime", 14.0, fields).due(), count("files with impl Runtime", 8.0, blocks).due()]
 }
 
 fn pattern(text: &str) -> Regex {
