@@ -94,7 +94,7 @@ pub fn look_at(tree: &Sysroot) -> Machine {
     if tree.is_live() {
         return look();
     }
-    let survey = KernelSurvey::of(tree);
+    let survey = KernelSurvey::of_cards(tree);
     let host = HostMemory::of(tree).map(HostMemory::card);
     Machine { host, kernel_cards: survey.cards, notes: survey.notes, ..Machine::of_host() }
 }

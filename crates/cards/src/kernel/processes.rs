@@ -15,6 +15,7 @@ use crate::Holder;
 ///
 /// DECISION: of one process and card the larger report counts. Memory of ROCm is missing in fdinfo on many
 /// kernels, and memory of Vulkan in KFD on all; where both have it, it is the same memory.
+#[derive(Default)]
 pub(super) struct Processes(BTreeMap<(u32, usize), (GpuUse, Option<Bytes>)>);
 
 impl Processes {

@@ -43,15 +43,20 @@ fn version(text: &str) -> Option<(u32, u32)> {
 }
 
 impl KernelCard {
-    /// `held` is what processes are known to hold of the card.
+    /// True for an APU with memory of its own and of the host, whose use is known by its processes.
+    pub(super) fn has_pools(&self) -> bool {
+        self.board == Some(Board::Shared) && !matches!(self.driver.as_deref(), Some("i915" | "xe"))
+    }
+
+    /// `held` is what processes are known to hold of a card with such pools.
     pub(super) fn find_room(&mut self, held: Bytes, host: &HostFigures) {
-        match (self.board, self.driver.as_deref()) {
-            (Some(Board::Shared), Some("i915" | "xe")) => self.take_host(host),
-            (Some(Board::Shared), _) => self.share_pools(held, host),
-            _ => {
-                (self.total, self.used, self.free) = (self.vram.total, self.vram.used, self.vram.free());
-                self.limit = self.free.map(|_| RoomLimit::Vram);
-            }
+        if self.has_pools() {
+            self.share_pools(held, host);
+        } else if self.board == Some(Board::Shared) {
+            self.take_host(host);
+        } else {
+            (self.total, self.used, self.free) = (self.vram.total, self.vram.used, self.vram.free());
+            self.limit = self.free.map(|_| RoomLimit::Vram);
         }
     }
 

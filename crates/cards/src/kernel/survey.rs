@@ -34,7 +34,17 @@ pub(super) struct Found {
 }
 
 impl KernelSurvey {
+    /// The cards, and the processes that hold their memory.
     pub(crate) fn of(files: &impl CardFiles) -> Self {
+        Self::read(files, true)
+    }
+
+    /// The cards alone: to find the holders takes a look at each descriptor of each process.
+    pub(crate) fn of_cards(files: &impl CardFiles) -> Self {
+        Self::read(files, false)
+    }
+
+    fn read(files: &impl CardFiles, wants_holders: bool) -> Self {
         let mut survey = Self::default();
         let mut found = survey.display_cards(files);
         join(&mut found, kfd::nodes(files));
@@ -45,7 +55,8 @@ impl KernelSurvey {
             return survey;
         }
         identify(&mut found);
-        let processes = Processes::read(files, &found);
+        let needs_holders = wants_holders || found.iter().any(|found| found.card.has_pools());
+        let processes = if needs_holders { Processes::read(files, &found) } else { Processes::default() };
         let host = HostFigures::read(files);
         for (number, found) in found.iter_mut().enumerate() {
             let held = processes.on(number, found.card.board);

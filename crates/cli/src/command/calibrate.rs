@@ -51,7 +51,7 @@ struct Calibration {
     driver: String,
     contexts: Vec<MeasuredContext>,
     failures: Vec<Failed>,
-    /// Returns the file that holds the table, or none if nothing was measured.
+    /// File that holds the table; `None` if nothing was measured.
     written: Option<PathBuf>,
 }
 
