@@ -97,6 +97,16 @@ impl Fleet {
         self.range()["header"]["revision"].as_str().unwrap().parse().unwrap()
     }
 
+    /// Writes keys of no fleet until the store's revision is past this one.
+    pub(crate) fn write_past(&self, revision: u64) {
+        // The key is "other", in base64.
+        let body = serde_json::json!({ "key": "b3RoZXI=", "value": "" });
+        until("the store's revision is past", || {
+            http::post(self.store.members[0].address.parse().unwrap(), "/v3/kv/put", &body);
+            self.revision() > revision
+        });
+    }
+
     /// All keys and values of the store, as text.
     pub(crate) fn dump(&self) -> String {
         dump_of(&self.store)
