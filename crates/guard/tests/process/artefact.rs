@@ -38,6 +38,23 @@ pub(crate) fn nvml() -> &'static Path {
     PATH.get_or_init(|| library("fake-nvml", "libnvidia_ml.so", "libnvidia-ml.so.1"))
 }
 
+/// A folder with `libamdhip64.so.VERSION` in it, which is fake-hip.
+pub(crate) fn hip(version: &str) -> PathBuf {
+    let folder = target().join("guard-tests").join(format!("fake-hip-{version}"));
+    std::fs::create_dir_all(&folder).expect("the target folder is writable");
+    let mut compiled = Compiled::at(folder.join(format!("libamdhip64.so.{version}")));
+    if !compiled.is_fresh() {
+        let mut build = Command::new(doubles().join("fake-hip/build.sh"));
+        build.arg(version).arg(&compiled.draft);
+        compiled.by(&mut build);
+    }
+    folder
+}
+
+fn doubles() -> PathBuf {
+    root().join("doubles")
+}
+
 fn library(package: &str, file: &str, soname: &str) -> PathBuf {
     build(&["--package", package]);
     linked(package, &target().join("debug").join(file), soname)
@@ -127,7 +144,7 @@ impl Compiled {
         };
         let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
         let test = std::env::current_exe().expect("the test runs");
-        let mut paths = vec![test, programs];
+        let mut paths = vec![test, programs, doubles().join("fake-hip")];
         while let Some(path) = paths.pop() {
             if path.is_dir() {
                 let entries = std::fs::read_dir(&path).expect("the sources are readable");

@@ -10,6 +10,7 @@ mod contexts;
 mod dialogue;
 mod doors;
 mod ggml;
+mod hip;
 mod life;
 mod nvml;
 mod pinned;
