@@ -1,20 +1,24 @@
 //! Starts guard in a process: from this moment the preloaded library counts and limits its memory.
 //!
-//! Guard arms after the first successful `cuInit` of a process with `PLIMSOLL_GUARD` set, and never in a
-//! forked child.
+//! Guard arms after the first successful `cuInit`, or the first list of Vulkan's devices, of a process with
+//! `PLIMSOLL_GUARD` set, and never in a forked child.
 
+use alloc::vec::Vec;
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32};
 use core::time::Duration;
 
+use plimsoll_nostd::lock::Lock;
 use plimsoll_wire::page::PageState;
 
 use crate::say::{remember_stderr, say};
-use crate::state::{ledger, page};
+use crate::state::{CardIndex, ledger, page};
 use crate::{clock, process, settings, trace};
 
 mod cards;
+
+pub(crate) use cards::FoundCard;
 
 // The kernel empties the flag's page in a forked child (MADV_WIPEONFORK). Kernels before 4.14 lack this
 // feature; there, the PID is compared.
@@ -56,7 +60,7 @@ pub(crate) fn forked() -> bool {
     !armed() && PROCESS.load(Relaxed) != 0 && !same_process()
 }
 
-/// Arms guard; to be called after every successful `cuInit`.
+/// Enters CUDA's cards and arms guard; to be called after every successful `cuInit`.
 pub(crate) fn initialised() {
     // DECISION: the library arms once, and if something is unexpected, it stays inactive. Other threads wait
     // for the arming, but at most a second, because a waiting thread may hold the loader's lock.
@@ -89,14 +93,52 @@ fn wait_for_worker() {
 }
 
 fn begin() {
-    if !settings::read() || !cards::enter() || !ledger::join(settings::options()) {
-        return;
+    let Some(found) = cards::of_cuda() else { return };
+    for (device, index) in (0..).zip(enter(&found)) {
+        if let Some(index) = index {
+            index.set_device(device);
+        }
+    }
+}
+
+/// Enters the cards of an interface, and arms guard with the first one. The index of each card; None for a
+/// card that is not guarded.
+pub(crate) fn enter(found: &[FoundCard]) -> Vec<Option<CardIndex>> {
+    static ENTERING: Lock<Progress> = Lock::new(Progress::Untouched);
+    let mut progress = ENTERING.hold();
+    let entered = match *progress {
+        _ if forked() => None,
+        Progress::Untouched => first(found),
+        Progress::Armed => Some(cards::add(found)),
+        Progress::Failed => None,
+    };
+    *progress = if entered.is_some() { Progress::Armed } else { Progress::Failed };
+    entered.unwrap_or_else(|| found.iter().map(|_| None).collect())
+}
+
+/// What became of the first attempt to arm guard.
+#[derive(Clone, Copy, Debug)]
+enum Progress {
+    Untouched,
+    Armed,
+    Failed,
+}
+
+fn first(found: &[FoundCard]) -> Option<Vec<Option<CardIndex>>> {
+    if !settings::read() {
+        return None;
+    }
+    let entered = cards::create(found);
+    if !ledger::join(settings::options()) {
+        return None;
     }
     remember_stderr();
     trace::open();
-    if raise() {
-        page().state.store(PageState::Armed.code(), Release);
+    if !raise() {
+        return None;
     }
+    page().state.store(PageState::Armed.code(), Release);
+    Some(entered)
 }
 
 fn raise() -> bool {

@@ -1,39 +1,86 @@
-//! Lists the CUDA devices when guard starts to act in a process.
+//! Enters the cards of the program's interfaces on the process's page, a shared-memory file with memory
+//! figures.
 //!
-//! Each device gets an entry on the process's page, a shared-memory file with memory figures.
+//! A card that two interfaces have (CUDA and Vulkan of one NVIDIA card) is entered once, by its identity.
 
+use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
-use plimsoll_wire::page::{CARDS, PageCard};
+use plimsoll_wire::page::{CARDS, Page, PageCard};
 
 use crate::driver::{self, DeviceOrdinal, SUCCESS};
 use crate::say::say;
-use crate::state;
+use crate::settings;
+use crate::state::{self, CardIndex, card, ledger, page, uuid};
 
-/// Creates the page with its cards; false, after a line on stderr, if the driver does not report their
-/// number.
-pub(super) fn enter() -> bool {
+/// A card as an interface describes it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FoundCard {
+    pub(crate) uuid: [u8; 16],
+    pub(crate) total: u64,
+}
+
+/// Creates the page with these cards.
+pub(super) fn create(found: &[FoundCard]) -> Vec<Option<CardIndex>> {
+    let room = found.len().min(CARDS);
+    if found.len() > room {
+        say!("there are {} cards; only the first {room} are guarded", found.len());
+    }
+    let mut entered = Vec::new();
+    state::create(|page| entered.extend(found.iter().map(|found| append(page, found))));
+    entered
+}
+
+/// Enters cards of a further interface on the page that is there.
+pub(super) fn add(found: &[FoundCard]) -> Vec<Option<CardIndex>> {
+    found.iter().map(|found| known(found).or_else(|| admitted(found))).collect()
+}
+
+fn known(found: &FoundCard) -> Option<CardIndex> {
+    // A driver without UUIDs reports zeroes, which identify nothing.
+    let is_same = |index: &CardIndex| found.uuid != [0; 16] && uuid(card(*index)) == found.uuid;
+    CardIndex::all().find(is_same)
+}
+
+fn admitted(found: &FoundCard) -> Option<CardIndex> {
+    let index = CardIndex::next(page())?;
+    describe(card(index), found);
+    if !ledger::admit(index, settings::options()) {
+        say!("the ledger has no room for one more card, which is not guarded");
+        return None;
+    }
+    // Last: other threads and processes see a card that is described and counted.
+    page().count.fetch_add(1, Release);
+    Some(index)
+}
+
+fn append(page: &Page, found: &FoundCard) -> Option<CardIndex> {
+    let index = CardIndex::next(page)?;
+    describe(&page.cards[index.place()], found);
+    page.count.fetch_add(1, Release);
+    Some(index)
+}
+
+fn describe(card: &PageCard, found: &FoundCard) {
+    let (halves, _) = found.uuid.as_chunks::<8>();
+    for (place, half) in card.uuid.iter().zip(halves) {
+        place.store(u64::from_le_bytes(*half), Relaxed);
+    }
+    card.total.store(found.total, Relaxed);
+}
+
+/// CUDA's cards; None, after a line on stderr, if the driver does not report their number.
+pub(super) fn of_cuda() -> Option<Vec<FoundCard>> {
     let mut count = 0;
     // SAFETY: the driver is up, and `count` is ours.
     if unsafe { driver::cuDeviceGetCount(&raw mut count) } != SUCCESS {
         say!("the driver does not report its cards; this process runs unguarded");
-        return false;
+        return None;
     }
-    let count = u32::try_from(count).unwrap_or(0);
-    let room = u32::try_from(CARDS).unwrap_or(0);
-    if count > room {
-        say!("there are {count} cards; only the first {room} are guarded");
-    }
-    state::create(|page| {
-        page.count.store(count.min(room), Release);
-        for (device, card) in (0..).zip(&page.cards).take(usize::try_from(count).unwrap_or(0)) {
-            describe(device, card);
-        }
-    });
-    true
+    Some((0..count).map(of_cuda_device).collect())
 }
 
-fn describe(device: DeviceOrdinal, card: &PageCard) {
+fn of_cuda_device(device: DeviceOrdinal) -> FoundCard {
     let (mut uuid, mut total) = ([0_u8; 16], 0_usize);
     // The newer function tells a MIG instance's own UUID, the older one that of the whole card.
     // SAFETY: the device exists, and the places are ours.
@@ -43,9 +90,5 @@ fn describe(device: DeviceOrdinal, card: &PageCard) {
         }
         driver::cuDeviceTotalMem_v2(&raw mut total, device);
     }
-    let (halves, _) = uuid.as_chunks::<8>();
-    for (place, half) in card.uuid.iter().zip(halves) {
-        place.store(u64::from_le_bytes(*half), Relaxed);
-    }
-    card.total.store(u64::try_from(total).unwrap_or(0), Relaxed);
+    FoundCard { uuid, total: u64::try_from(total).unwrap_or(0) }
 }

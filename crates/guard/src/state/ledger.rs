@@ -8,7 +8,7 @@ use alloc::boxed::Box;
 use core::fmt::Write;
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicPtr, AtomicU64};
+use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize};
 
 use plimsoll_wire::env;
 use plimsoll_wire::options::GuardOptions;
@@ -37,7 +37,7 @@ struct LedgerSeat {
     space: u64,
     slot: usize,
     /// The ledger's place of each of our cards: processes may number cards differently.
-    places: [usize; CARDS],
+    places: [AtomicUsize; CARDS],
 }
 
 static SEAT: AtomicPtr<LedgerSeat> = AtomicPtr::new(null_mut());
@@ -52,11 +52,20 @@ pub(crate) fn join(options: &GuardOptions) -> bool {
         return false;
     };
     for index in CardIndex::all() {
-        if let Some(budget) = options.budget_of(&uuid(card(index))) {
-            seat.tree.say_budget(seat.place(index), budget);
-        }
+        seat.say_budget(index, options);
     }
     SEAT.store(Box::into_raw(Box::new(seat)), Release);
+    true
+}
+
+/// Gives one more card its place, before anything is counted on it; false if the ledger has none left.
+pub(crate) fn admit(index: CardIndex, options: &GuardOptions) -> bool {
+    let Some(seat) = seat() else { return false };
+    let Some(place) = seat.tree.place(key(uuid(card(index)), index.number())) else {
+        return false;
+    };
+    seat.places[index.place()].store(place, Relaxed);
+    seat.say_budget(index, options);
     true
 }
 
@@ -90,9 +99,9 @@ fn alone() -> Option<LedgerSeat> {
 
 impl LedgerSeat {
     fn take(tree: &'static TreeLedger) -> Option<Self> {
-        let mut places = [0; CARDS];
-        for (place, index) in places.iter_mut().zip(CardIndex::all()) {
-            *place = tree.place(key(uuid(card(index)), index.number()))?;
+        let places = [const { AtomicUsize::new(0) }; CARDS];
+        for (place, index) in places.iter().zip(CardIndex::all()) {
+            place.store(tree.place(key(uuid(card(index)), index.number()))?, Relaxed);
         }
         let (me, space) = (liveness::me(), liveness::space());
         let slot = tree.enter(me, space, |other, theirs| theirs == space && liveness::is_gone(other))?;
@@ -100,7 +109,13 @@ impl LedgerSeat {
     }
 
     fn place(&self, index: CardIndex) -> usize {
-        self.places[index.place()]
+        self.places[index.place()].load(Relaxed)
+    }
+
+    fn say_budget(&self, index: CardIndex, options: &GuardOptions) {
+        if let Some(budget) = options.budget_of(&uuid(card(index))) {
+            self.tree.say_budget(self.place(index), budget);
+        }
     }
 
     /// Empties the slots of processes that have ended; true if there were any.
