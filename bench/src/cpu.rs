@@ -1,4 +1,5 @@
-//! CPU time of other processes, from two counters in /proc with different errors.
+//! Measures the CPU time of other processes from two counters in /proc, because each has an error that the
+//! other lacks.
 //!
 //! `/proc/PID/stat` includes threads that have ended, but counts in steps of 10 ms: too coarse for a thousand
 //! small requests. `/proc/PID/task/*/schedstat` counts nanoseconds, but only of threads that still run. The

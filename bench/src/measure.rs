@@ -1,5 +1,5 @@
-//! Parts of a benchmark run. Each takes targets or a function that starts them, and returns rows of the
-//! report.
+//! Parts of a benchmark run, such as added latency or throughput. Each measures the servers under test and
+//! returns rows of the report.
 
 pub(crate) mod paired;
 pub(crate) mod startup;

@@ -1,4 +1,4 @@
-//! Percentiles of measured times, and the random generator that orders the targets of a benchmark round.
+//! Computes percentiles of measured times, and the random order of the servers in a benchmark round.
 
 use std::time::Duration;
 

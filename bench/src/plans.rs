@@ -1,5 +1,5 @@
-//! Time of a plan by formulas: of the whole `plimsoll plan` process, and of the planning alone inside this
-//! process.
+//! Measures the time of a plan by formulas: of the whole `plimsoll plan` process, and of the planning alone
+//! inside this process.
 //!
 //! The programs alternate, in random order within a round, so that other processes disturb all of them alike.
 //! To compare two builds, name both. Models are synthetic headers followed by holes; they are read once

@@ -1,4 +1,5 @@
-//! Server processes under benchmark: start on a free port, wait until ready, readings from /proc, stop.
+//! Runs a server for a benchmark: starts it on a free port, waits until it is ready, reads its figures from
+//! /proc, and stops it.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};

@@ -1,4 +1,4 @@
-//! Start of each program under benchmark (`plimsoll serve`, the fake engine, nginx), with its configuration.
+//! Starts each program under benchmark (`plimsoll serve`, the fake engine, nginx) with its configuration.
 
 use std::fs;
 use std::net::SocketAddr;

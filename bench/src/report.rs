@@ -1,4 +1,4 @@
-//! Results of a benchmark run: Markdown to read, JSON to compare runs.
+//! Writes the results of a benchmark run: as Markdown for people, and as JSON to compare runs.
 
 use std::fmt::{self, Display, Formatter};
 use std::fs;

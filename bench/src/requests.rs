@@ -1,4 +1,4 @@
-//! Benchmark requests and their bodies.
+//! Builds the HTTP requests that the benchmarks send.
 //!
 //! `messages` precedes `model`, as in the OpenAI client for Python, except where noted. The prompt has the
 //! escapes of ordinary text.

@@ -1,4 +1,4 @@
-//! Sequence of a benchmark run: start the targets, measure part by part, report.
+//! Runs a benchmark: starts the servers under test, measures part by part, and writes the report.
 
 use std::fs;
 use std::io::{self, Write};

@@ -1,5 +1,4 @@
-//! Check of the built libraries guard and phantom, which must load in every program on every supported
-//! system.
+//! Checks the built libraries guard and phantom, which must load in every program on every supported system.
 //!
 //! If a needed library is missing, every exec in the process tree fails with status 127. If the machine's
 //! glibc lacks a symbol version, it fails with status 1. So the libraries may need only libc and the loader,

@@ -1,4 +1,4 @@
-//! Installer of packages that tests need.
+//! Installs the compilers, emulators and other system packages that the tests need.
 //!
 //! Guard's tests need a C++ compiler to imitate ggml's pool, those of metrics Prometheus' own tools. For
 //! aarch64 they need the target's standard library, a C compiler and an emulator. Tests of packages need

@@ -1,4 +1,4 @@
-//! Generator of documents from `plimsoll` itself: command-line reference, man page, completions and schema.
+//! Generates documents from `plimsoll` itself: command-line reference, man page, completions and schema.
 //!
 //! The hidden command `plimsoll reference KIND` prints most of them. The schema comes from the structs that
 //! read a configuration, and the Markdown pages from the help texts and the schema. The task writes all

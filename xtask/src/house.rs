@@ -1,4 +1,5 @@
-//! `cargo xtask house`: figures of the source tree, each with its bound.
+//! `cargo xtask house`: measures the source tree (such as lines, file sizes, dependencies), and checks each
+//! figure against its bound.
 //!
 //! Product lines are the lines of `crates/*/src`, comments and blank lines included, without tests. Text is
 //! read by line, as rustfmt lays it out, and not by a parser.

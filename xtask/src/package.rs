@@ -1,5 +1,5 @@
-//! Check of the crates that other programs may use: they can be packaged without a network, a program outside
-//! of the workspace builds from the packages, and the pure ones depend on no runtime.
+//! Checks the crates that other programs may use: they can be packaged without a network, and a program
+//! outside of the workspace can be built from them. The pure ones depend on no runtime.
 
 mod outside;
 mod tree;

@@ -1,4 +1,4 @@
-//! Check of `serve`'s web page: the committed build matches its sources, and it works in Chromium.
+//! Checks `serve`'s web page: the committed build matches its sources, and it works in Chromium.
 //!
 //! Node.js builds and tests the page. If the machine has no Node.js, a package provides it. The npm packages
 //! are locked.

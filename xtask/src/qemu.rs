@@ -1,4 +1,4 @@
-//! Test of `plimsoll reclaim` on a kernel with a contiguous memory pool (CMA): Debian for arm64 in QEMU.
+//! Tests `plimsoll reclaim` on a kernel with a contiguous memory pool (CMA): Debian for arm64 in QEMU.
 //!
 //! DECISION: the guest has the architecture of a Jetson and a similar kernel, and everything comes from
 //! Debian packages. Debian's amd64 kernel has no contiguous pool; its arm64 kernel has one. The guest

@@ -1,4 +1,4 @@
-//! `cargo xtask release`: packages of the program, its libraries and its documents.
+//! `cargo xtask release`: builds packages of the program, its libraries and its documents.
 //!
 //! DECISION: small crates for the containers (`tar`, `ar`, `flate2`) instead of debhelper and buildah. Every
 //! byte then follows from the sources, the compiler and one date, so the packages can be rebuilt anywhere.

@@ -1,4 +1,4 @@
-//! Texts of the repository, and which lines of Rust are product and which are tests.
+//! Reads the source files of the repository, and tells which lines of Rust are product and which are tests.
 
 use std::collections::BTreeSet;
 use std::fs;

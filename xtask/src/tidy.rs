@@ -1,4 +1,4 @@
-//! `cargo xtask tidy`: rules that hold invariants and that neither cargo, rustc nor clippy can check.
+//! `cargo xtask tidy`: checks rules of the source that neither cargo, rustc nor clippy can check.
 //!
 //! Every finding names file, line and rule; all findings are printed.
 

@@ -1,5 +1,5 @@
-//! Measurement of added latency: in each round one request to every target, in random order, over persistent
-//! connections.
+//! Measures the latency that a proxy adds. In each round every server under test gets one request, in random
+//! order, over a persistent connection.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Measurement of the start-up time of `plimsoll serve`, from its spawn to its first healthy response, and of
-//! its memory while idle.
+//! Measures the start-up time of `plimsoll serve`, from its spawn to its first healthy response, and its
+//! memory while idle.
 
 use std::thread;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Measurement of streaming throughput: 64 streams at once, with 256 events each, without pauses; the events
-//! that arrive are counted.
+//! Measures streaming throughput: 64 streams at once, with 256 events each, without pauses. The events that
+//! arrive are counted.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Measurement of the time to swap models: two models that load instantly, memory for one, requested in turn.
+//! Measures the time to swap models: two models that load instantly are requested in turn, with memory for
+//! one.
 
 use std::time::Duration;
 

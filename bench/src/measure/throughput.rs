@@ -1,5 +1,5 @@
-//! Measurement of request throughput: closed loops of 8 and of 64 connections, in short slices that alternate
-//! between the targets.
+//! Measures request throughput: 8 or 64 connections, each with one request in flight, in short slices that
+//! alternate between the servers under test.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Types for the pointers that C callers pass to the fake driver.
+//! Types for the pointers that C programs pass to the fake CUDA driver.
 //!
 //! All pointers of the driver API arrive as [`In`], [`Out`] or [`Host`]. Only a C caller creates one, and by
 //! `cuda.h` the caller guarantees that the pointer is null or valid for its type. This guarantee is part of

@@ -1,4 +1,4 @@
-//! Test harness for the exported functions, which runs each test in a process of its own.
+//! Test harness of the fake CUDA driver, which runs each test of an exported function in its own process.
 //!
 //! The driver exists once per process and reads its settings once. So each test starts itself again as a
 //! child process, and both processes check the log that the child left.

@@ -1,4 +1,4 @@
-//! Batched copies: many copies in one call.
+//! Batched copies in the fake CUDA driver: many copies in one call (`cuMemcpyBatchAsync`).
 //!
 //! The real driver guarantees no order among them; here they run one after the other.
 //!

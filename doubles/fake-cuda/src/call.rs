@@ -1,4 +1,4 @@
-//! Declaration macro for driver functions, and the steps around each call.
+//! Declares the functions of the fake CUDA driver by a macro, and does what every call has in common.
 //!
 //! From each declaration, `driver!` generates the exported function, its `_ptds`/`_ptsz` variant (in which
 //! the NULL stream is the thread's own), a separate thunk for `distinct=1`, and the row that

@@ -1,5 +1,5 @@
-//! Stream capture: enqueued work goes into a graph instead; illegal calls return error 900 and invalidate the
-//! capture.
+//! Stream capture in the fake driver: work goes into a graph instead of a stream. Illegal calls return error
+//! 900 and invalidate the capture.
 //!
 //! A call is unsafe during capture if it may wait or may change memory that the graph uses. The driver's
 //! documentation says when it is forbidden. That depends on the mode in which the capture began, on the

@@ -1,4 +1,4 @@
-//! The fake cards and their attributes.
+//! The cards of the fake CUDA driver, and their attributes.
 
 use std::env;
 use std::ffi::c_char;

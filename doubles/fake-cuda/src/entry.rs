@@ -1,4 +1,4 @@
-//! `cuGetProcAddress`: look-up of a driver function by name and CUDA version.
+//! Looks up a function of the fake driver by name and CUDA version, for `cuGetProcAddress`.
 //!
 //! A name and a version give the function with the ABI of that version. By default the addresses are those of
 //! `dlsym`, as with all known NVIDIA drivers; with `distinct=1` they are separate thunks.

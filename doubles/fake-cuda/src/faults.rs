@@ -1,4 +1,4 @@
-//! Injected faults: driver calls that fail because the test requests it.
+//! Injected faults of the fake CUDA driver: calls that fail because the test requests it.
 //!
 //! `fail=3` refuses the third allocation of device memory of the process. `fail=cuMemMap:2:999` returns that
 //! code for the second call of that function, before it does anything; `fail=cuMemMap:*:801` does so for all

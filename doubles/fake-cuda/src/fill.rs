@@ -1,4 +1,4 @@
-//! Memory fill functions (memset). None of them waits for the device.
+//! Memory fill functions (memset) of the fake CUDA driver. None of them waits for the device.
 
 use crate::abi::{DevicePtr, Stream};
 use crate::call::driver;

@@ -1,4 +1,4 @@
-//! CUDA graphs: the captured work, made executable and launched.
+//! CUDA graphs in the fake driver: captured work that is made executable and launched.
 //!
 //! Each node records the memory blocks that its addresses referred to when it was captured. If a launch finds
 //! other memory there, or none, this is logged as a violation; if there is none, the launch fails with

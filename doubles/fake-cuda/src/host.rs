@@ -1,4 +1,5 @@
-//! Page-locked, registered and managed memory: host memory that the device can access.
+//! Host memory in the fake CUDA driver that the device can access: page-locked, registered and managed
+//! memory.
 //!
 //! Managed memory is not charged to a card. It moves by itself, and the real driver counts it only when it is
 //! resident.

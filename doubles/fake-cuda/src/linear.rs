@@ -1,4 +1,4 @@
-//! Linear device memory of the current context: `cuMemAlloc` and related functions.
+//! Linear device memory in the fake CUDA driver: `cuMemAlloc` and related functions.
 
 use crate::abi::{DevicePtr, Out};
 use crate::call::driver;

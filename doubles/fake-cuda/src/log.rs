@@ -1,4 +1,5 @@
-//! Log of a program's driver calls: one line for each call, and one for each violated rule.
+//! Writes the log of a program's calls to the fake driver: one line for each call, and one for each violated
+//! rule.
 //!
 //! ```text
 //! PID:THREAD call FUNCTION(NAME=VALUE, …) = CODE

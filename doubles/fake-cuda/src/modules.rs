@@ -1,4 +1,5 @@
-//! Modules and kernels: any image loads, any name is a kernel, and any kernel can be launched.
+//! Modules and kernels in the fake CUDA driver: any image loads, any name is a kernel, and any kernel can be
+//! launched.
 //!
 //! Kernels whose name contains `touch` take a device pointer and a number of bytes. They add one to each of
 //! those bytes, and count as work on them. Other kernels do nothing, because the memory that they would

@@ -1,5 +1,5 @@
-//! Operations of a stream, such as copies: executed once, or at each launch of a graph in which they are
-//! nodes.
+//! Stream operations of the fake CUDA driver, such as copies: executed once, or at each launch of a graph
+//! that contains them.
 
 use std::ops::Range;
 

@@ -1,4 +1,5 @@
-//! Stream-ordered allocation: pools that keep freed memory up to their release threshold.
+//! Stream-ordered allocation in the fake CUDA driver: pools that keep freed memory up to their release
+//! threshold.
 //!
 //! A pool holds whole granules; freed blocks are kept whole and reused for requests of the same number of
 //! granules. If a stream gets a block that another stream freed, it waits for that stream. As in the real

@@ -1,4 +1,5 @@
-//! Primary context of a card, which the CUDA runtime shares among libraries by counting its holders.
+//! Primary context of a card in the fake driver, which the CUDA runtime shares among libraries by counting
+//! its holders.
 
 use crate::abi::{Context, Out};
 use crate::call::driver;

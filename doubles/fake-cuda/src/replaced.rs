@@ -1,4 +1,5 @@
-//! Memory that a program replaced by other memory with the same bytes, behind the same addresses.
+//! Remembers in the fake driver where a program replaced memory by other memory with the same bytes, behind
+//! the same addresses.
 //!
 //! A graph whose granules were exchanged in this way replays what it would have replayed before, so the
 //! checker of graphs takes the new memory for the old one. Memory with other bytes is not the same, nor is

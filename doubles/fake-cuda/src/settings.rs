@@ -1,4 +1,5 @@
-//! Settings of the fake driver: `key=value` words in `PLIMSOLL_FAKE_CUDA`, read once, at the first call.
+//! Reads the settings of the fake driver: `key=value` words in `PLIMSOLL_FAKE_CUDA`, read once, at the first
+//! call.
 //!
 //! Sizes are bytes, or a number with `K`, `M`, `G` or `T` (binary). An invalid word makes `cuInit` fail with
 //! CUDA_ERROR_UNKNOWN and prints a message on stderr, so that a test with a typing error does not pass.

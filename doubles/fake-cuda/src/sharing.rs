@@ -1,4 +1,5 @@
-//! Memory that another process can open: legacy IPC for `cuMemAlloc`, file descriptors for `cuMemCreate`.
+//! Memory sharing between processes in the fake driver: legacy IPC for `cuMemAlloc`, file descriptors for
+//! `cuMemCreate`.
 //!
 //! A legacy handle contains the process and descriptor to open through `/proc`. A shareable descriptor is a
 //! separate file for the block; its name contains the block's location. The memory stays charged to its

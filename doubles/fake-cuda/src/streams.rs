@@ -1,4 +1,4 @@
-//! CUDA stream functions: creation, destruction and queries.
+//! Stream functions of the fake CUDA driver: creation, destruction and queries.
 
 use crate::abi::{Context, Event, Host, Out, Stream};
 use crate::call::driver;

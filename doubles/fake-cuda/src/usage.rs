@@ -1,4 +1,5 @@
-//! Memory use of each process on each card, in a file that all processes of a test share.
+//! Records for the fake driver how much memory each process uses on each card, in a file that all processes
+//! of a test share.
 //!
 //! The file is an array of records, one per process, in little-endian u64. A record has the PID, the start
 //! time (from `/proc/PID/stat`) and the bytes held on each of eight cards. The file is changed only under a

@@ -1,4 +1,5 @@
-//! Virtual memory management: address ranges, physical blocks and mappings as separate objects.
+//! Virtual memory management in the fake CUDA driver: address ranges, physical blocks and mappings as
+//! separate objects.
 //!
 //! The documented requirements are enforced. Ranges are in granules, mappings start at offset 0 of a block,
 //! and access is set for whole mappings. Host access is only for host memory. `cuMemUnmap` does not wait for

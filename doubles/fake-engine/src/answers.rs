@@ -1,4 +1,5 @@
-//! Response bodies in the shapes of llama-server (`server-task.cpp`, `server-context.cpp @ b10605`).
+//! Writes response bodies of the fake engine in the shapes of llama-server (`server-task.cpp`,
+//! `server-context.cpp @ b10605`).
 //!
 //! Generation is part of what benchmarks measure, so its bodies are written by hand; the others are built as
 //! JSON. Every response also identifies this process under `fake`.

@@ -1,4 +1,5 @@
-//! Command line: the few llama-server flags that matter to a router, and `--fake key=value`.
+//! Parses the command line of the fake engine: the few llama-server flags that matter to a router, and
+//! `--fake key=value`.
 //!
 //! All other flags are ignored together with their values, so that a real llama-server command line starts
 //! the fake engine unchanged.

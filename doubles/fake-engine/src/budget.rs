@@ -1,4 +1,5 @@
-//! Simulated card that several fake engines share: a file in which each one books its bytes under a lock.
+//! Simulated card that several fake engines share: a file in which each engine records its memory under a
+//! lock.
 //!
 //! There is one line for each process: `PID BYTES RETURN_MS SEEN_MS`. A line counts while its process lives,
 //! and for `RETURN_MS` after that. A real driver also frees memory some time after the process has ended, and

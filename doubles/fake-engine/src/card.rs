@@ -1,4 +1,5 @@
-//! Memory of a CUDA card, allocated as a real engine does: through `libcuda.so.1`, loaded at the first use.
+//! Takes memory of a CUDA card for the fake engine as a real engine does: through `libcuda.so.1`, loaded at
+//! the first use.
 //!
 //! A real engine's CUDA runtime also uses `dlopen` and `dlsym`, so a preloaded library such as guard treats
 //! this program like an engine.

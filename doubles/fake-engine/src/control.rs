@@ -1,4 +1,5 @@
-//! llama-server's router channel, on the child's side (see `plimsoll_wire::control`).
+//! Speaks llama-server's protocol with its router for the fake engine, on a child's stdin and stdout (see
+//! `plimsoll_wire::control`).
 //!
 //! As in `server-models.cpp:server_child::setup @ b10605`, stdin is read only after the model is loaded. So a
 //! child that hangs during its load ignores the exit line, and does not notice the end of its router.

@@ -1,4 +1,4 @@
-//! Host memory that is allocated and never freed: some with every request, some once.
+//! Makes the fake engine leak host memory: some with every request, some once.
 //!
 //! The memory is written to, so that it appears in every measurement of the process's memory.
 

@@ -1,4 +1,4 @@
-//! Minimal HTTP/1.1 server for tests and benchmarks: keep-alive, lengths, chunks, `100-continue`.
+//! Minimal HTTP/1.1 server of the fake engine: keep-alive, content lengths, chunks, `100-continue`.
 //!
 //! It uses one input buffer, one output buffer and one write for each answer. Benchmarks compare the proxy
 //! with this server, so its own cost must be small.

@@ -1,4 +1,5 @@
-//! Simulated load of a model: its faults, memory, duration, and progress reports on the router channel.
+//! Simulates the load of a model in the fake engine: its faults, memory, duration, and progress reports to
+//! the router.
 
 use tokio::time::sleep;
 

@@ -1,4 +1,4 @@
-//! Connections and HTTP routes of the fake llama-server.
+//! Serves the HTTP routes of the fake llama-server.
 
 use std::io;
 use std::path::Path;

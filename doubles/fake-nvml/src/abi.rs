@@ -1,4 +1,4 @@
-//! NVML's structures and return codes.
+//! NVML's C structures and return codes, for the fake NVML.
 
 use std::ffi::{c_char, c_uint, c_ulonglong, c_void};
 

@@ -1,4 +1,4 @@
-//! Model files on disk: GGUF headers followed by weights or by a hole.
+//! Writes synthetic model files: GGUF headers followed by weights, or by a hole in their place.
 
 use std::fmt;
 use std::fs::File;

@@ -1,5 +1,5 @@
-//! Model headers built from an engine's own error messages: each message adds the key or tensor that it names
-//! as missing.
+//! Builds model headers from an engine's own error messages: each message adds the key or tensor that it
+//! names as missing.
 //!
 //! An engine that refuses a file names what it lacks (`llama-model-loader.cpp: get_key, create_tensor @
 //! 0.5.0`). So a header can be built for any architecture that the engine knows, including new ones.

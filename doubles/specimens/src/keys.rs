@@ -1,4 +1,4 @@
-//! GGUF keys of a synthetic model: those that llama.cpp requires, and those that memory depends on.
+//! Lists the GGUF keys of a synthetic model: those that llama.cpp requires, and those that memory depends on.
 
 use plimsoll_model::gguf::{Datum, DraftHeader, ValueType};
 use plimsoll_model::tiny::{Token, Vocabulary};

@@ -1,4 +1,5 @@
-//! Shapes of synthetic models by name; a shape named after a real model has that model's dimensions.
+//! Lists the shapes of synthetic models by name. A shape named after a real model has that model's
+//! dimensions.
 
 use plimsoll_model::TensorType;
 use plimsoll_model::types::{F32, MXFP4, Q4_0, Q4_K, Q6_K, Q8_0};

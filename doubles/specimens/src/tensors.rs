@@ -1,4 +1,5 @@
-//! Tensors of each model family, as llama.cpp requires them (`src/models/*.cpp: load_arch_tensors @ b10605`).
+//! Lists the tensors of each model family, as llama.cpp requires them (`src/models/*.cpp: load_arch_tensors @
+//! b10605`).
 
 use plimsoll_model::TensorType;
 use plimsoll_model::gguf::DraftTensor;

@@ -1,4 +1,4 @@
-//! Tensor data of synthetic models, in pieces.
+//! Generates the tensor data of synthetic models, in pieces.
 //!
 //! F32, F16, Q8_0 and Q4_0 are encoded; every other type gets zeros, which are valid in all of them.
 

@@ -1,4 +1,5 @@
-//! Specimens: one synthetic model header for each further architecture, with a real model's numbers.
+//! Synthetic model headers (specimens) for architectures beyond those of `shapes.rs`, one each, with a real
+//! model's numbers.
 //!
 //! A [`Recipe`](super::Recipe) describes models that are alike. These have little in common, so each is
 //! written out separately, as `src/models/*.cpp: load_arch_hparams, load_arch_tensors @ b10605` reads it.

@@ -1,4 +1,5 @@
-//! Requests that one attention layer makes to the memory pool, for a generated trace.
+//! Generates the requests that one attention layer makes to the engine's memory pool, as part of an
+//! allocation trace.
 //!
 //! Source for attention without flash attention: `ggml-cuda.cu:ggml_cuda_mul_mat_batched_cublas @ b8799`.
 

@@ -1,4 +1,5 @@
-//! Requests that one layer with latent attention (MLA) makes to the memory pool, for a generated trace.
+//! Generates the requests that one layer with latent attention (MLA) makes to the engine's memory pool, as
+//! part of an allocation trace.
 //!
 //! ik_llama.cpp decompresses keys and values from the latent vectors. llama.cpp uses the latent vectors
 //! directly, or an f16 copy of them if they are quantised.

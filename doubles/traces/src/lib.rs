@@ -1,4 +1,4 @@
-//! Allocation traces: their generator, readers, and replay with allocator policies, without a card.
+//! Generates, reads and replays allocation traces (a program's requests to its allocator), without a card.
 //!
 //! The generator gives the requests of an engine to its run-time pool for a prompt.
 //! Two generated traces equal those recorded on an H200 (`tests/traces/made.rs`).

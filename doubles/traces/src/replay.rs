@@ -1,4 +1,4 @@
-//! Replay of an allocation trace with an allocator policy, on a simulated card that only counts bytes.
+//! Replays an allocation trace with an allocator policy, on a simulated card that only counts bytes.
 //!
 //! GPU work finishes at once, because a trace has no times. The replay stops where the modelled allocator
 //! would fail.

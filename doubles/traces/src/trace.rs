@@ -1,4 +1,4 @@
-//! Allocation traces: the requests of a program to its allocator, in order.
+//! Holds an allocation trace: the requests of a program to its allocator, in order.
 //!
 //! A trace identifies blocks by numbers, because an address is used again after a free. Blocks that are never
 //! freed are allowed.

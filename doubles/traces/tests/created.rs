@@ -1,4 +1,5 @@
-//! Tests of generated traces against the recorded requests of an H200 and against published figures.
+//! Tests of generated allocation traces, against the recorded requests of an engine on an H200 and published
+//! figures.
 
 use plimsoll_traces::trace::{Trace, TraceStep};
 use plimsoll_traces::{

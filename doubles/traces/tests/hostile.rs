@@ -1,5 +1,5 @@
-//! Tests of damaged traces: the result is an error or a trace, never a panic, and memory is bounded by the
-//! input.
+//! Tests of damaged allocation traces: the result is an error or a trace, never a panic, and memory is
+//! bounded by the input.
 
 use plimsoll_traces::replay::{PolicyKind, UNLIMITED, replay};
 use plimsoll_traces::trace::Trace;

@@ -1,4 +1,4 @@
-//! Tests of replays against recordings of real pools and published figures.
+//! Tests of replayed allocation traces, against recordings of real pools and published figures.
 
 use plimsoll_pool::{GgmlLegacy, GgmlLegacyOptions, Policy, Stream};
 use plimsoll_traces::replay::{Broken, Cause, PolicyKind, UNLIMITED, replay, smallest_budget};

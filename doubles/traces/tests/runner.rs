@@ -1,4 +1,5 @@
-//! Tests of traces (generated, read and replayed) against recordings from a card and published figures.
+//! Tests of allocation traces (generated, read and replayed) against recordings from a card and published
+//! figures.
 //!
 //! `src/lib.rs` includes this file.
 

@@ -1,4 +1,4 @@
-//! Command reference in Markdown, from the help text of each subcommand.
+//! Writes the command reference in Markdown, from the help text of each subcommand.
 
 use super::DocsError;
 

@@ -1,4 +1,4 @@
-//! Configuration reference in Markdown, from the JSON schema of the TOML format.
+//! Writes the configuration reference in Markdown, from the JSON schema of the TOML format.
 
 use std::fmt::{self, Write};
 

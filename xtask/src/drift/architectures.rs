@@ -1,4 +1,5 @@
-//! Search for architecture names in an engine's library.
+//! Finds the names of model architectures in an engine's library, for the drift check (engines compared with
+//! the planner's formulas).
 //!
 //! llama.cpp stores its names together, so the search takes the strings around names that are already known.
 //! The linker merges a name that is the end of another string; known names of that kind are added. A name

@@ -1,4 +1,4 @@
-//! Queries to an engine: its version, its help, a model's header, and a model's memory.
+//! Asks an engine for its version, its help, a model's header and a model's memory, for the drift check.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

@@ -1,4 +1,5 @@
-//! Prebuilt engines from package registries, and engines installed on this machine.
+//! Finds the engines for the drift check: prebuilt ones from package registries, and those installed on this
+//! machine.
 //!
 //! npm has llama.cpp's backends for CUDA and Vulkan without a server. PyPI's xllamacpp is a server with the
 //! same backend interface. Debian has both, but for a newer glibc than most machines have. So its server is

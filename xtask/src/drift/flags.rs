@@ -1,4 +1,4 @@
-//! Flag table of `crates/flags` compared with an engine's `--help`.
+//! Compares the flag table of `crates/flags` with an engine's `--help`.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! Test models for the drift check: specimens with a real model's sizes, or headers built from the engine's
-//! messages.
+//! Chooses test models for the drift check: synthetic headers with a real model's sizes, or headers built
+//! from the engine's messages.
 
 use std::collections::BTreeSet;
 use std::fs;

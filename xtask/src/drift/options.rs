@@ -1,4 +1,4 @@
-//! Command line of `cargo xtask drift`.
+//! Parses the command line of `cargo xtask drift`.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! Recorded differences between one engine's memory and the planner's formulas (`data/drift/ENGINE.json`),
-//! and their summary for the planner.
+//! Records the differences between one engine's memory and the planner's formulas (`data/drift/ENGINE.json`),
+//! and sums them up for the planner.
 
 use std::collections::BTreeMap;
 use std::fs;

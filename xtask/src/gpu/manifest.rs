@@ -1,5 +1,5 @@
-//! `MANIFEST.json`: list of every file of a bundle with its length and digest, to detect files damaged in
-//! transfer.
+//! Writes `MANIFEST.json`, which lists every file of a bundle with its length and digest, to detect files
+//! damaged in transfer.
 //!
 //! Names may contain letters, digits and `._-/`, which need no escaping; other names are refused.
 

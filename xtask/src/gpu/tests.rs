@@ -1,4 +1,4 @@
-//! Tests of bundles made of small placeholder files.
+//! Tests of `cargo xtask gpu bundle`, with small placeholder files.
 //!
 //! A bundle arrives unchanged, in parts within the size limit. A bundle above the limit is refused with the
 //! names of its largest files.

@@ -1,4 +1,5 @@
-//! Figures of manifests: crates that reach up, binaries of tests, locked packages.
+//! Measures the workspace's manifests for `cargo xtask house`: forbidden imports between crates, test
+//! binaries, locked packages.
 
 use std::fs;
 use std::path::{Path, PathBuf};

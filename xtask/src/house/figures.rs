@@ -1,4 +1,5 @@
-//! Figures of texts: size, names, matches on truth values, comments, the daemon's central type.
+//! Measures the source text for `cargo xtask house`: lines, names, comments, `match` on booleans, and the
+//! size of the type `Runtime`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! A program outside of the workspace that plans a model with the packaged crates.
+//! Writes a program outside of the workspace that plans a model with the packaged crates.
 
 use std::fs::{self, File};
 use std::io;

@@ -1,4 +1,4 @@
-//! Dependencies of crates: which of ours a crate needs, and which of others' it may not.
+//! Lists the dependencies of crates, and finds those that a pure crate may not have.
 
 use std::collections::BTreeSet;
 

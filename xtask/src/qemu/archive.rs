@@ -1,4 +1,4 @@
-//! Writer of cpio archives ("newc"), the format of a kernel's initial file system.
+//! Writes cpio archives ("newc"), the format of a kernel's initial file system.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! Reproducible build of the program and its libraries for one processor architecture.
+//! Builds the program and its libraries reproducibly, for one processor architecture.
 //!
 //! DECISION: `--remap-path-prefix` replaces every path of the build machine. The builds have a target folder
 //! of their own, because other flags in the usual folder would recompile everything at each change.

@@ -1,4 +1,4 @@
-//! Table of the packages' installed files: the source and the destination of each.
+//! Lists the packages' installed files, with the source and the destination of each.
 
 use std::fs;
 use std::io;

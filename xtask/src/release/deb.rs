@@ -1,4 +1,5 @@
-//! Debian package (deb(5)): an `ar` archive of the format version, the control files and the installed files.
+//! Writes the Debian package (deb(5)): an `ar` archive of the format version, the control files and the
+//! installed files.
 
 use std::fs;
 use std::io;

@@ -1,5 +1,5 @@
-//! Shared libraries of the build machine that the container image needs, because it contains no other system
-//! files.
+//! Collects the build machine's shared libraries that the container image needs, because it contains no other
+//! system files.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,4 @@
-//! Writer of an OCI container image, without a container daemon.
+//! Writes an OCI container image, without a container daemon.
 //!
 //! The output is one tar file in the OCI image layout, which podman, skopeo and docker can load.
 

@@ -1,4 +1,5 @@
-//! Software bill of materials: the libraries in the program, as CycloneDX JSON from `cargo metadata`.
+//! Writes the software bill of materials: the libraries in the program, as CycloneDX JSON from `cargo
+//! metadata`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

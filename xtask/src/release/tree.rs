@@ -1,5 +1,5 @@
-//! File tree of a package in memory, and its tar archive with sorted entries, a single owner and a single
-//! date.
+//! Builds the file tree of a package in memory, and its tar archive with sorted entries, a single owner and a
+//! single date.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-//! Build of the programs and libraries that the tests run, once before the tests.
+//! Builds the programs and libraries that the tests run, once before the tests.
 //!
 //! A test that runs alone under `cargo test` builds what it needs. Under nextest every test is a process, so
 //! several hundred processes would each call cargo. The variable `PLIMSOLL_TESTS_ARE_BUILT` tells them to

@@ -1,4 +1,4 @@
-//! Doc tests, which run under `cargo test --doc` and are counted from its `test result:` lines.
+//! Runs the doc tests by `cargo test --doc`, and counts them from its `test result:` lines.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};

@@ -1,4 +1,4 @@
-//! Reader of nextest's JUnit report, for the counts and times of tests.
+//! Reads nextest's JUnit report, for the counts and times of tests.
 
 use std::fs;
 use std::io;

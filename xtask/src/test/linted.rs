@@ -1,4 +1,5 @@
-//! Builds of CI: linted as they are compiled, and without debug information.
+//! Sets the cargo options of CI's builds: Clippy checks the code as it is compiled, and debug information is
+//! left out.
 //!
 //! DECISION: Clippy compiles the workspace in the place of rustc. A check of its own would read every crate
 //! twice more, and take the metadata of every dependency beside its code. Debug information takes a sixth of

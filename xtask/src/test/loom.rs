@@ -1,4 +1,5 @@
-//! The interleavings of the lock-free parts of `wire`, unless a stamp says that these sources have passed.
+//! Runs the loom tests of `wire`'s lock-free code, unless a stamp (a hash of the sources) says that they have
+//! passed.
 //!
 //! DECISION: the stamp is committed, not kept in the target folder. The models explore every order of the
 //! same sources with the same result, so that a fresh clone learns nothing from running them again. `--long`

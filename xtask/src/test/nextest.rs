@@ -1,4 +1,4 @@
-//! Runs of `cargo nextest`, whose JUnit report is read for counts and times.
+//! Runs `cargo nextest`, and reads its JUnit report for counts and times.
 
 use std::ffi::OsString;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Command line of `cargo xtask test`.
+//! Parses the command line of `cargo xtask test`.
 
 use clap::builder::PossibleValuesParser;
 

@@ -1,4 +1,4 @@
-//! Steps of CI: commands, functions of this program, and test runs whose tests are counted.
+//! Lists the steps of CI: commands, functions of this program, and test runs whose tests are counted.
 
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};

@@ -1,4 +1,4 @@
-//! Times of a test run: each step, and the slowest tests.
+//! Prints the times of a test run: each step, and the slowest tests.
 
 use std::cmp::Reverse;
 use std::fmt::Write as _;

@@ -1,4 +1,5 @@
-//! Files below `tests` that no test binary includes: rustc does not miss them.
+//! Finds files below `tests` that no test binary includes, for `cargo xtask tidy`, because rustc does not
+//! report them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

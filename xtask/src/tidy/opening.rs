@@ -1,4 +1,5 @@
-//! Rules for files that the product opens and programs that it starts.
+//! Finds product code that opens files without the crate `file`, or starts programs by their bare names, for
+//! `cargo xtask tidy`.
 
 use super::Finding;
 use crate::source::Source;

@@ -1,4 +1,5 @@
-//! Rule for pure crates: callers pass bytes, time and environment. `clippy.toml` has the list of calls.
+//! Checks that each pure crate, whose callers pass bytes, time and environment, denies the calls listed in
+//! `clippy.toml`.
 
 use std::path::Path;
 

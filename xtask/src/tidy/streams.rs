@@ -1,4 +1,4 @@
-//! Rule for stdout and stderr in the command line: only its printer opens them.
+//! Checks for `cargo xtask tidy` that only one file of the command line opens stdout and stderr.
 
 use super::Finding;
 use crate::source::Source;

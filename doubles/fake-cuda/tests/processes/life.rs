@@ -1,4 +1,4 @@
-//! Tests of a program's view of the fake driver, and of the log of its calls.
+//! Tests of what a program sees of the fake CUDA driver, and of the log of its calls.
 
 use super::stage::{Stage, violations};
 

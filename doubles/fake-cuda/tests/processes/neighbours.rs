@@ -1,4 +1,4 @@
-//! Tests of several processes on one fake card.
+//! Tests of several processes that share one card of the fake CUDA driver.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};

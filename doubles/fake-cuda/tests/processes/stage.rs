@@ -1,4 +1,5 @@
-//! Test folder with the library under the driver's name, the programs built against it, and a log.
+//! Prepares a test folder for the fake CUDA driver: the library under the driver's name, programs built
+//! against it, and a log.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,4 +1,4 @@
-//! A running fake engine, and a blocking client for it.
+//! Starts a fake engine for its tests, with a blocking client for it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -1,4 +1,4 @@
-//! Specimens of decoders with attention in all layers.
+//! Synthetic model headers (specimens) of decoders with attention in all layers.
 
 use plimsoll_model::gguf::DraftHeader;
 use plimsoll_model::types::{F16, F32};

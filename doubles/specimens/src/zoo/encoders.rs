@@ -1,4 +1,5 @@
-//! Specimens of encoders: embedding models, and the image projector of a multimodal model.
+//! Synthetic model headers (specimens) of encoders: embedding models, and the image projector of a multimodal
+//! model.
 
 use plimsoll_model::gguf::{Datum, DraftHeader, ValueType};
 use plimsoll_model::types::{F16, F32, Q8_0};

@@ -1,5 +1,5 @@
-//! Specimens of hybrid decoders: attention in a few layers, or in a part of each, and recurrent states in the
-//! rest.
+//! Synthetic model headers (specimens) of hybrid decoders: attention in a few layers, or in a part of each,
+//! and recurrent states in the rest.
 
 use plimsoll_model::gguf::{Datum, DraftHeader, ValueType};
 use plimsoll_model::types::{F32, Q8_0};

@@ -1,4 +1,5 @@
-//! Specimens of decoders in which all or most layers have a recurrent state of fixed size.
+//! Synthetic model headers (specimens) of decoders in which all or most layers have a recurrent state of
+//! fixed size.
 
 use plimsoll_model::gguf::DraftHeader;
 use plimsoll_model::types::{F32, Q8_0};

@@ -1,4 +1,4 @@
-//! Specimens of decoders with routed experts that no recipe covers.
+//! Synthetic model headers (specimens) of mixture-of-experts decoders that `shapes.rs` does not cover.
 
 use plimsoll_model::gguf::DraftHeader;
 use plimsoll_model::types::F32;

@@ -1,4 +1,5 @@
-//! Model of ggml's pool with virtual memory management (`ggml-cuda.cu:ggml_cuda_pool_vmm @ b8799, b10605`).
+//! Models ggml's pool with virtual memory management (`ggml-cuda.cu:ggml_cuda_pool_vmm @ b8799, b10605`), for
+//! replays of traces.
 //!
 //! The pool reserves 32 GiB of addresses, maps only as much as was ever needed at once, and never unmaps it.
 

@@ -1,4 +1,4 @@
-//! Names of the allocator policies, as given on the command line.
+//! Names the allocator policies of a replay, as given on the command line.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! Plans the model whose file is named, or a tiny one.
+//! Test program for the packaged crates: it plans the model whose file is named, or a tiny one.
 
 use plimsoll_model::{Dialect, Model, gguf::Header, tiny::TinyModel};
 

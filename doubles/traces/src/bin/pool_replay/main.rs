@@ -1,4 +1,5 @@
-//! `pool-replay`: replay of one allocation trace under several allocator policies. It needs no GPU.
+//! `pool-replay`: replays one allocation trace (a program's requests to its allocator) under several
+//! allocator policies. It needs no GPU.
 //!
 //! Exits 0 if every policy completes, 1 if one does not, 2 if the trace cannot be read.
 

@@ -1,4 +1,4 @@
-//! Replay of an allocation trace under several allocator policies, which compares reserved memory and
+//! Replays an allocation trace under several allocator policies, and compares their reserved memory and
 //! failures.
 
 use plimsoll_base::Bytes;

@@ -1,4 +1,5 @@
-//! Table of results from the replay of an allocation trace under several allocator policies.
+//! Writes the table of results of `pool-replay`, which replays an allocation trace under several allocator
+//! policies.
 
 use std::fmt::{self, Write};
 
