@@ -1,4 +1,4 @@
-//! Writer of a process's trace file: one record for each memory event, if `PLIMSOLL_GUARD_TRACE` is set.
+//! Writes a process's trace file, with one record for each memory event, if `PLIMSOLL_GUARD_TRACE` is set.
 
 use core::ffi::{CStr, c_int};
 use core::fmt::Write;

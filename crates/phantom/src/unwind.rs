@@ -1,4 +1,5 @@
-//! Defines the two unwinding symbols to which the standard library's `alloc` refers, as stubs.
+//! Defines, as stubs, two symbols for stack unwinding to which the standard library's `alloc` refers, so that
+//! phantom links without an unwinder.
 //!
 //! `alloc` was compiled with unwinding. Nothing unwinds here (panic = abort), so they are never called.
 

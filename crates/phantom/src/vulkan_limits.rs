@@ -1,4 +1,5 @@
-//! Vulkan device limits that the stand-in reports for a card, from a table of vendors.
+//! Gives the Vulkan device limits that phantom (the stand-in for a GPU) reports for a card, from a table of
+//! vendors.
 //!
 //! An engine's buffers depend on these limits. Each can be set in the card's description.
 

@@ -1,4 +1,5 @@
-//! Default plan compared with llama-server's own log without a GPU (`data/measured/cpu-0.6.0-dev.json`).
+//! Tests of plans for the CPU against llama-server's own log on a machine without a GPU
+//! (`data/measured/cpu-0.6.0-dev.json`).
 #![allow(clippy::print_stdout)]
 
 use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting};

@@ -1,5 +1,5 @@
-//! Default plan compared with the logs of llama.cpp b10605 and b8799 under the phantom backend (`data/exact`)
-//! and on cards (`data/measured/h200-matrix-*.json`, by `bench/gpu/run.py`), and the reader of those logs.
+//! Tests of plans against recorded logs of llama.cpp b10605 and b8799, on simulated cards (`data/exact`) and
+//! real ones (`data/measured/h200-matrix-*.json`). They also test the reader of those logs.
 //!
 //! `cargo test -p plimsoll-planner runner::exact -- --nocapture` prints the table.
 #![allow(clippy::print_stdout)]

@@ -1,5 +1,5 @@
-//! Plans compared with nvidia-smi and guard for whole processes on an NVIDIA H200
-//! (`data/measured/h200-process-b10605.json`, `h200-growth-b8799.json`; measured by `bench/gpu/run.py`).
+//! Tests of plans against the memory of whole processes on an NVIDIA H200, measured by nvidia-smi and guard
+//! (`data/measured/h200-process-b10605.json`, `h200-growth-b8799.json`).
 //!
 //! `cargo test -p plimsoll-planner runner::h200 -- --nocapture` prints the tables.
 #![allow(clippy::print_stdout)]

@@ -1,4 +1,4 @@
-//! Planner formulas compared with the HIP backend of Debian's llama.cpp 0.7.0, run without a card
+//! Tests of the planner's formulas against the HIP backend of Debian's llama.cpp 0.7.0, run without a card
 //! (`data/hip`).
 //!
 //! The formulas mirror an older engine, so each row states the allowed difference. `cargo test -p

@@ -1,4 +1,4 @@
-//! Plans for ik_llama.cpp compared with published logs of DeepSeek and Kimi (`github-data` in its
+//! Tests of plans for ik_llama.cpp against published logs of DeepSeek and Kimi (`github-data` in its
 //! repository).
 
 use std::collections::BTreeMap;

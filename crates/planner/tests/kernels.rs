@@ -1,5 +1,5 @@
-//! Tests of cards and types without a tile kernel (MMQ), for which cuBLAS gets an f16 copy of the matrix from
-//! the pool.
+//! Tests of plans for cards and types without ggml's quantised matrix kernels (MMQ). There cuBLAS gets an f16
+//! copy of each matrix, which takes pool memory.
 //!
 //! Expected sizes are products of the model's shapes; `mmq.cu: ggml_cuda_should_use_mmq`, `ggml-cuda.cu:
 //! ggml_cuda_mul_mat_cublas_impl @ b10605`.

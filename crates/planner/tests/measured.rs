@@ -1,4 +1,4 @@
-//! Default plan compared with the log of llama.cpp b10605 on an NVIDIA H200 (`data/measured`).
+//! Tests of plans against the log of llama.cpp b10605 on an NVIDIA H200 (`data/measured`).
 //!
 //! `cargo test -p plimsoll-planner runner::measured -- --nocapture` prints the table.
 #![allow(clippy::print_stdout)]

@@ -1,5 +1,6 @@
-//! Default plan compared with llama.cpp's own graph builder and allocator, run without a GPU
-//! (`data/measured/phantom-b10605.json`): several cards, latent attention, experts in host memory.
+//! Tests of plans against llama.cpp's own graph builder and allocator, run without a GPU
+//! (`data/measured/phantom-b10605.json`). They cover several cards, latent attention, and experts in host
+//! memory.
 #![allow(clippy::print_stdout)]
 
 use plimsoll_base::{Bytes, Card};

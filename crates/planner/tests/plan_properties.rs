@@ -1,4 +1,5 @@
-//! Property tests of every plan, for any model and flags.
+//! Property tests of plans for random models and flags, such as that a longer context never takes less
+//! memory.
 
 use plimsoll_base::{Bytes, Card};
 use plimsoll_flags::{FlashAttention, GpuLayers, ModelParams, Parallel, ProgramKind};

@@ -1,5 +1,5 @@
-//! CPU plans compared with the buffers of a real engine that repacks some weights
-//! (`data/measured/cpu-repack-b11549.json`).
+//! Tests of plans for the CPU against the buffers of a real engine that copies some weights into another
+//! layout (`data/measured/cpu-repack-b11549.json`).
 #![allow(clippy::print_stdout)]
 
 use plimsoll_base::{Bytes, Card};

@@ -1,4 +1,5 @@
-//! Shapes of the measured public models: names, shapes and types of tensors, no weights.
+//! Headers of the public models that were measured, for tests of plans: names, shapes and types of tensors,
+//! without weights.
 
 use plimsoll_model::gguf::{DraftHeader, DraftTensor};
 use plimsoll_model::types::{F32, MXFP4, Q4_0, Q4_K, Q6_K, Q8_0};

@@ -1,4 +1,5 @@
-//! Plans for boards whose card takes the host's memory: one pool, and no advice to move bytes within it.
+//! Tests of plans for boards whose GPU uses the host's memory: there is one pool, and no advice to move bytes
+//! within it.
 
 use plimsoll_base::{Advice, Bytes, Card};
 use plimsoll_flags::{Options, ProgramKind};

@@ -1,4 +1,4 @@
-//! Models that `specimen` would write, read back from their headers.
+//! Builds models for tests of plans from the headers of synthetic model files, without writing the files.
 
 use plimsoll_model::gguf::{DraftHeader, Header};
 use plimsoll_model::{Dialect, Model};

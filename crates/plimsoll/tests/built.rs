@@ -1,4 +1,4 @@
-//! Programs that cargo builds in addition to the program under test.
+//! Finds or builds the programs that tests start in addition to `plimsoll`, such as the fake engine.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

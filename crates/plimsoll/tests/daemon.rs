@@ -1,4 +1,5 @@
-//! A test's own `plimsoll serve`: its configuration, its address, and checks that it leaves nothing behind.
+//! Starts `plimsoll serve` for a test, with its own configuration and address, and checks that it leaves
+//! nothing behind.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};

@@ -1,4 +1,4 @@
-//! Tests of the readings of a machine's cards, with a fake driver that shows the cards a test describes.
+//! Tests of reading a machine's cards, with a fake driver that shows the cards a test describes.
 //!
 //! Every test runs again in a process of its own, because the library and its cards come from the
 //! environment.

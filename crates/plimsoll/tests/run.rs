@@ -1,4 +1,4 @@
-//! Tests of `plimsoll run` as a process: the program's and the caller's view, and the summary at the end.
+//! Tests of `plimsoll run` as a process: what the program and its caller see, and the summary at the end.
 
 mod endings;
 mod guarded;

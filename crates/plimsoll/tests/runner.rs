@@ -1,4 +1,5 @@
-//! All tests of the program, as one binary: each binary more is linked and stored by itself.
+//! Lists all tests of the program as one binary, because each further binary would be linked and stored
+//! separately.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

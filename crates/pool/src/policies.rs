@@ -1,4 +1,4 @@
-//! Two GPU memory allocators that can be compared: ggml's legacy pool and Plimsoll's own.
+//! Lists the models of GPU memory allocators that can be compared: ggml's legacy pool and Plimsoll's own.
 
 mod ggml_legacy;
 mod ours;

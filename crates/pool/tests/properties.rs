@@ -1,4 +1,5 @@
-//! Property tests of Plimsoll's allocator policy in both tiers, for any program, on a simulated card.
+//! Property tests of Plimsoll's allocator policy for random programs on a simulated card, with and without
+//! virtual memory management.
 //!
 //! The properties are P1 to P11 of the design notes, and P12. By P12, only a full trim, a refused request and
 //! an outgrown slot wait for the card, and no event is left behind.

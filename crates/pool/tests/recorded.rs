@@ -1,4 +1,5 @@
-//! Tests of Plimsoll's allocator policy against its limits on recorded allocations (SPECIFICATION: pool).
+//! Tests that Plimsoll's allocator policy keeps its limits of memory and driver calls on recorded allocations
+//! (SPECIFICATION: pool).
 //!
 //! The complete recordings are large and not in the repository; they are read if present. A shortened one,
 //! `data/traces`, is always read.

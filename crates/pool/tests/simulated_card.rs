@@ -1,4 +1,4 @@
-//! Tests of the simulated card: its memory count, its refusals, and its detection of every rule violation.
+//! Tests of the simulated card: its memory count, its refusals, and its detection of every misuse.
 
 use plimsoll_pool::{Address, Block, CapturedGraph, OutOfMemory, PoolDevice, Stream};
 

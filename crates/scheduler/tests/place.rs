@@ -1,4 +1,4 @@
-//! Tests of the ledger of claims and of the choice between cards, through the public interface.
+//! Tests of the ledger, which records the memory granted to each engine, and of the choice between cards.
 mod demands;
 
 use std::sync::Arc;

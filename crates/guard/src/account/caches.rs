@@ -1,4 +1,5 @@
-//! Knows which KV caches the plan divides by position, and which of them the program has allocated.
+//! Tracks the KV caches that guard splits by token position between card and host memory: those planned, and
+//! those allocated now.
 
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;

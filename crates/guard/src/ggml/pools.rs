@@ -1,4 +1,4 @@
-//! Table of guard's own memory pools, one for each ggml pool object that guard has replaced.
+//! Keeps guard's own memory pools, one for each ggml pool object that guard has replaced.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -1,4 +1,4 @@
-//! Mangled names of ggml's legacy pool: its vtable and the methods in it.
+//! Names the C++ symbols (mangled) of ggml's legacy memory pool: its vtable and the methods in it.
 
 use core::ffi::CStr;
 

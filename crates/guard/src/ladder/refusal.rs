@@ -1,4 +1,4 @@
-//! Reports a refused allocation: in the shared-memory file for the daemon, in the trace, and on stderr.
+//! Reports a refused allocation: in the shared-memory file for the daemon, in the trace file, and on stderr.
 
 use core::sync::atomic::Ordering::Relaxed;
 

@@ -1,5 +1,5 @@
-//! Libraries and programs that guard's tests run, built by the tests, so that `cargo test -p plimsoll-guard`
-//! needs no other command before it.
+//! Builds the libraries and programs that guard's tests run, so that `cargo test -p plimsoll-guard` needs no
+//! other command before it.
 //!
 //! `cargo xtask test` runs every test in its own process. It builds the libraries once, before the tests, and
 //! tells them so with `PLIMSOLL_TESTS_ARE_BUILT`. Programs in C are kept in the target folder until a source

@@ -1,5 +1,5 @@
-//! Runner of `programs/client.c` with a given way of finding the driver, guard options and driver, and its
-//! result.
+//! Runs the test program `programs/client.c` under guard, with a chosen way of finding the driver, and
+//! collects its output.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

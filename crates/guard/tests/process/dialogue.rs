@@ -1,4 +1,4 @@
-//! Controlled test program that stops until it is told to continue, so that a test can send it requests in
+//! Controls a test program that stops until it is told to continue, so that a test can send it requests in
 //! between.
 
 use std::fs::File;

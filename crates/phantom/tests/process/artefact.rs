@@ -1,5 +1,4 @@
-//! Libraries and programs that the tests load; the tests build them, unless `cargo xtask test` has built
-//! them.
+//! Builds the libraries and programs that phantom's tests load, unless `cargo xtask test` has built them.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;

@@ -1,4 +1,5 @@
-//! Test program that sends phantom the queries of ggml's CUDA backend, and the answers that it got.
+//! Runs a test program that sends phantom (the stand-in for CUDA) the queries of ggml's CUDA backend, and
+//! returns the answers.
 
 use std::os::unix::fs::symlink;
 use std::process::{Command, ExitStatus};

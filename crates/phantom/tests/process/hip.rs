@@ -1,4 +1,4 @@
-//! Tests of the answers that an engine on ROCm gets.
+//! Tests of the answers that phantom (the stand-in for a GPU) gives to an engine on ROCm.
 
 use std::os::unix::fs::symlink;
 use std::process::Command;

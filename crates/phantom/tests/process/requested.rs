@@ -1,4 +1,5 @@
-//! Tests of the answers that a CUDA backend gets, for each version of the CUDA runtime.
+//! Tests of the answers that phantom (the stand-in for CUDA) gives to a CUDA backend, for each version of the
+//! CUDA runtime.
 
 use std::os::unix::process::ExitStatusExt;
 

@@ -1,4 +1,5 @@
-//! Tests of the answers that Vulkan's loader and an engine on Vulkan get.
+//! Tests of the answers that phantom (the stand-in for a GPU) gives to Vulkan's loader and to an engine on
+//! Vulkan.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! Prediction layers: cache and compute buffer of their own context, as llama.cpp 0.5.0 said of them with its
-//! CUDA backend over phantom's cards (`data/exact/b11063-predictions.json`).
+//! Tests of plans for models with layers that predict further tokens (MTP), against recorded logs of
+//! llama.cpp 0.5.0 on simulated cards (`data/exact/b11063-predictions.json`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

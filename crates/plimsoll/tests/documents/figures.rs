@@ -1,4 +1,5 @@
-//! Tests that error codes, limits and defaults of the book are those of the program, and stand there once.
+//! Tests that error codes, limits and defaults in the book (`docs/`) are those of the program, and are stated
+//! once.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Tests of commands in sentences, tables and indented blocks: each runs as written.
+//! Tests of the commands in the documentation's sentences, tables and indented blocks: each runs as written.
 //!
 //! Real names replace placeholders in capitals.
 

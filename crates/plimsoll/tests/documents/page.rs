@@ -1,4 +1,5 @@
-//! Parser of Markdown pages: their `console` blocks, configuration files and links.
+//! Parses the Markdown pages of the documentation for their tests: `console` blocks, configuration files and
+//! links.
 
 use std::path::Path;
 

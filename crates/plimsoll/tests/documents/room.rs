@@ -1,4 +1,5 @@
-//! Folder with the programs, models and files that a page's commands name.
+//! Folder in which the commands of a documentation page run, with the programs, models and files that they
+//! name.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

@@ -1,4 +1,5 @@
-//! Model that a real llama.cpp can load, chat and embed with: two layers, byte vocabulary, 0.4 MB.
+//! Writes a small model that a real llama.cpp can load, chat and embed with: two layers, byte vocabulary, 0.4
+//! MB.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Tests of hosts with certificates: a host joins by one command.
+//! Tests of a fleet whose hosts have certificates: a new host joins by one command.
 //!
 //! Any other client of the port for hosts is refused and reported, and harms no host.
 

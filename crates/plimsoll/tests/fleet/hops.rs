@@ -1,4 +1,4 @@
-//! Tests of large requests that one host passes to another: the bytes arrive unchanged.
+//! Tests of large requests that one host of a fleet passes to another: the bytes arrive unchanged.
 //!
 //! They cover fleets with a shared key, fleets with certificates, and an engine that dies.
 

@@ -1,4 +1,5 @@
-//! Malicious client of the port for hosts, which trusts every server and presents any credentials.
+//! Malicious client for tests of the port on which fleet hosts talk to each other. It trusts every server and
+//! presents any credentials.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

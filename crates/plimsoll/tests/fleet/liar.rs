@@ -1,5 +1,5 @@
-//! Malicious host of a fleet: its certificate is valid, and it sends the false news (store records) that a
-//! test scripts.
+//! Malicious fleet host for tests: its certificate is valid, but it sends other hosts false records of the
+//! fleet, as scripted.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

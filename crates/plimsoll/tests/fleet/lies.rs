@@ -1,5 +1,5 @@
-//! Tests of fleet news (store records and changes) over TLS, and of a host with a valid certificate that
-//! sends false news.
+//! Tests of fleet records that one host sends to others over TLS, truthfully or falsely, with a valid
+//! certificate.
 
 use std::io::Write;
 use std::sync::Arc;

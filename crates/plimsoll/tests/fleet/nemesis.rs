@@ -1,4 +1,4 @@
-//! Nemesis test of a fleet: random faults from a seed while clients send requests.
+//! Test of a fleet under random faults, reproducible by a seed, while clients send requests.
 //!
 //! Afterwards it checks the complete history of the store.
 

@@ -1,4 +1,5 @@
-//! Observers of a fleet under faults: clients that check every response, and checks of each host's engines.
+//! Observers of a fleet under faults: clients that check every response, and checks of the engines on each
+//! host.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};

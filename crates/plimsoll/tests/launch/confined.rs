@@ -1,4 +1,4 @@
-//! Tests of an engine's confinement, based on the rights that the process itself reports.
+//! Tests of the confinement of engines, by the rights that the confined process itself reports.
 
 use std::os::unix::fs::PermissionsExt;
 

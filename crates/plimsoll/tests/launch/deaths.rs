@@ -1,4 +1,4 @@
-//! Tests of child processes that die by themselves, and of the diagnosis.
+//! Tests of child processes that die by themselves, and of the diagnosis of each death.
 
 use std::time::Duration;
 

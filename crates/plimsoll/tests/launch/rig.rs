@@ -1,5 +1,5 @@
-//! Shared setup of the launch tests: a launcher inside a runtime, descriptions of children, and the process
-//! table.
+//! Shared setup of the launch tests: starts child processes as the daemon does, and looks at the table of
+//! processes.
 
 use std::ffi::OsString;
 use std::future::Future;

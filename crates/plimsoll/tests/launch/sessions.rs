@@ -1,4 +1,5 @@
-//! Tests of grandchildren in their own session, and of descriptors that must not reach an engine.
+//! Tests of grandchildren that start their own session, and of file descriptors that an engine must not
+//! inherit.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;

@@ -1,4 +1,4 @@
-//! Test of an engine's port to which another user's process is bound.
+//! Test of an engine's port on which another user's process listens: it is never mistaken for the engine.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;

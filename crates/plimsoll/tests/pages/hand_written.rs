@@ -1,4 +1,5 @@
-//! Fake guard library that writes the page and the ledger given by a test, and does nothing else.
+//! Fake guard library that writes the memory page and the budget ledger given by a test, and does nothing
+//! else.
 
 use std::mem::offset_of;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Golden tests of a new user's commands: the complete output of each.
+//! Tests of the commands that a new user tries first, by the complete output of each.
 //!
 //! `first_contact.txt` holds correct commands, `mistakes.txt` wrong ones, and `refusals.txt` those that ask
 //! for the impossible. Each is followed by its output.

@@ -1,4 +1,4 @@
-//! Tests that text of files and servers is shown on a terminal and never obeyed by it.
+//! Tests that control characters in text of files and servers are shown on a terminal, and never act on it.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;

@@ -1,4 +1,5 @@
-//! Real llama.cpp with a prebuilt CUDA or Vulkan backend, on a machine without a card; nothing is compiled.
+//! Fetches a real llama.cpp with a prebuilt CUDA or Vulkan backend, for tests on a machine without a card.
+//! Nothing is compiled.
 //!
 //! The server is PyPI's xllamacpp of September 2026, the backends are npm's `@node-llama-cpp/linux-x64-cuda`
 //! (llama.cpp 0.5.0, `libcudart.so.13`) and `-vulkan`. All have version 2 of the backend interface. They lie

@@ -1,5 +1,5 @@
-//! llama.cpp of Debian sid with its HIP or Vulkan backend: packages are unpacked below the target directory,
-//! not installed.
+//! Fetches llama.cpp of Debian sid with its HIP or Vulkan backend. Packages are unpacked below the target
+//! directory, not installed.
 //!
 //! apt gets a separate state folder, so that this machine's own package lists do not mix two releases. The
 //! engine runs with sid's own loader and C library. ggml searches for backends in the program's folder, which

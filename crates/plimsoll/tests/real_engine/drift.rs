@@ -1,4 +1,5 @@
-//! `cargo xtask drift` with npm's prebuilt CUDA backend, against its record in `data/drift`.
+//! Test of `cargo xtask drift`, which compares an engine's memory with the planner's formulas: npm's CUDA
+//! backend gives the recorded result (`data/drift`).
 
 use std::fs;
 use std::os::unix::fs::symlink;

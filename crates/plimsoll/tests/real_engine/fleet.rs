@@ -1,4 +1,5 @@
-//! Setup of three models and a budget for two of them; the plan determines the memory of each.
+//! Test setup of three models for a real llama.cpp, with a memory budget for two. The plan determines the
+//! memory of each.
 
 use std::net::SocketAddr;
 use std::path::Path;

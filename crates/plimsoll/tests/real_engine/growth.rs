@@ -1,4 +1,5 @@
-//! Run-time pools of an engine that computes a prompt over phantom, compared with those of a real card.
+//! Tests of the run-time pool of an engine that computes a prompt on simulated cards, compared with the pool
+//! on a real card.
 //!
 //! The recordings are of llama.cpp b8799 with CUDA for sm_90, which no registry has. Its tests take the
 //! engine's folder from `PLIMSOLL_OLDER_ENGINE` and say where the variable is missing. The others use the

@@ -1,5 +1,5 @@
-//! Allocations of a real HIP backend on phantom, compared with those recorded from Debian's llama.cpp 0.7.0
-//! (`data/hip`).
+//! Tests of the allocations of a real HIP backend on simulated cards, against those recorded from Debian's
+//! llama.cpp 0.7.0 (`data/hip`).
 
 use std::process::Command;
 

@@ -1,5 +1,5 @@
-//! Test of `plimsoll serve` with an engine build that it does not know: a real llama.cpp on the simulated
-//! card of phantom.
+//! Test of `plimsoll serve` with an engine build that it does not know: it asks a real llama.cpp, on a
+//! simulated card, for its memory.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

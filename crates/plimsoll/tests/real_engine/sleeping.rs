@@ -1,5 +1,5 @@
-//! Test of an engine that frees its memory while idle (`--sleep-idle-seconds`), and of a model that uses this
-//! memory.
+//! Test of an engine that frees its memory while idle (`--sleep-idle-seconds`), and of another model that
+//! uses this memory.
 
 use plimsoll_specimens::Changes;
 

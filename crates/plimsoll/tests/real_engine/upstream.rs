@@ -1,4 +1,4 @@
-//! llama.cpp's own server tests, run directly and through `plimsoll serve`.
+//! Runs llama.cpp's own server tests, directly and through `plimsoll serve`, and compares the results.
 //!
 //! PyPI's llama-cpp-python contains llama.cpp 0.5.0 with its tests. They run with synthetic models, whose
 //! output is not judged. `upstream/differs.txt` lists each test that passes directly but fails through

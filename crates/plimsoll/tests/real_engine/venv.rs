@@ -1,4 +1,4 @@
-//! Virtual environments of Python clients below the target folder, each installed once.
+//! Installs Python clients for the tests in virtual environments below the target folder, each once.
 
 use std::fs;
 use std::path::{Path, PathBuf};

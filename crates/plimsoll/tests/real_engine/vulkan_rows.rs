@@ -1,4 +1,5 @@
-//! Allocations of a real Vulkan backend on phantom, compared with those on NVIDIA's and Mesa's drivers.
+//! Tests of the allocations of a real Vulkan backend on simulated cards, against those on NVIDIA's and Mesa's
+//! drivers.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

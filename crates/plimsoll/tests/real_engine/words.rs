@@ -1,4 +1,4 @@
-//! Tests of requests whose text an unmodified llama-server writes into its log: truncated JSON, grammars,
+//! Tests of requests that make an unmodified llama-server write alarming log lines: truncated JSON, grammars,
 //! schemas, prompts.
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! Starter of `plimsoll run` for the tests.
+//! Starts `plimsoll run` for its tests.
 
 use std::process::{Command, Output, Stdio};
 

@@ -1,4 +1,4 @@
-//! Tests of models that clients of Ollama derive: `/api/create` and `/api/copy` beside a folder of downloads.
+//! Tests of `/api/create` and `/api/copy`, by which clients of Ollama derive a model from a served one.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! Requests that schemathesis derives from `/openapi.json`: the server does what its description says.
+//! Tests that the server's answers match its description `/openapi.json`, by requests that schemathesis
+//! generates from it.
 
 use std::process::Command;
 use std::thread;

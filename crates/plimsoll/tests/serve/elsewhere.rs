@@ -1,5 +1,5 @@
-//! Engines at other addresses than 127.0.0.1, entries that cannot be used beside good ones, and what
-//! `--check` says of both.
+//! Tests of engines at other addresses than 127.0.0.1, and of configurations with invalid models beside valid
+//! ones, also in `--check`.
 
 use std::process::Command;
 

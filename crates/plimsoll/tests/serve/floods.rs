@@ -1,4 +1,5 @@
-//! Floods: connections of clients without a key that ask what everybody may see, beside clients with one.
+//! Tests of connection floods: clients with an API key are served while others without one open many
+//! connections.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

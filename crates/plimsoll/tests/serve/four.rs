@@ -1,5 +1,5 @@
-//! Four models and eight clients on a budget for some of the models, at a tenth of the memory and of the time
-//! of `bench/gpu/four.py`.
+//! Test of four models and eight clients with memory for some of the models: `bench/gpu/four.py` at a tenth
+//! of the memory and time.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;

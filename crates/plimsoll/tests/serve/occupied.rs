@@ -1,4 +1,4 @@
-//! Memory tests of request bodies and event streams: the real memory against the bytes that the daemon
+//! Memory tests of request bodies and event streams: the memory in use against the bytes that the daemon
 //! counts.
 
 use std::io::{Read, Write};

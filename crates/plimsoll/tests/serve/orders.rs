@@ -1,5 +1,5 @@
-//! Tests of how operator commands and waits are reported: log, displays and responses show each one exactly
-//! once.
+//! Tests of how operator commands and waits are reported: the log, displays and responses show each one
+//! exactly once.
 
 use std::net::TcpStream;
 

@@ -1,5 +1,5 @@
-//! Tests of the proof that an engine has to be replaced: requests of Plimsoll's own, never those of clients
-//! that failed.
+//! Tests that a failing engine is replaced only after test requests of Plimsoll's own have failed, never
+//! because of clients' requests.
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! Tests of the key `spill`: a model whose cache overflows by position is admitted with a bounded claim, and
-//! its engine is started as `plimsoll run --spill` starts it.
+//! Tests of the key `spill`: a model whose KV cache does not fit is loaded with part of it in host memory.
+//! `plimsoll run --spill` does the same.
 
 use std::fs::Permissions;
 use std::mem::offset_of;

@@ -1,4 +1,4 @@
-//! Tests of traces: each request is a trace with its phases, and continues the client's trace.
+//! Tests of exported traces: each request is a trace with its phases, and continues the client's trace.
 //!
 //! A slow or failing trace collector delays no request.
 

@@ -1,4 +1,4 @@
-//! Tests of engines that print ggml's abort at a CUDA error and hang instead of ending: a debugger never
+//! Tests of engines that hang after ggml's abort at a CUDA error, because the debugger that ggml starts never
 //! returns.
 
 use std::thread;

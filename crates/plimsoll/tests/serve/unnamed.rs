@@ -1,5 +1,5 @@
-//! Tests of requests that name no model or an unknown one, of a model with a bad flag, and of several
-//! addresses.
+//! Tests of requests that name no model or an unknown one, of a model with a bad flag, and of a server on
+//! several addresses.
 
 use std::net::SocketAddr;
 use std::process::Command;

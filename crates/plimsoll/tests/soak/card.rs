@@ -1,5 +1,5 @@
-//! Fake card of 8 GiB that all processes of a test share: the fake driver counts its memory, the fake NVML
-//! shows it.
+//! Fake card of 8 GiB that all processes of a test share. The fake CUDA driver counts its memory, and the
+//! fake NVML shows it.
 
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;

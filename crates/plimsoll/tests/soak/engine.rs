@@ -1,4 +1,4 @@
-//! A test's own fake engine, on an unused port.
+//! Starts a fake engine for a test, on an unused port.
 
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};

@@ -1,4 +1,5 @@
-//! Simulated program, policy and card, and the laws that are checked after every act.
+//! Runs a random program against an allocator policy on a simulated card, and checks the policy's laws
+//! (invariants) after every step.
 
 use plimsoll_pool::{Address, Block, CapturedGraph, PoolDevice, ServedPolicy, Stream, Trim};
 

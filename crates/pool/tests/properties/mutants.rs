@@ -1,4 +1,5 @@
-//! Three bugs of real pools, inserted into the policy: the laws must find each of them.
+//! Tests that the laws (invariants) for allocator policies detect real bugs: three bugs of real pools are
+//! inserted into the policy.
 
 use plimsoll_pool::{
     Address, Block, CapturedGraph, DeviceEvent, Ours, OutOfMemory, Policy, PoolDevice, ServedPolicy, Stream,

@@ -1,4 +1,4 @@
-//! Naive policy: every request is a request to the device.
+//! Simplest possible allocator policy, as a reference for tests: every request goes to the driver.
 //!
 //! Like `cudaFree`, it waits for the card before it frees, and it keeps memory that a graph has captured
 //! until the graph is destroyed.

@@ -1,4 +1,4 @@
-//! Random programs: sequences of operations that an engine could perform on a pool.
+//! Generates random programs: sequences of memory operations that an engine could perform on a pool.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -1,4 +1,5 @@
-//! Simulated card: memory, streams with a completion clock, events, captures and graphs.
+//! Simulated card for tests of allocators: memory, streams with a completion clock, events, captures and
+//! graphs.
 //!
 //! DECISION: the simulation also checks its callers. Some acts corrupt memory or crash a real card later.
 //! Examples are memory released while in use, two streams in one range, a graph launched into freed memory,

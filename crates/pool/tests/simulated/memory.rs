@@ -1,4 +1,4 @@
-//! Memory and addresses of the simulated card.
+//! Memory and address space of the simulated card.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! Tests of requests that crash their engine, of others that it had, and of engines that clients give up.
+//! Tests of requests that crash their engine, of other requests in that engine, and of silent engines that
+//! clients give up on.
 
 use plimsoll_base::Priority;
 use plimsoll_scheduler::{

@@ -1,6 +1,5 @@
-//! The scheduler at real sizes, in simulated time: loads of seconds that share a disk, answers of seconds to
-//! a minute, clients that give up and ask again, engines that hang, crash, fail to load or ignore a polite
-//! stop.
+//! Simulation of the scheduler with realistic times: loads take seconds and share a disk, clients give up and
+//! retry, engines hang or crash.
 //!
 //! The measure is lost time: what calls of clients took beyond their own answers. Times are in milliseconds.
 mod bounds;

@@ -1,4 +1,4 @@
-//! Tests of the hold: a model stays between two requests while its clients go on.
+//! Tests of the hold, by which a model keeps its memory between two requests while its clients go on.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Tests of the time to live that a client sets for a run (engine process).
+//! Tests of the time for which a client lets an idle engine stay loaded, as by Ollama's `keep_alive`.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
-//! Offline schedules of the four models, which know all requests beforehand: an upper bound for any
-//! scheduler.
+//! Computes schedules for four models that know all requests beforehand, as an upper bound for any scheduler.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -1,4 +1,4 @@
-//! Tests of pins that an operator sets on a running scheduler.
+//! Tests of pins, by which an operator keeps a model loaded.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;

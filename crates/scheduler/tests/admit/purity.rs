@@ -1,4 +1,5 @@
-//! The scheduler decides by data alone: no thread, no lock and no clock can be reached from `on_event`.
+//! Tests that the scheduler decides by data alone: no thread, lock or clock can be reached from its entry
+//! `on_event`.
 //!
 //! Clippy refuses them in this crate and in all that it imports. Here: nothing foreign comes in with the
 //! inputs, neither by a trait object nor by a function.

@@ -1,4 +1,5 @@
-//! Script of a simulated machine; times in milliseconds.
+//! Describes a run of a simulated machine: its models, the lives of their engines, and the acts of clients
+//! and operators. Times are in milliseconds.
 
 use plimsoll_base::Priority;
 

@@ -1,4 +1,4 @@
-//! Tests of models that cannot be loaded beside neighbours that can.
+//! Tests that a model which failed to load stops no other model for a while.
 
 use plimsoll_scheduler::{ModelId, ModelState, RequestRefusalKind, RunId, SchedulerEvent};
 

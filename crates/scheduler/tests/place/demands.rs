@@ -1,4 +1,4 @@
-//! Tests of models whose memory need no set of cards meets, is unknown, or needs no card.
+//! Tests of models that fit on no set of cards, whose memory need is unknown, or that need no card.
 
 use super::*;
 

@@ -1,4 +1,5 @@
-//! Tests of the kind of host memory for spilled bytes when the preferred kinds are refused one after another.
+//! Tests of the kind of host memory that spilled bytes get, when the preferred kinds are refused one after
+//! another.
 
 use super::run::{MIB, Ran, Run};
 

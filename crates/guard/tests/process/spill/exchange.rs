@@ -1,4 +1,5 @@
-//! Tests of the exchange of weights and used positions of a cache, with an engine's conversations.
+//! Tests of the exchange: guard moves used parts of a KV cache to the card, and weights to host memory in
+//! return, as conversations grow.
 
 mod faults;
 

@@ -1,4 +1,4 @@
-//! Tests of programs that map memory themselves, as ggml's VMM pool does.
+//! Tests of spilling for programs that map memory themselves, as ggml's VMM pool does.
 
 use super::run::{MIB, Run};
 

@@ -1,4 +1,5 @@
-//! Tests of the operations on a spilled range, and of its release.
+//! Tests of CUDA operations on a spilled range (partly on the card, the rest in host memory), and of its
+//! release.
 
 use super::run::{MIB, Run};
 

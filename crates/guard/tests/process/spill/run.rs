@@ -1,4 +1,4 @@
-//! Runner of the programs in `tests/programs/spill` under guard, and the results of a run.
+//! Runs the programs in `tests/programs/spill` under guard, and collects the results.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

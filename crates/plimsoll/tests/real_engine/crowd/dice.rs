@@ -1,4 +1,4 @@
-//! Pseudo-random numbers, the same in every run.
+//! Pseudo-random numbers for the test with hostile clients, the same in every run.
 
 use std::time::Duration;
 

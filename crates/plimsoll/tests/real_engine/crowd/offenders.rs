@@ -1,4 +1,5 @@
-//! The sixteen hostile clients, each with a different kind of abuse, active in hostile rounds only.
+//! The sixteen hostile clients of the test with hostile clients. Each commits a different kind of abuse, in
+//! hostile rounds only.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};

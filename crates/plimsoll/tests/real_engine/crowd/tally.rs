@@ -1,4 +1,4 @@
-//! Counters of latencies, lost requests, and actions of hostile clients.
+//! Counts latencies, lost requests and acts of hostile clients, in the test with hostile clients.
 
 use std::collections::BTreeMap;
 use std::fmt;

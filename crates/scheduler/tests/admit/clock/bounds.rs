@@ -1,4 +1,5 @@
-//! What clients may rely on at real sizes; the best that can be had is in [`super::table`].
+//! Tests of what clients may rely on in the simulation with realistic times, such as turns and longest waits.
+//! [`super::table`] compares with the best schedule.
 
 use plimsoll_base::Priority;
 

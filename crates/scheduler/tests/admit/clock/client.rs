@@ -1,4 +1,4 @@
-//! Clients of the simulated machine: agents in a loop, sessions, batches, clients that give up and ask again.
+//! Simulated clients: agents in a loop, sessions, batches, and clients that give up and ask again.
 //!
 //! A call is what the client wants: it ends with its answer, over as many requests as that takes.
 

@@ -1,4 +1,5 @@
-//! Disk that loads share: each of them gets an equal part of its rate. What was read stays in the page cache.
+//! Simulated disk that loads share: each of them gets an equal part of its rate. What was read stays in the
+//! page cache.
 
 /// Reads under way; work is in microseconds at the full rate.
 #[derive(Debug, Default)]

@@ -1,4 +1,5 @@
-//! Effects of the scheduler: each is checked against the state of the machine, and carried out.
+//! Checks each effect (action) of the scheduler against the state of the simulated machine, and carries it
+//! out.
 
 use plimsoll_base::{Bytes, CardId, End, Placement, Reason, RunId};
 use plimsoll_scheduler::{ModelId, RequestId, RequestRefusal, SchedulerEffect, SchedulerEvent, Stopping};

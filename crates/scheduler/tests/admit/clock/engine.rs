@@ -1,4 +1,4 @@
-//! Simulated engines: a load by disk and start, slots with a queue before them, and their faults.
+//! Simulated engines: a load from disk, a start, slots with a queue before them, and their faults.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,4 +1,5 @@
-//! The simulated machine: its models, its agenda, and its end.
+//! Simulated machine with realistic times: its models, its clients, the queue of what happens next, and the
+//! final checks.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

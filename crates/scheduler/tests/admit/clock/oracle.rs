@@ -1,4 +1,5 @@
-//! Lost time of an oracle that knows every client and every answer: a beam search over the order of loads.
+//! Estimates how little time clients could lose if every request were known beforehand, by a beam search over
+//! the order of loads.
 //!
 //! It plays an easier machine: loads do not share the disk, engines have no faults, and clients that give up
 //! wait instead. Its schedules are possible there, so the least lost time is at most what it finds. A

@@ -1,5 +1,5 @@
-//! Random machines at real sizes, each by its seed: more models than fit, and clients with a fixed amount of
-//! work.
+//! Generates random machines with realistic times, each from a seed: more models than fit, and clients with a
+//! fixed amount of work.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Scenarios at real sizes, each with what the best schedule gives.
+//! Scenarios with realistic times, each with the result of the best schedule.
 
 use plimsoll_base::Priority;
 

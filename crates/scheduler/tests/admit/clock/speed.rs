@@ -1,5 +1,5 @@
-//! Time of an event with two hundred models, twenty of which fit, and forty clients that wait for any of
-//! them.
+//! Speed test of the scheduler: the time of an event with two hundred models, twenty of which fit, and forty
+//! waiting clients.
 //!
 //! `cargo test --release -p plimsoll-scheduler --lib long_the_same_events -- --nocapture` prints the times.
 

@@ -1,4 +1,5 @@
-//! Table of all scenarios: `cargo test -p plimsoll-scheduler --lib scenarios -- --nocapture`.
+//! Runs all scenarios, checks the scheduler's invariants in them, and prints a table: `cargo test -p
+//! plimsoll-scheduler --lib scenarios -- --nocapture`.
 
 use plimsoll_base::Priority;
 

@@ -1,4 +1,4 @@
-//! What a run of the machine cost its clients.
+//! Sums up a simulated run for its clients: lost time, answers, and the longest waits.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
-//! Lost time in random worlds, compared with what a rule of fixed patience lost in them, and with an oracle.
+//! Tests of the time that clients lose on random simulated machines, compared with a simple eviction rule and
+//! with an oracle that knows all requests.
 //!
 //! `fixed_patience.txt` has that rule's lost time in each world, in seconds, in the order of seeds: a model
 //! that waited for five seconds drained the runs that were used least recently, whatever its load and theirs

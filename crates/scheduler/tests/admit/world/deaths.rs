@@ -1,4 +1,4 @@
-//! Ends of simulated engines, and the requests that they leave unanswered.
+//! Ends simulated engines, and the requests that they leave unanswered.
 
 use plimsoll_base::{End, RunId};
 use plimsoll_scheduler::{RequestId, SchedulerEvent};

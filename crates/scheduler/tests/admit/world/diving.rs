@@ -1,5 +1,5 @@
-//! Simulated engines whose memory grows with depth: the memory that they really take, slot by slot, compared
-//! with the scheduler's claims.
+//! Simulated engines whose memory grows with depth (tokens in use): their real memory, compared with what the
+//! scheduler granted.
 //!
 //! The engine chooses the slot of a request; here the choice is pseudo-random, and idle slots keep their
 //! tokens.

@@ -1,4 +1,5 @@
-//! Checks of every scheduler effect against the state of the simulated machine, and its execution.
+//! Checks every effect (action) of the scheduler against the state of the simulated machine, and carries it
+//! out.
 
 use std::collections::BTreeSet;
 

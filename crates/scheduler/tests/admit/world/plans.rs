@@ -1,4 +1,5 @@
-//! Plans of models, which answer the scheduler's questions about needs: at once, late, wrongly or never.
+//! Simulated plans, which answer the scheduler's questions about a model's memory: at once, late, wrongly or
+//! never.
 
 use std::sync::Arc;
 

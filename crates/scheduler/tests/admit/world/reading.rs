@@ -1,4 +1,4 @@
-//! Readings of the simulated cards.
+//! Simulated readings of the cards' memory, and idle engines that free theirs.
 
 use plimsoll_base::{Bytes, RunId};
 use plimsoll_scheduler::SchedulerEvent;

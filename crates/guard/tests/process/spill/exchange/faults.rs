@@ -1,5 +1,5 @@
-//! Tests of the exchange with a driver that fails, or a process that dies, in any call that an exchange
-//! makes.
+//! Tests of the exchange of KV cache and weights between card and host memory, when a driver fails or the
+//! process dies at any step.
 
 use std::collections::BTreeMap;
 use std::thread;
