@@ -1,4 +1,4 @@
-//! Likeness of product names: the cards that somebody may have meant.
+//! Compares product names of GPUs, to suggest the cards that a user who gave an unknown name may have meant.
 //!
 //! DECISION: a name is like another one if one has all parts of the other and the maker is the same. Equal
 //! digits are no likeness: an RX 580 is no B580, a P4000 no A4000, and a Ryzen 5 7600X no RX 7600.

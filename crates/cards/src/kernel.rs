@@ -1,4 +1,4 @@
-//! GPUs of AMD and Intel by the files of their kernel drivers, without a vendor's library.
+//! Reads GPUs of AMD and Intel from the files of their kernel drivers, without a vendor's library.
 //!
 //! DECISION: no library of a vendor is asked. AMD's has another name in each release and is absent where only
 //! Vulkan is installed, and its list of processes is known to say 0 (ROCm/rocm_smi_lib#165).

@@ -1,4 +1,5 @@
-//! Thread that reads the cards' memory for the daemon, because a call to the driver may take milliseconds.
+//! Runs a thread that reads the cards' memory for the daemon, because a call to the driver may take
+//! milliseconds.
 //!
 //! It also waits until the driver has freed the memory of an ended engine ([`Sampler::returned`]).
 

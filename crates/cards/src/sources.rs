@@ -1,4 +1,5 @@
-//! List of the sources from which GPUs are known: a vendor's library, and the kernel.
+//! Lists the two ways in which GPUs are found, and combines their results: NVML for NVIDIA's, the kernel's
+//! files for AMD's and Intel's.
 //!
 //! To add a source, add a file to `sources/` and a row to [`SOURCES`].
 

@@ -1,5 +1,5 @@
-//! Recognises engines other than llama-server from their command, how they report readiness, and the share of
-//! a card that their flags reserve.
+//! Recognises engines other than llama-server by their command. It knows how each reports readiness, and
+//! finds the share of a card that its flags reserve.
 
 use plimsoll_base::Bytes;
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! A cause that a diagnosis considers, with its confidence.
+//! Holds one cause that a diagnosis considers, with the diagnosis's confidence in it.
 
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 

@@ -1,4 +1,4 @@
-//! Generates random API keys for engines, and runs the user's own stop command with the engine's PID.
+//! Generates a random API key for each engine, and runs the stop command that a user has configured for one.
 
 use std::io;
 use std::process::Stdio;

@@ -1,5 +1,5 @@
-//! Holds the credentials for a store: the trusted authority, this client's certificate, or a user with a
-//! password.
+//! Holds the credentials for the fleet's store (etcd): the trusted authority, this client's certificate, or a
+//! user with a password.
 
 use std::io;
 use std::path::{Path, PathBuf};

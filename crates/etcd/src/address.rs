@@ -1,4 +1,5 @@
-//! Parses the address of a store: `etcd://HOST[:PORT],HOST[:PORT],…[/FLEET]`, or `etcds://…` over TLS.
+//! Parses the address of the fleet's store (etcd): `etcd://HOST[:PORT],HOST[:PORT],…[/FLEET]`, or `etcds://…`
+//! over TLS.
 
 use std::str::FromStr;
 

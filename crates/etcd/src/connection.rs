@@ -1,4 +1,5 @@
-//! Connects to the members of a store over TLS, and explains a failed handshake to the operator.
+//! Connects to the members of the fleet's store (etcd) over TLS, and explains a failed handshake to the
+//! operator.
 
 use std::error::Error;
 use std::future::Future;

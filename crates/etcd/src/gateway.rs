@@ -1,4 +1,4 @@
-//! Sends HTTP requests to the etcd members of a store, with deadlines and bounded response sizes.
+//! Sends HTTP requests to the etcd members of the fleet's store, with deadlines and bounded response sizes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Fetches and renews the access token of a user, for stores that require one.
+//! Fetches and renews the access token of an etcd user, for stores that require one.
 
 use std::sync::{Mutex, PoisonError};
 

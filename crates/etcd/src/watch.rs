@@ -1,4 +1,4 @@
-//! Watches the fleet's keys: reads a stream of JSON lines, each with the changes of one or more store
+//! Watches the fleet's keys in etcd: reads a stream of JSON lines, each with the changes of one or more store
 //! revisions.
 
 use http_body_util::BodyExt;

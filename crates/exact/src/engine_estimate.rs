@@ -1,5 +1,5 @@
-//! Plans a model, searches the largest value and draws its memory over context length, all from sizes that an
-//! engine reports.
+//! Makes plans from sizes that the user's own engine reports: a model's memory, the largest context that
+//! fits, and memory by context length.
 
 use std::time::Duration;
 

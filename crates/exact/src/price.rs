@@ -1,4 +1,5 @@
-//! Tells the search for the largest value whether a value fits, by running the engine once for each.
+//! Checks by a run of the engine whether a value, such as a context length, fits. The search for the largest
+//! value that fits calls it.
 //!
 //! A configuration that the engine refuses does not fit. Any other failure ends the search.
 

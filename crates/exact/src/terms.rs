@@ -1,5 +1,5 @@
-//! Sets the conditions of an engine run (environment, time limit, memory limit, cancellation), and counts the
-//! runs.
+//! Sets the conditions of an engine run for `plan --exact` (environment, time limit, memory limit,
+//! cancellation), and counts the runs.
 
 use std::fmt;
 use std::sync::Arc;

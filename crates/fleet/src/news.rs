@@ -1,4 +1,4 @@
-//! Encodes the store's records and changes, as one daemon sends them to another.
+//! Encodes the records of the fleet's store, and their changes, as one daemon sends them to another.
 //!
 //! The news consists of lines of JSON: first all records, then each change of the store.
 

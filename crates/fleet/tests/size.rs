@@ -1,4 +1,5 @@
-//! Memory test of a daemon's view of a large fleet, by the kernel's figures for this process.
+//! Memory test of the copy of the fleet's records that a daemon keeps, for a large fleet, by the kernel's
+//! figures for this process.
 
 use std::collections::BTreeMap;
 

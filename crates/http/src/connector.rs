@@ -1,4 +1,4 @@
-//! Opens the byte streams that HTTP runs over.
+//! Interface for opening the connection on which the HTTP client speaks: TCP, TLS or any other byte stream.
 
 use std::fmt;
 use std::future::Future;

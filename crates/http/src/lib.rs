@@ -1,4 +1,4 @@
-//! Small HTTP/1.1 client, and the streams that it speaks over.
+//! Small HTTP/1.1 client, over TCP or any other byte stream.
 #![forbid(unsafe_code)]
 
 mod client;

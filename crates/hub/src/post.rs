@@ -1,4 +1,4 @@
-//! Sends a JSON document to a server by POST.
+//! Sends a JSON document to a server by POST, for webhooks and the export of traces.
 
 use std::time::Duration;
 

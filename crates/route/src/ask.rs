@@ -1,4 +1,5 @@
-//! Sends the daemon's own requests to an engine, over a pooled or a new connection.
+//! Sends the daemon's own requests to an engine (health, slots, freeing of memory), over a pooled or a new
+//! connection.
 
 use std::time::Duration;
 

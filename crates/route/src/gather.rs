@@ -1,4 +1,4 @@
-//! Collects the pieces of a request body, and joins small ones.
+//! Collects the pieces of a request body while it arrives, and joins small ones to save memory.
 //!
 //! A small piece would otherwise keep a whole, mostly empty read buffer in memory.
 

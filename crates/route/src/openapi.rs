@@ -1,4 +1,4 @@
-//! OpenAPI description of this server (`/openapi.json`), built from its table of routes.
+//! Builds the OpenAPI description of this server (`/openapi.json`) from its table of routes.
 //!
 //! Paths, methods, rights and shapes of errors come from what the server itself uses. An operation adds
 //! words, parameters and the names of schemas, which `openapi/components.json` holds.

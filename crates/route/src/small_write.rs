@@ -1,4 +1,4 @@
-//! Sends a short head and a short body in one write.
+//! Joins a short HTTP head and a short body into one write, which costs less than a write of two buffers.
 //!
 //! One `send` takes the kernel 0.2 us less than a `writev` of two buffers, for a request and for its answer.
 

@@ -1,4 +1,4 @@
-//! Endpoint `/api/yield`: an operator keeps memory of a card free for other programs.
+//! Answers `/api/yield`, by which an operator keeps memory of a card free for other programs.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Recognises requests that kill engines: one that ran when an engine died is tried alone, and refused for a
-//! while if engines die under it again.
+//! Recognises requests that kill engines. A request that ran when an engine died is tried alone, and refused
+//! for a while if more engines die under it.
 //!
 //! DECISION: a client sends a failed request again, as a new one. So the body is recognised by a digest of
 //! its length, its beginning and its end. The digest is computed when the answer begins, or when an engine of

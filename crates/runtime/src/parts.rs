@@ -1,4 +1,5 @@
-//! Groups the fields of the runtime by the task that uses them.
+//! Groups the fields of `Runtime` (the driver of the scheduler) by the task that uses them, such as starting
+//! engines.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashSet;

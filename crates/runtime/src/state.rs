@@ -1,5 +1,5 @@
-//! Holds the state that all parts of the runtime read: the scheduler, the models and runs that its numbers
-//! refer to, and its clock.
+//! Holds the state that all parts of the runtime read: the scheduler, the configured models, the engine
+//! processes (runs), and the clock.
 
 use std::cell::RefCell;
 use std::rc::Rc;

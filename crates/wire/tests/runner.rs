@@ -1,4 +1,5 @@
-//! Tests of the public interface of this crate; `src/lib.rs` includes this file.
+//! Lists the modules that test the public interface of `plimsoll-wire`. `src/lib.rs` includes this file, so
+//! that they and the unit tests are one binary.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

@@ -1,5 +1,5 @@
-//! Tests of the budget ledger of a process tree, compared with a simple model and under threads that stand
-//! for processes.
+//! Tests of the budget ledger that processes of one command share, against a simple model, and with threads
+//! in place of processes.
 #![cfg(not(loom))]
 
 use std::collections::BTreeMap;

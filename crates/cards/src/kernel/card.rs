@@ -1,4 +1,4 @@
-//! A GPU as its kernel driver describes it.
+//! Describes a GPU by what its kernel driver states: names, PCI address, and memory.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! Parser of `/proc/PID/fdinfo/FD` of a descriptor that is open on a GPU, and the sum over processes.
+//! Reads how much GPU memory each process holds, from the kernel's files `/proc/PID/fdinfo/FD` of descriptors
+//! that are open on a GPU.
 //!
 //! The format is the kernel's (`drm-usage-stats.rst`): one key on each line, sizes in bytes, KiB or MiB.
 

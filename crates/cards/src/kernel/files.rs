@@ -1,4 +1,5 @@
-//! What the readings ask of an operating system, beside its files.
+//! Interface to the machine whose cards are read: its files, its processes' descriptors, and answers of
+//! Intel's drivers.
 
 use plimsoll_host::ProcTree;
 

@@ -1,4 +1,5 @@
-//! AMD's compute driver: its nodes (`/sys/class/kfd/kfd/topology`) and the memory of its processes.
+//! Reads AMD's compute driver (KFD): its GPUs (`/sys/class/kfd/kfd/topology`) and the memory of processes
+//! that use ROCm.
 //!
 //! Its numbers are its own: nodes are joined with cards by render node and PCI address.
 

@@ -1,4 +1,5 @@
-//! Identity of a card on the PCI bus, and its name by a kept table (`data/pci.tsv`).
+//! Identifies a card by its numbers on the PCI bus, and finds its product name in a built-in table
+//! (`data/pci.tsv`).
 //!
 //! DECISION: the names are a table in the program. Not every machine has a file of PCI names, and those of
 //! long-lived distributions do not know this year's cards.

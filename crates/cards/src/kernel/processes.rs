@@ -1,4 +1,5 @@
-//! Processes that hold a card's memory, by the two reports that the kernel has on them.
+//! Finds the processes that hold a card's memory, from two reports of the kernel: fdinfo, and AMD's compute
+//! driver (KFD).
 
 use std::collections::BTreeMap;
 

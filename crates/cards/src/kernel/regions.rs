@@ -1,4 +1,4 @@
-//! Parsers of the answers of Intel's drivers about memory regions (`xe_drm.h`, `i915_drm.h`).
+//! Parses the answers of Intel's drivers to queries about memory regions (`xe_drm.h`, `i915_drm.h`).
 
 use plimsoll_base::Bytes;
 

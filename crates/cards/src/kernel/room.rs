@@ -1,4 +1,4 @@
-//! Memory that models can take of a card, and the limit that decides it.
+//! Computes how much memory of an AMD or Intel card models can take, and names the limit that decides it.
 
 use plimsoll_base::{Bytes, Order};
 use plimsoll_host::MemInfo;

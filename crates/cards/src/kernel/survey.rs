@@ -1,4 +1,4 @@
-//! Survey of a machine's GPUs and of the processes that hold their memory.
+//! Lists a machine's GPUs that the kernel knows, and the processes that hold their memory.
 
 use std::collections::BTreeMap;
 

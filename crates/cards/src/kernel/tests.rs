@@ -1,4 +1,5 @@
-//! Tests of the survey on trees of files: written ones, recorded ones and damaged ones.
+//! Tests of the list of GPUs that the kernel's files give, on written, recorded and damaged copies of such
+//! files.
 
 mod damaged;
 mod recorded;

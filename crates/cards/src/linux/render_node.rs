@@ -1,4 +1,5 @@
-//! Query of an Intel card's memory regions through its render node (`xe_drm.h`, `i915_drm.h`).
+//! Asks an Intel card's driver for its memory regions, by an ioctl on its render node (`xe_drm.h`,
+//! `i915_drm.h`).
 //!
 //! sysfs states no size of such a card's memory, and this needs no library and no rights beyond the node's.
 // The foreign ABI of this crate: an ioctl whose answer the kernel writes to memory that a number points to.

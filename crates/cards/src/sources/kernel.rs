@@ -1,4 +1,4 @@
-//! Reader of GPUs of AMD and Intel through the kernel.
+//! Reads GPUs of AMD and Intel from the kernel's files, at most once a second.
 
 use std::cell::RefCell;
 use std::path::Path;

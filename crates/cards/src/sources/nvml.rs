@@ -1,4 +1,4 @@
-//! Reader of GPUs through NVML, which is loaded at the first use.
+//! Reads NVIDIA's GPUs through NVML, which is loaded at the first use.
 //!
 //! A card in MIG mode is left out with a note.
 

@@ -1,4 +1,5 @@
-//! `plimsoll measure`: the size of contexts, servers under load, and memory over time.
+//! `plimsoll measure`: measures the size of CUDA contexts, tests servers under load, and records memory over
+//! time.
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! Derives further facts from those found in a log.
+//! Derives further facts from the numbers and messages found in a log, such as the refusal that ended a load.
 //!
 //! Examples are the allocation failure that ended the load, the sizes of card and weights, and the memory in
 //! use before the engine started.

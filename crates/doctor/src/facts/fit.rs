@@ -1,4 +1,5 @@
-//! Compares a refused request with the free memory that its log states, and excludes causes by it.
+//! Compares a refused allocation with the free memory that its log states, and excludes the causes that
+//! contradict it.
 
 use plimsoll_base::Bytes;
 

@@ -1,4 +1,4 @@
-//! Rules for fragmentation: the allocator has enough idle memory, but only in blocks that are too small.
+//! Finds fragmentation: the allocator has enough idle memory, but only in blocks that are too small.
 
 use plimsoll_base::Bytes;
 

@@ -1,4 +1,4 @@
-//! Rules for memory that was refused although it was free, and for requests that no card could hold.
+//! Finds causes for memory that was refused although it was free, and for requests that no card could hold.
 
 use plimsoll_base::Bytes;
 

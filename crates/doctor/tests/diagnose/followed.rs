@@ -1,5 +1,5 @@
-//! Tests of hints that are followed by the figures of their own logs: what they advise fits, and is of the
-//! program.
+//! Tests that the hints for a log are correct by the log's own figures: what they advise fits, and suits the
+//! program that failed.
 
 use plimsoll_doctor::{Cause, Diagnosis, LineSource, LogReader, SubCause, diagnose};
 

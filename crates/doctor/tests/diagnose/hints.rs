@@ -1,5 +1,5 @@
-//! Tests of the hints' origin: of the program and the card of the log, not yet given, and possible by the
-//! log's figures.
+//! Tests that each hint suits the log: its program, its card, and its figures. A hint never repeats what the
+//! user already does.
 
 use plimsoll_doctor::{LineSource, LogReader, diagnose};
 

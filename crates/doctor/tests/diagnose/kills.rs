@@ -1,5 +1,5 @@
-//! Tests of processes that were killed: by the kernel, by the limit of a control group, and by nobody whom
-//! the log names.
+//! Tests of logs of processes that were killed by the kernel, by the limit of a control group, or by a sender
+//! that the log does not name.
 
 use plimsoll_doctor::{Cause, Diagnosis, LineSource, LogReader, SubCause, diagnose};
 

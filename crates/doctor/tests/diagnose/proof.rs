@@ -1,4 +1,4 @@
-//! Tests that a verdict of 0.8 or more rests on a proof in the log: the same lines have no other reading.
+//! Tests that a diagnosis with a confidence of 0.8 or more rests on lines that allow no other explanation.
 
 use plimsoll_doctor::{Cause, Diagnosis, LineSource, LogReader, SubCause, diagnose};
 

@@ -1,5 +1,5 @@
-//! Regression tests of conclusions that a log does not support; each test names a wrong verdict from the
-//! past.
+//! Regression tests of conclusions that a log does not support. Each test repeats a case that was once
+//! diagnosed wrongly.
 
 use plimsoll_doctor::{Cause, Diagnosis, LineSource, LogReader, SubCause, diagnose};
 

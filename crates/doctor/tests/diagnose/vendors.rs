@@ -1,4 +1,5 @@
-//! Tests of refusals in the words of Metal, Level Zero, RADV and of any function of a run time.
+//! Tests of out-of-memory messages of Metal, Level Zero and RADV (Mesa's Vulkan driver), and of failed calls
+//! of any GPU runtime function.
 
 use plimsoll_doctor::{Cause, Diagnosis, LineSource, LogReader, SubCause, diagnose};
 

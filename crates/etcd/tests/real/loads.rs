@@ -1,5 +1,5 @@
-//! Load test of one real etcd: claims at the rate of a failing rack, and full reads of a large fleet's
-//! records.
+//! Load test of one real etcd: as many claims of models as a failing rack causes, and full reads of a large
+//! fleet's records.
 //!
 //! The simulator's store uses these measurements (`crates/fleet/tests/simulator`).
 

@@ -1,4 +1,4 @@
-//! Tests with a store over TLS that requires a certificate, and with one that requires a user.
+//! Tests with an etcd over TLS that requires a certificate, and with one that requires a user.
 
 use std::path::PathBuf;
 

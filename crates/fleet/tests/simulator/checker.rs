@@ -1,4 +1,5 @@
-//! Invariant checker for the store's history: it reports every revision that breaks a rule.
+//! Checks the history of the simulated fleet store. It reports every revision that breaks a rule, such as
+//! more memory promised on a host than it has.
 
 use std::collections::BTreeMap;
 

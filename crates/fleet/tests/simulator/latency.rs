@@ -1,4 +1,4 @@
-//! Latency model of a store transaction, drawn from measurements of a real etcd.
+//! Latency model of a transaction in the fleet's store, drawn from measurements of a real etcd.
 //!
 //! Source: `crates/etcd/tests/real/loads.rs` on 23 November 2026, with etcd 3.4.23. Three members and eight
 //! clients shared two processors at 500 claims a second. The figures are the worst of three runs. Members on

@@ -1,4 +1,5 @@
-//! Simulation of a rack failure: real router logic against one store with a queue and late watches.
+//! Simulation of a rack failure: real routing logic against one fleet store, which answers from a queue and
+//! reports changes late.
 //!
 //! The time of a claim is the simulated time from the request until its host is chosen. It includes
 //! placement, the store's queue, a real etcd's answer time (`latency`), and every conflict.

@@ -1,5 +1,5 @@
-//! Tests of late or false news (store records and changes) from another host, and of a restored store, at one
-//! daemon.
+//! Tests of one daemon that gets the fleet's records from another host, late or false, and of a daemon whose
+//! store was restored.
 
 use std::time::Duration;
 

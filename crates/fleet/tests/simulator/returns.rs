@@ -1,4 +1,4 @@
-//! Simulation of a large fleet in which all hosts lost the store and reconnect at once.
+//! Simulation of a large fleet in which all hosts have lost the store (etcd) and reconnect at once.
 //!
 //! It shows where each host gets its fleet news (store records and changes) afterwards.
 //!

@@ -1,4 +1,5 @@
-//! Test scenarios for each compare in a claim's transaction: with the compare, the store refuses the claim.
+//! Scenarios that show why each condition (compare) in the store transaction of a claim is needed. With the
+//! condition, the store refuses the claim.
 //!
 //! Without the compare, the checker finds a violation. A claim assigns a model to a host.
 

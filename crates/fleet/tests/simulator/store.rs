@@ -1,4 +1,4 @@
-//! Simulated store: revisions, leases, and the complete history.
+//! Simulated fleet store in place of etcd: revisions, leases, transactions, and the complete history.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

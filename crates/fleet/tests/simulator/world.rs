@@ -1,4 +1,4 @@
-//! World of the simulator: daemons with engines, a network, faults, clients, and one event queue.
+//! Simulated fleet: daemons with engines, a network, faults and clients, driven by one queue of timed events.
 
 mod engines;
 mod leases;

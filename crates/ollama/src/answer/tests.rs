@@ -1,4 +1,4 @@
-//! Tests of the translation of answers.
+//! Tests of the translation of engine answers into answers of Ollama's API.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Tests of the translation of streams.
+//! Tests of the translation of an engine's event stream into a stream of Ollama's API.
 
 use plimsoll_fuzz::mutants;
 

@@ -1,4 +1,4 @@
-//! Tests of the translation of requests.
+//! Tests of the translation of Ollama's requests into requests of OpenAI's API.
 
 use plimsoll_fuzz::mutants;
 

@@ -1,4 +1,4 @@
-//! Operations of Ollama's API.
+//! Describes the operations of Ollama's API for the OpenAPI document of this server.
 
 use plimsoll_ollama::{Endpoint, StoreEndpoint};
 

@@ -1,4 +1,5 @@
-//! Words, parameters and bodies of an operation, beyond its row in the table of routes.
+//! Builds an operation of the OpenAPI document: to its row in the table of routes it adds texts, parameters
+//! and bodies.
 
 use http::Method;
 

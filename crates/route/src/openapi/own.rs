@@ -1,4 +1,4 @@
-//! Operations that this server answers itself.
+//! Describes the operations that this server answers itself, for its OpenAPI document.
 
 use super::ollama;
 use super::operation::{

@@ -1,5 +1,5 @@
-//! Tests of an engine's documents in a browser: what they may do at this server's origin, and at one of their
-//! own.
+//! Tests of an engine's own web pages in a browser: what they may do at this server's origin, and at an
+//! origin of their own.
 
 use super::stub::*;
 use crate::HttpSettings;

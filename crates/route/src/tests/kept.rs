@@ -1,4 +1,5 @@
-//! Tests of kept connections to an engine: the next request on one gets its own answer, whatever came before.
+//! Tests of persistent connections to an engine: the next request on one gets its own answer, whatever came
+//! before.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Tests of keys that are for some models: what they do not reach, and what ends with them.
+//! Tests of API keys that are limited to some models: which endpoints they do not reach, and what ends when a
+//! key is revoked.
 
 use std::num::NonZeroU32;
 use std::time::Duration;

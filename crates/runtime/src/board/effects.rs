@@ -1,4 +1,5 @@
-//! Marks the scheduler's effects and the ends of engines for displays.
+//! Records the scheduler's actions and the ends of engines for displays, such as the timeline of the web
+//! page.
 
 use plimsoll_base::{Bytes, Card, CardId, CardKind, End, Hint, Order, Placement, Reason};
 use plimsoll_doctor::EngineVerdict;

@@ -1,4 +1,4 @@
-//! Checks whether all models that are loaded from the start or for ever fit beside each other.
+//! Checks whether all models that are pinned or loaded from the start fit beside each other.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Property test of the table beside a real scheduler: every request ends exactly once, whatever comes at
-//! whatever moment, and its client hears of it.
+//! Property test of the table of requests with a real scheduler: every request ends exactly once, whatever
+//! happens, and its client is told.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

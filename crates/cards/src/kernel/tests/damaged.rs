@@ -1,4 +1,5 @@
-//! Damaged files: fewer figures, never a panic, and never more free memory than there is.
+//! Tests with damaged device files: fewer figures are found, nothing panics, and free memory is never
+//! overstated.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};

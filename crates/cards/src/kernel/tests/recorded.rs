@@ -1,4 +1,5 @@
-//! Recorded device files of real cards (`../shared/fixtures/cards`), where they are.
+//! Tests with recorded device files of real cards (`../shared/fixtures/cards`), which run only where those
+//! files exist.
 //!
 //! A fresh clone has none of them; the trees that other tests write have the same files.
 

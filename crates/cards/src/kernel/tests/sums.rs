@@ -1,4 +1,5 @@
-//! Sums over processes, and the room of cards and APUs.
+//! Tests of two sums: the memory that processes hold on a card, and the memory that models can take of cards
+//! and APUs.
 
 use plimsoll_base::Bytes;
 

@@ -1,4 +1,4 @@
-//! Cards of a machine, as `plimsoll doctor` says them in words and in JSON.
+//! Writes the machine's cards in the report of `plimsoll doctor`, as text and as JSON.
 
 use plimsoll_base::{Card, Reason};
 use plimsoll_cards::{Board, KernelCard, Machine, RoomLimit};

@@ -1,5 +1,5 @@
-//! Builds the command line that `plan --fit` prints for a shell: the largest values that fit together. For a
-//! model that does not fit, it has the first change of the advice.
+//! Builds the command line that `plan --fit` prints for a shell, with the largest values that fit together.
+//! If the model does not fit, the command line has the first change that the advice names.
 
 use std::collections::BTreeSet;
 use std::mem::discriminant;

@@ -1,4 +1,4 @@
-//! HTTP client of the quickstart tour, which sends ordinary chat requests.
+//! Sends the chat requests of `plimsoll quickstart` over HTTP, as any client would.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! Steps of `plimsoll quickstart`: it sends four chat requests, and explains how the daemon reacts to each.
+//! Runs the steps of `plimsoll quickstart`: it sends four chat requests, and explains how the daemon reacts
+//! to each.
 
 use std::net::SocketAddr;
 

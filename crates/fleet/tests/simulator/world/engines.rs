@@ -1,4 +1,4 @@
-//! Engines, clients and faults in the simulator's world.
+//! Simulated engines, clients and faults, as parts of the simulated fleet.
 
 use plimsoll_base::Bytes;
 use plimsoll_fleet::{

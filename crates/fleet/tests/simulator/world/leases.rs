@@ -1,4 +1,5 @@
-//! Leases of the simulated hosts: granted at once, granted late, or granted with an answer that is lost.
+//! Simulates the leases of hosts in the fleet's store: granted at once, granted late, or granted with an
+//! answer that is lost.
 
 use super::{Happening, TTL, World, ms};
 

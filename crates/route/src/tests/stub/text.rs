@@ -1,4 +1,4 @@
-//! Requests and answers on sockets, as text.
+//! Formats requests for the tests of the HTTP server, and reads requests and answers from sockets as text.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
