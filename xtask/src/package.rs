@@ -1,5 +1,5 @@
 //! Checks the crates that other programs may use: they can be packaged without a network, and a program
-//! outside of the workspace can be built from them. The pure ones depend on no runtime.
+//! outside of the workspace builds from them. `plimsoll-plan` and all below it depend on no runtime.
 
 mod outside;
 mod tree;

@@ -1,4 +1,4 @@
-//! Tests of the reader of llama-swap's YAML.
+//! Tests of the reader of llama-swap's YAML configuration.
 
 use std::time::Duration;
 

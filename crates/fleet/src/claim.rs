@@ -1,5 +1,5 @@
-//! Assigns a model to a host by one transaction of the fleet's store, so that two hosts never load it for the
-//! same request.
+//! Assigns a model to a host (a claim) by one transaction of the fleet's store. So two hosts never load it
+//! for the same request.
 //!
 //! A seat is the fleet's record that a model is loaded on a host. The transaction compares every record on
 //! which the choice of the host relied, so it fails if one of them has changed.

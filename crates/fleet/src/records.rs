@@ -1,5 +1,5 @@
-//! JSON records of the fleet's store: hosts, the models that they can serve, loaded models, copies, and
-//! drains.
+//! JSON records of the fleet's store: hosts, the models that they can serve, loaded models, copies of files,
+//! and drains (orders to empty a host).
 //!
 //! A seat is the record that a model is loaded on a host. A drain is an operator's order to take models off a
 //! host.

@@ -1,5 +1,5 @@
-//! Simulator of a fleet: real daemon logic against a store that delays answers, loses them, or applies them
-//! unseen.
+//! Simulator of a fleet: real daemon logic against a simulated store, which delays answers, loses them, or
+//! applies changes without an answer.
 #![allow(clippy::cast_possible_truncation)]
 
 mod checker;

@@ -1,5 +1,5 @@
-//! Reads and writes the records of models that were added while the server ran (`plimsoll/NAME.json` in the
-//! download folder), so that it serves them again after a restart.
+//! Reads and writes the records of models that were added while the server ran, so that it serves them again
+//! after a restart. They are `plimsoll/NAME.json` in the download folder.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -1,4 +1,5 @@
-//! Global allocator and panic handler of the libraries guard and phantom, over libc's `malloc` and `abort`.
+//! Global allocator and panic handler of the preloaded libraries guard and phantom, over libc's `malloc` and
+//! `abort`.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::panic::PanicInfo;

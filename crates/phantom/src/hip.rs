@@ -1,4 +1,4 @@
-//! Simulates functions of the HIP runtime, hipBLAS and rocBLAS that differ from CUDA's.
+//! Simulates, without a GPU, the functions of the HIP runtime, hipBLAS and rocBLAS that differ from CUDA's.
 //!
 //! The module `runtime` exports the other functions under both names.
 //!

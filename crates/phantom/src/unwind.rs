@@ -1,5 +1,5 @@
 //! Defines, as stubs, two symbols for stack unwinding to which the standard library's `alloc` refers, so that
-//! phantom links without an unwinder.
+//! phantom needs no unwinder.
 //!
 //! `alloc` was compiled with unwinding. Nothing unwinds here (panic = abort), so they are never called.
 

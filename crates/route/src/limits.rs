@@ -1,4 +1,4 @@
-//! Limits clients' connections, request heads and bodies.
+//! Limits clients' connections, and the size and time of their request heads and bodies.
 //!
 //! The sizes follow cpp-httplib in llama-server b10605, which accepts bodies up to 100 MiB and 100 header
 //! lines.

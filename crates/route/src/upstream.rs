@@ -1,4 +1,5 @@
-//! Pools connections to one engine.
+//! Keeps open connections to one engine, or to one other host of the fleet, and reuses them for later
+//! requests.
 //!
 //! A request that fails on a reused connection, before the answer's first byte, is sent again on a new one.
 

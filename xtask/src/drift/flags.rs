@@ -1,4 +1,5 @@
-//! Compares the flag table of `crates/flags` with an engine's `--help`.
+//! Compares Plimsoll's table of llama-server's flags (`crates/flags`) with an engine's `--help`, to find new
+//! and removed flags.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! Writes `MANIFEST.json`, which lists every file of a bundle with its length and digest, to detect files
-//! damaged in transfer.
+//! Writes `MANIFEST.json` of `cargo xtask gpu bundle`: the length and digest of every file, to detect damage
+//! in transfer.
 //!
 //! Names may contain letters, digits and `._-/`, which need no escaping; other names are refused.
 

@@ -1,4 +1,5 @@
-//! Packs an engine's source for a bundle, without the parts that a CUDA build of its server does not need.
+//! Packs an engine's source for `cargo xtask gpu bundle`, without the parts that a CUDA build of its server
+//! does not need.
 
 use std::fs;
 use std::io;

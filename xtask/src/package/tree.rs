@@ -1,4 +1,5 @@
-//! Lists the dependencies of crates, and finds those that a pure crate may not have.
+//! Lists the dependencies of crates, and finds forbidden ones: crates that do I/O, in a crate that may do
+//! none.
 
 use std::collections::BTreeSet;
 

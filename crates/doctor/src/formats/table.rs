@@ -1,4 +1,4 @@
-//! Parses the tables of known log phrases.
+//! Parses the tables (`*.tsv`) of phrases that programs print in logs.
 //!
 //! Each row is a phrase, the kind of line that it marks, and its evidence (a log, a test or a source).
 

@@ -1,4 +1,4 @@
-//! Recognises card memory that other processes hold.
+//! Finds refusals whose cause is memory that other processes hold on the card.
 
 use plimsoll_base::Bytes;
 

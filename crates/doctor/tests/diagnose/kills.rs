@@ -1,5 +1,5 @@
-//! Tests of logs of processes that were killed by the kernel, by the limit of a control group, or by a sender
-//! that the log does not name.
+//! Tests of logs of killed processes, by sender of the kill: the kernel, a control group's limit, or one that
+//! the log does not name.
 
 use plimsoll_doctor::{Cause, Diagnosis, LineSource, LogReader, SubCause, diagnose};
 

@@ -1,4 +1,4 @@
-//! Reads which flags an engine lists in its own `--help`.
+//! Reads which flags an engine lists in its own `--help`, because engines differ in the flags that they know.
 //!
 //! The program is run with `--help`, within the bounds of time and output of every question to an engine, and
 //! the result is cached until the program's file changes.

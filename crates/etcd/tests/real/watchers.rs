@@ -1,4 +1,4 @@
-//! Latency test with fifty daemons that watch one real store: the time from the claim of a seat to the routed
+//! Latency test with fifty daemons that watch one real etcd: the time from the claim of a seat to the routed
 //! request.
 //!
 //! A seat is the fleet's record that a model is loaded on a host.

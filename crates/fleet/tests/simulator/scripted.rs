@@ -1,5 +1,5 @@
-//! Scenarios that show why each condition (compare) in the store transaction of a claim is needed. With the
-//! condition, the store refuses the claim.
+//! Scenarios that show why each condition (compare) is needed in the store transaction that assigns a model
+//! to a host (a claim).
 //!
 //! Without the compare, the checker finds a violation. A claim assigns a model to a host.
 

@@ -1,4 +1,5 @@
-//! Hooks of memory sharing between processes (CUDA IPC), which is refused for spilled memory.
+//! Hooks of memory sharing between processes (CUDA IPC), which is refused for memory that is partly in host
+//! memory.
 //!
 //! The driver has no IPC handle for such memory (device memory followed by host memory). Programs then fall
 //! back to copies.

@@ -1,4 +1,5 @@
-//! Hooks of pointer queries, which make spilled ranges look like memory of `cuMemAlloc`.
+//! Hooks of pointer queries, which make memory that is partly in host memory look like memory of
+//! `cuMemAlloc`.
 //!
 //! A spilled range is device memory followed by host memory. The driver would describe only one of the two
 //! parts, which misleads UCX and the CUDA runtime.

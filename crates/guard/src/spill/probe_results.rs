@@ -1,4 +1,5 @@
-//! Remembers which kinds of host memory work on each card, and runs a missing test when its result is needed.
+//! Remembers which kinds of host memory can follow device memory in one allocation, for each card. It runs a
+//! missing test when its result is needed.
 
 use plimsoll_nostd::lock::Lock;
 use plimsoll_wire::page::CARDS;

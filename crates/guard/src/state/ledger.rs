@@ -1,5 +1,5 @@
-//! Records this process's claims in the ledger, a file through which all processes of one command share a
-//! memory budget.
+//! Records the memory that this process holds or has claimed in the ledger, a file through which all
+//! processes of one command share a budget.
 //!
 //! Each process has a slot in the ledger. A process that gets no slot reports that and keeps a ledger of its
 //! own.

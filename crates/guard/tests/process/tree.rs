@@ -1,4 +1,4 @@
-//! Tests of one budget for all processes that a command starts: shared claims, ends of processes, and
+//! Tests of one memory budget for all processes that a command starts: shared claims, ends of processes, and
 //! reported memory.
 
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! Registers kernels and answers queries about them. Launches do nothing.
+//! Registers the kernels of an engine under phantom (the stand-in for CUDA), and answers queries about them.
+//! Launches do nothing.
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::ptr::{null_mut, without_provenance_mut};

@@ -1,4 +1,5 @@
-//! Builds the libraries and programs that phantom's tests load, unless `cargo xtask test` has built them.
+//! Builds the libraries and programs for tests of phantom (the stand-in for a GPU), unless `cargo xtask test`
+//! has built them.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;

@@ -1,4 +1,4 @@
-//! Failover tests of a fleet, with time limits: a dead host, and a long outage of the store.
+//! Failover tests of a fleet, with time limits: a dead host, and a long outage of the fleet's store (etcd).
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};

@@ -1,4 +1,4 @@
-//! Fault tests of a fleet: killed or stopped processes, cut links, and a store that is slow, full or
+//! Fault tests of a fleet: killed or stopped processes, cut links, and a store (etcd) that is slow, full or
 //! restored.
 
 use std::net::TcpStream;

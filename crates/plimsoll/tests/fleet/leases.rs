@@ -1,4 +1,5 @@
-//! Tests of host leases: a registration expires with its lease, even if the store granted the lease late.
+//! Tests of host leases: a host's registration expires with its lease, even if the store (etcd) granted the
+//! lease late.
 
 use std::time::Duration;
 

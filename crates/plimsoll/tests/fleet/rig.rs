@@ -1,4 +1,4 @@
-//! Test setup of three daemons and a store of three members; the first daemon has no room for any model.
+//! Test setup of three daemons and an etcd of three members; the first daemon has no room for any model.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};

@@ -1,4 +1,4 @@
-//! Test of a fleet whose store speaks TLS, requires certificates, and requires a user.
+//! Test of a fleet whose etcd speaks TLS, requires certificates, and requires a user.
 
 use std::process::{Command, Output};
 

@@ -1,4 +1,4 @@
-//! Slow disk for the store's members: a cgroup that limits writes or, without cgroups, repeated SIGSTOP.
+//! Slow disk for the etcd of a test fleet: a cgroup that limits writes or, without cgroups, repeated SIGSTOP.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -1,4 +1,5 @@
-//! Tests of a fleet in which one host watches the store and sends its records and changes to the others.
+//! Tests of a fleet in which one host watches the store (etcd) and sends its records and changes to the
+//! others.
 //!
 //! Large fleets work this way, so that not every host has to watch the store.
 

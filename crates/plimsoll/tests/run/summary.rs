@@ -1,4 +1,4 @@
-//! Tests of the summary at the end of a run, from pages (memory figures) that a program left.
+//! Tests of the summary at the end of `plimsoll run`, from the memory figures that a program left.
 
 use std::mem::offset_of;
 

@@ -1,5 +1,5 @@
-//! Tests of admission by depth: an engine whose memory grows with its prompts never gets more requests than
-//! its memory allows.
+//! Tests of admission by tokens in use (depth): an engine whose memory grows with its prompts never gets more
+//! requests than its memory allows.
 //!
 //! The fake engine claims to be a llama.cpp from before PR 23907, whose pool copies a quantised cache as deep
 //! as requests reach. Its card is a file with as many bytes as the test allows; one byte more ends it with

@@ -1,5 +1,5 @@
-//! Tests of engines under guard (the preloaded library): their options, and how the memory that they report
-//! affects claims, diagnoses and other processes.
+//! Tests of engines under guard (the preloaded library): their options, and the effects of the memory figures
+//! that they report.
 //!
 //! A page is the shared-memory file with an engine's memory figures. The first half of the tests writes pages
 //! by hand. The second half runs the real library on a fake libcuda, whose memory each test sets.

@@ -1,4 +1,4 @@
-//! Tests of guard around engines that run as another user, for root only.
+//! Tests of guard (the preloaded library) in engines that run as another user, for root only.
 #![allow(clippy::print_stderr, reason = "a test that cannot run says why")]
 
 use std::fs::{self, Permissions};

@@ -1,4 +1,5 @@
-//! Tests of a guarded program that `serve` did not start and that holds idle memory.
+//! Tests of a program under guard (the preloaded library) that `serve` did not start and that holds idle
+//! memory.
 //!
 //! Before a model is stopped, the program is asked to release that memory.
 

@@ -1,5 +1,5 @@
-//! Tests of the key `spill`: a model whose KV cache does not fit is loaded with part of it in host memory.
-//! `plimsoll run --spill` does the same.
+//! Tests of the key `spill`: a model is loaded with a part of its KV cache in host memory, as by `plimsoll
+//! run --spill`.
 
 use std::fs::Permissions;
 use std::mem::offset_of;

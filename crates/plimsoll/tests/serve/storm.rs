@@ -1,4 +1,4 @@
-//! Test of a thousand random faults, after which no file descriptor, process or claim is left.
+//! Test of a thousand random faults, after which no file descriptor, process or memory grant is left.
 //!
 //! Every fault hits a different model, because a model that has failed is not loaded again for a while.
 

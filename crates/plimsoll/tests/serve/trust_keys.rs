@@ -1,4 +1,5 @@
-//! Tests of API keys that a reload revokes, and of signals while the daemon drains.
+//! Tests of API keys that a reload revokes, and of signals while the daemon waits for its last answers before
+//! it stops.
 
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};

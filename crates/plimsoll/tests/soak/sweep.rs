@@ -1,4 +1,4 @@
-//! Tests of `plimsoll measure sweep`: memory and speed over prompt depth, compared with the plan.
+//! Tests of `plimsoll measure sweep`: memory and speed by prompt length, compared with the plan.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

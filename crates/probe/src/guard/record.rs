@@ -1,4 +1,4 @@
-//! Sums up the guarded memory of a program and its descendants over their whole life.
+//! Sums up the memory that guard counted for a program and its descendants, over their whole life.
 //!
 //! The peak of all together comes from the ledger, a file that the processes share. Without a ledger, the sum
 //! of each process's peak is an upper bound.

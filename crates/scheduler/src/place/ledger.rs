@@ -1,4 +1,5 @@
-//! Records the memory that each engine process may take on each card (its claim).
+//! Records the memory that each engine process may take on each card (its claim), and refuses claims beyond a
+//! card's capacity.
 //!
 //! A claim is granted only if it fits, and lasts until the driver reports the memory as free.
 

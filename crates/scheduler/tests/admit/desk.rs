@@ -1,4 +1,4 @@
-//! Test setup: a scheduler, a clock, and short functions for events and effects.
+//! Test setup: a scheduler, a clock, and short functions for events (inputs) and effects (actions).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Tests of requests to other guarded processes to release idle memory before a model is stopped.
+//! Tests of requests to other processes under guard (the preloaded library) to release idle memory, before a
+//! model is stopped.
 
 use plimsoll_base::{Bytes, CardId};
 use plimsoll_scheduler::{ModelId, ModelState, RequestRefusalKind, SchedulerEffect, SchedulerEvent};

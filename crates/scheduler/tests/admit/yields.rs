@@ -1,4 +1,4 @@
-//! Tests of yields, the memory that models leave to other programs.
+//! Tests of yields, by which models leave memory of a card to other programs.
 
 use std::time::Duration;
 

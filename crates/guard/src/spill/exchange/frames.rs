@@ -1,5 +1,5 @@
-//! Tracks which physical memory lies behind the program's addresses, and which is spare for the next
-//! exchange.
+//! Tracks which physical memory lies behind the program's addresses, and which is spare for the next exchange
+//! between card and host memory.
 //!
 //! Spare memory has an address of guard's, to which is copied. Memory keeps that address when it becomes the
 //! program's, so it costs no call of the driver to be spare again: the calls take most of the time of an

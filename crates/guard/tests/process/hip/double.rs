@@ -1,4 +1,4 @@
-//! Tests of the stand-in itself, without guard.
+//! Tests of fake-hip, the stand-in for AMD's HIP runtime, without guard.
 
 use super::{Hip, occupied};
 

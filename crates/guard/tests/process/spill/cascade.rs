@@ -1,5 +1,5 @@
-//! Tests of the kind of host memory that spilled bytes get, when the preferred kinds are refused one after
-//! another.
+//! Tests of the kind of host memory that guard uses for what does not fit on the card, when it must try
+//! several kinds.
 
 use super::run::{MIB, Ran, Run};
 

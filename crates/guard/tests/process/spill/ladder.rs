@@ -1,4 +1,4 @@
-//! Tests of each remedy for a refused allocation (rung of the ladder), and of their order.
+//! Tests of each remedy that guard tries for a refused allocation (rung of the ladder), and of their order.
 
 use plimsoll_wire::page::Refusal;
 

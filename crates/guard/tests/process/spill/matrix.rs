@@ -1,5 +1,5 @@
-//! Tests of guard's option `on-oom=managed`, which allocates a refused buffer as managed memory (as in
-//! llama.cpp PR 22158), compared with spilling.
+//! Tests of guard's option `on-oom=managed`: a refused buffer becomes managed memory, as in llama.cpp PR
+//! 22158. They compare it with spilling.
 //!
 //! Without it, nothing changes. It changes only the result of a refusal: memory that fits stays on the card.
 

@@ -1,4 +1,5 @@
-//! Tests of spilling for programs that map memory themselves, as ggml's VMM pool does.
+//! Tests of spilling (host memory for what does not fit) for programs that map memory themselves, as ggml's
+//! VMM pool does.
 
 use super::run::{MIB, Run};
 

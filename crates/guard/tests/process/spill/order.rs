@@ -1,5 +1,5 @@
-//! Tests of spilling when the program's total need is known: its first requests overflow, and the rest is on
-//! the card.
+//! Tests of spilling (host memory for what does not fit) when the program's total need is known: its first
+//! requests go to host memory.
 
 use super::run::{MIB, Run};
 

@@ -1,4 +1,5 @@
-//! Tests of spilling a KV cache by position: the first positions of every layer are on the card.
+//! Tests of splitting a KV cache by token position: the first positions of every layer are on the card, the
+//! rest in host memory.
 
 use super::run::{MIB, Ran, Run};
 

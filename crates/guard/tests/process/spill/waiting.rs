@@ -1,5 +1,5 @@
-//! Tests of waiting for memory (rung 3 of the ladder): for another process to end, and for the daemon to make
-//! room.
+//! Tests that a refused allocation waits for memory (rung 3 of guard's ladder): for another process to end,
+//! and for the daemon to make room.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
