@@ -1,4 +1,5 @@
-//! Detects that the number of an open file descriptor now belongs to another file.
+//! Detects that the number of an open file descriptor now belongs to another file, so that guard never writes
+//! into a program's files.
 //!
 //! A program that becomes a daemon closes all descriptors. Without this check, guard could then write into
 //! one of the program's files.

@@ -1,4 +1,4 @@
-//! Writes self-contained HTML pages.
+//! Writes self-contained HTML pages, such as those of recordings and load tests.
 
 use std::fmt::Write;
 

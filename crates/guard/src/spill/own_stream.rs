@@ -1,4 +1,5 @@
-//! Creates guard's own CUDA stream, in the current context of the calling thread.
+//! Creates a CUDA stream of guard's own, for its copies and memory tests. They need not wait for the
+//! program's work.
 
 use core::ffi::c_uint;
 use core::ptr::{null_mut, with_exposed_provenance_mut};

@@ -1,4 +1,4 @@
-//! Concurrent map from addresses or handles to values.
+//! Concurrent map from addresses or handles to values, in which guard records allocations.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -1,4 +1,4 @@
-//! Ends simulated engines, and the requests that they leave unanswered.
+//! Ends simulated engines, and handles the requests that they leave unanswered.
 
 use plimsoll_base::{End, RunId};
 use plimsoll_scheduler::{RequestId, SchedulerEvent};
