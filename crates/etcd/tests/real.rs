@@ -149,8 +149,8 @@ async fn a_member_that_is_stopped_is_passed_over() {
 
 /// Writes one record, again where the fate of the write is unknown, and returns its revision.
 ///
-/// A member that answers a read may lose its leader before the write, and then no answer comes in time. Such a
-/// write may be applied later, and the next one then conflicts with it.
+/// A member that answers a read may lose its leader before the write, and then no answer comes in time.
+/// Such a write may be applied later, and the next one then conflicts with it.
 async fn write_in_the_end(store: &Etcd) -> u64 {
     for _ in 0..30 {
         match store.transact(&drain("a", 0, record()), 0).await {

@@ -34,7 +34,7 @@ impl CardIndex {
     #[cfg(test)]
     pub(crate) const FIRST: Self = Self(0);
 
-    /// The card that CUDA numbers so. None for a card beyond those that a page has room for; it is not guarded.
+    /// The card of this ordinal. None for a card beyond those that a page has room for: it is not guarded.
     pub(crate) fn of(device: DeviceOrdinal) -> Option<Self> {
         let wanted = device.checked_add(1)?;
         Self::all().find(|index| ORDINALS[index.place()].load(Relaxed) == wanted)

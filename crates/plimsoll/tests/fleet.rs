@@ -158,7 +158,7 @@ fn a_restored_backup_makes_former_seats_worthless() {
     daemon::until("the restored store is noticed", || {
         fleet.hosts.iter().any(|host| host.talk().contains("has been restored"))
     });
-    // A host that has not noticed yet may be given its model again, so the revision of its former seat must be past.
+    // A host that has not noticed yet may be given its model again, so the former revision must be past.
     fleet.write_past(former.rsplit_once(':').unwrap().1.parse().unwrap());
     for model in ["one", "two"] {
         fleet.ask(0, model);
