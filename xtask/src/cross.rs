@@ -1,13 +1,14 @@
 //! Installs the compilers, emulators and other system packages that the tests need.
 //!
-//! Guard's tests need a C++ compiler to imitate ggml's pool, those of metrics Prometheus' own tools. For
-//! aarch64 they need the target's standard library, a C compiler and an emulator. Tests of packages need
-//! whole systems: debootstrap creates them, QEMU boots them.
+//! Guard's tests need a C++ compiler to imitate ggml's pool, and Vulkan's loader with Mesa's software driver;
+//! those of metrics need Prometheus' own tools. For aarch64 they need the target's standard library, a C
+//! compiler and an emulator. Tests of packages need whole systems: debootstrap creates them, QEMU boots them.
 
 use std::process::{Command, ExitCode};
 
 const TARGET: &str = "aarch64-unknown-linux-gnu";
 const CROSS: &[&str] = &["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "qemu-user"];
+const VULKAN: &[&str] = &["libvulkan1", "mesa-vulkan-drivers", "vulkan-tools"];
 const SYSTEMS: &[&str] = &["debootstrap", "qemu-system-x86", "e2fsprogs"];
 
 /// Installs by name what is missing for aarch64.
@@ -27,7 +28,7 @@ pub(crate) fn target() -> ExitCode {
 
 /// The programs that tests start on every machine.
 pub(crate) fn programs() -> ExitCode {
-    installed(&["c++", "promtool"], &["g++", "prometheus"])
+    installed(&["c++", "promtool", "vulkaninfo"], &[&["g++", "prometheus"], VULKAN].concat())
 }
 
 /// The same for the systems of `cargo xtask test --long`.

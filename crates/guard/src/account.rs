@@ -23,4 +23,6 @@ pub(crate) enum Substitute {
     Range(*mut DevicePointer, u64),
     /// So many bytes of physical memory in another place; the handle is written here.
     Memory(*mut AllocationHandle, u64),
+    /// What the hook itself requests in another place (see [`crate::ladder::ask_or`]).
+    Request,
 }

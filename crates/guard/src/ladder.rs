@@ -14,8 +14,8 @@ pub(crate) mod reuse;
 mod room_request;
 
 use crate::account::claim::{self, ClaimOutcome};
-use crate::account::{Substitute, overflow};
-use crate::driver::{CuResult, DevicePointer, OUT_OF_MEMORY};
+use crate::account::{Substitute, overflow, spilled};
+use crate::driver::{CuResult, DevicePointer, OUT_OF_MEMORY, SUCCESS};
 use crate::driver_guard::{self, RelaxedCapture};
 use crate::policy::backoff::Backoff;
 use crate::state::captures::capturing;
@@ -32,6 +32,8 @@ struct RefusedRequest<'a> {
     substitute: Substitute,
     /// Asks the driver again; takes nothing from the budget.
     ask: &'a mut dyn FnMut() -> CuResult,
+    /// Asks the driver for the same in host memory, for [`Substitute::Request`].
+    elsewhere: &'a mut dyn FnMut() -> CuResult,
 }
 
 /// Requests `size` bytes from the driver through `ask`, within the budget of the card, and climbs the ladder
@@ -45,7 +47,43 @@ pub(crate) fn ask(
     answer();
     match claim::once(index, size, substitute, ask) {
         Ok(outcome) => outcome,
-        Err(refusal) => climb(RefusedRequest { card: index, size, refusal, substitute, ask }),
+        Err(refusal) => {
+            let elsewhere = &mut || OUT_OF_MEMORY;
+            climb(RefusedRequest { card: index, size, refusal, substitute, ask, elsewhere })
+        }
+    }
+}
+
+/// Position of a request among those that a program makes for the same memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attempt {
+    First,
+    /// It was refused before in another kind of memory, which was reported, and waited for.
+    Again,
+}
+
+/// The same for an interface whose requests guard cannot answer itself: `elsewhere`, where there is one,
+/// requests the same in host memory.
+pub(crate) fn ask_or(
+    index: CardIndex,
+    size: u64,
+    attempt: Attempt,
+    ask: &mut dyn FnMut() -> CuResult,
+    elsewhere: Option<&mut dyn FnMut() -> CuResult>,
+) -> ClaimOutcome {
+    let substitute = if elsewhere.is_some() { Substitute::Request } else { Substitute::Nothing };
+    let mut none = || OUT_OF_MEMORY;
+    let elsewhere = elsewhere.unwrap_or(&mut none);
+    answer();
+    match claim::once(index, size, substitute, ask) {
+        Ok(outcome) => outcome,
+        Err(refusal) => {
+            let mut request = RefusedRequest { card: index, size, refusal, substitute, ask, elsewhere };
+            match attempt {
+                Attempt::First => climb(request),
+                Attempt::Again => request.spilled().unwrap_or(ClaimOutcome::Failed(OUT_OF_MEMORY)),
+            }
+        }
     }
 }
 
@@ -167,11 +205,25 @@ impl RefusedRequest<'_> {
                 unsafe { place.write(handle) };
                 ClaimOutcome::Elsewhere
             }),
+            Substitute::Request => self.requested_elsewhere(),
         };
         if end.is_none() {
             self.refusal = Refusal::Spill;
         }
         end
+    }
+
+    /// Host memory for the whole, by a request of the hook's own.
+    fn requested_elsewhere(&mut self) -> Option<ClaimOutcome> {
+        if !spilled::take(self.card, self.size) {
+            return None;
+        }
+        if (self.elsewhere)() != SUCCESS {
+            spilled::give(self.card, self.size);
+            return None;
+        }
+        card(self.card).raise_peaks();
+        Some(ClaimOutcome::Elsewhere)
     }
 
     /// Rung 5: managed memory for the whole.

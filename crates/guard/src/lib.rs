@@ -14,7 +14,7 @@
 //! | policy | `policy`: pure arithmetic, tested alone |
 //! | accounts | `account`: count of the memory that the program holds, and claims on the budget |
 //! | actions | `spill`, `ladder`, `ggml`, `graphs`, `contexts`: create and release memory, and wait for it |
-//! | entry points | `arm`, `hooks`, `interpose`: exported functions, and how a program finds them |
+//! | entry points | `arm`, `hooks`, `interpose`, `vulkan`: exported functions, and how a program finds them |
 //!
 //! DECISION: the library is `no_std` only with the profile `guard` (panic = abort), which saves 0.1 ms on
 //! every exec. Every other profile builds an ordinary crate for tests and lints.
@@ -49,3 +49,4 @@ mod spill;
 mod state;
 mod text;
 mod trace;
+mod vulkan;

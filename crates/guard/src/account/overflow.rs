@@ -25,8 +25,8 @@ pub(crate) fn yields(index: CardIndex, size: u64, substitute: Substitute) -> boo
     if matches!(substitute, Substitute::Range(..)) && caches::are_weights(index, size) && room.is_short() {
         return true;
     }
-    // Physical memory cannot be divided, so it goes where its larger part would lie.
-    let whole = matches!(substitute, Substitute::Memory(..));
+    // Such memory cannot be divided, so it goes where its larger part would lie.
+    let whole = matches!(substitute, Substitute::Memory(..) | Substitute::Request);
     room.yields(size) && !(whole && room.head(size, 1) >= size / 2)
 }
 

@@ -1,5 +1,6 @@
 //! Reports a refused allocation: in the shared-memory file for the daemon, in the trace file, and on stderr.
 
+use core::fmt;
 use core::sync::atomic::Ordering::Relaxed;
 
 use plimsoll_wire::page::{Refusal, UNLIMITED};
@@ -14,8 +15,8 @@ use crate::trace::{TraceEvent, TraceKind};
 
 /// Records a refusal everywhere.
 pub(super) fn record(request: &RefusedRequest<'_>) {
-    let free = driver_guard::memory_of(request.card.device()).map_or(0, |(free, _)| free);
-    refusals::record(request.card, request.refusal, request.size, free);
+    let free = driver_guard::memory_of(request.card.device()).map(|(free, _)| free);
+    refusals::record(request.card, request.refusal, request.size, free.unwrap_or(0));
     let event = TraceEvent::on(request.card).of(0, request.size);
     let detail = u8::try_from(request.refusal.code()).unwrap_or(0);
     TraceEvent { detail, ..event }.emit(TraceKind::Oom);
@@ -25,11 +26,11 @@ pub(super) fn record(request: &RefusedRequest<'_>) {
     }
 }
 
-fn on_stderr(request: &RefusedRequest<'_>, free: u64, times: u32) {
+fn on_stderr(request: &RefusedRequest<'_>, free: Option<u64>, times: u32) {
     let card = card(request.card);
     let (number, requested) = (request.card.number(), ByteSize(request.size));
-    let (allocated, free) = (ByteSize(ledger::occupied(request.card)), ByteSize(free));
-    let spilled = ByteSize(card.spilled.load(Relaxed));
+    let allocated = ByteSize(ledger::occupied(request.card));
+    let (spilled, free) = (ByteSize(card.spilled.load(Relaxed)), FreeMemory(free));
     let (budget, siblings) = (ledger::budget(request.card), Siblings::of(ledger::others(request.card)));
     let why = match request.refusal {
         Refusal::Budget => "the request exceeds the budget",
@@ -40,13 +41,22 @@ fn on_stderr(request: &RefusedRequest<'_>, free: u64, times: u32) {
     if budget == UNLIMITED {
         say!(
             "card {number}: a request for {requested} was refused because {why}; {allocated} allocated, \
-                {spilled} spilled, {free} free (refusal {times}){siblings}"
+                {spilled} spilled{free} (refusal {times}){siblings}"
         );
     } else {
         let budget = ByteSize(budget);
         say!(
             "card {number}: a request for {requested} was refused because {why}; {allocated} of a budget of \
-                {budget} allocated, {spilled} spilled, {free} free (refusal {times}){siblings}"
+                {budget} allocated, {spilled} spilled{free} (refusal {times}){siblings}"
         );
+    }
+}
+
+/// `, 5 MiB free`, or nothing where it is not known.
+struct FreeMemory(Option<u64>);
+
+impl fmt::Display for FreeMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |free| write!(f, ", {} free", ByteSize(free)))
     }
 }

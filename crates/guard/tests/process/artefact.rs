@@ -26,6 +26,15 @@ pub(crate) fn guard() -> &'static Path {
     })
 }
 
+/// `libplimsoll_phantom.so`, a driver of Vulkan.
+pub(crate) fn phantom() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| {
+        build(&["--profile", "guard", "--package", "plimsoll-phantom"]);
+        target().join("guard/libplimsoll_phantom.so")
+    })
+}
+
 /// A folder with `libcuda.so.1` in it, which is fake-cuda, for LD_LIBRARY_PATH.
 pub(crate) fn cuda() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();

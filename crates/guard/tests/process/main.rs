@@ -18,3 +18,4 @@ mod preload;
 mod requested;
 mod spill;
 mod tree;
+mod vulkan;
