@@ -1,7 +1,7 @@
 //! Starts guard in a process: from this moment the preloaded library counts and limits its memory.
 //!
-//! Guard arms after the first successful `cuInit`, or the first list of Vulkan's devices, of a process with
-//! `PLIMSOLL_GUARD` set, and never in a forked child.
+//! Guard arms after the first successful `cuInit`, when HIP first sees a card, or after the first list of
+//! Vulkan's devices, of a process with `PLIMSOLL_GUARD` set, and never in a forked child.
 
 use alloc::vec::Vec;
 use core::ptr::null_mut;
@@ -12,6 +12,8 @@ use core::time::Duration;
 use plimsoll_nostd::lock::Lock;
 use plimsoll_wire::page::PageState;
 
+use crate::driver::hip;
+use crate::driver::interface::{self, Interface};
 use crate::say::{remember_stderr, say};
 use crate::state::{CardIndex, ledger, page};
 use crate::{clock, process, settings, trace};
@@ -40,6 +42,37 @@ const DONE: u32 = 2;
 /// The thread that arms guard.
 static WORKER: AtomicI32 = AtomicI32::new(0);
 
+/// True if the hooks of CUDA and NVML act.
+#[inline]
+pub(crate) fn by_cuda() -> bool {
+    armed() && !interface::is_hip()
+}
+
+/// True if the hooks of HIP act. HIP has no call that begins its use, so the first one that is hooked arms.
+#[inline]
+pub(crate) fn by_hip() -> bool {
+    // Not before the cards are entered: what another thread takes meanwhile would be counted nowhere.
+    if armed() && interface::is_hip() && STAGE.load(Acquire) == DONE {
+        return true;
+    }
+    settings::wanted() && arm_by_hip()
+}
+
+#[cold]
+fn arm_by_hip() -> bool {
+    static ASKED: AtomicBool = AtomicBool::new(false);
+    let may = match STAGE.load(Acquire) {
+        UNTOUCHED => true,
+        AT_WORK => WORKER.load(Relaxed) != process::thread(),
+        // Guard acts for CUDA, or not at all; one look tells whether that has to be reported.
+        _ => armed() && !ASKED.swap(true, Relaxed),
+    };
+    if may && !forked() && hip::has_cards() {
+        initialised(Interface::Hip);
+    }
+    armed() && interface::is_hip() && STAGE.load(Acquire) == DONE
+}
+
 /// True if hooks act.
 #[inline]
 pub(crate) fn armed() -> bool {
@@ -60,8 +93,8 @@ pub(crate) fn forked() -> bool {
     !armed() && PROCESS.load(Relaxed) != 0 && !same_process()
 }
 
-/// Enters CUDA's cards and arms guard; to be called after every successful `cuInit`.
-pub(crate) fn initialised() {
+/// Enters the cards of CUDA or HIP and arms guard; to be called when the interface can see them.
+pub(crate) fn initialised(by: Interface) {
     // DECISION: the library arms once, and if something is unexpected, it stays inactive. Other threads wait
     // for the arming, but at most a second, because a waiting thread may hold the loader's lock.
     if !settings::wanted() {
@@ -70,12 +103,24 @@ pub(crate) fn initialised() {
     match STAGE.compare_exchange(UNTOUCHED, AT_WORK, AcqRel, Acquire) {
         Ok(_) => {
             WORKER.store(process::thread(), Relaxed);
+            interface::choose(by);
             begin();
             STAGE.store(DONE, Release);
         }
         Err(AT_WORK) if WORKER.load(Relaxed) != process::thread() => wait_for_worker(),
+        Err(DONE) if by != interface::chosen() => say_other(by),
         // Done, or this thread is inside its own arming: guard's calls may reach `cuInit` again.
         Err(_) => {}
+    }
+}
+
+/// Reports once that the program uses cards by a second interface.
+#[cold]
+fn say_other(by: Interface) {
+    static STATED: AtomicBool = AtomicBool::new(false);
+    if armed() && !STATED.swap(true, Relaxed) {
+        let (first, other) = (interface::chosen().name(), by.name());
+        say!("the program uses {first} and {other}; memory that it takes by {other} is not guarded");
     }
 }
 
@@ -93,7 +138,7 @@ fn wait_for_worker() {
 }
 
 fn begin() {
-    let Some(found) = cards::of_cuda() else { return };
+    let Some(found) = cards::of_interface() else { return };
     for (device, index) in (0..).zip(enter(&found)) {
         if let Some(index) = index {
             index.set_device(device);

@@ -1,14 +1,16 @@
-//! Saves and restores the calling thread's CUDA state (context, stream capture mode) around guard's own
-//! driver calls.
+//! Saves and restores the calling thread's state (context, stream capture mode, last error) around guard's
+//! own driver calls.
 //!
 //! An allocation would break another thread's stream capture, so the capture mode is relaxed during the call.
-//! Mode and context are restored afterwards.
+//! Mode and context are restored afterwards, and in HIP the error of the last call.
 
 use core::ffi::c_uint;
 use core::ptr::{null_mut, without_provenance_mut};
 use core::sync::atomic::Ordering::SeqCst;
 use core::sync::atomic::{AtomicU32, fence};
 
+use crate::driver::hip::{self, LastError};
+use crate::driver::interface::is_hip;
 use crate::driver::{self, CuResult, DeviceOrdinal, SUCCESS};
 use crate::state::CardIndex;
 use crate::state::captures::capturing;
@@ -18,27 +20,35 @@ const RELAXED: c_uint = 2;
 
 /// Keeps the thread's capture mode RELAXED until it is dropped.
 #[derive(Debug)]
-pub(crate) struct RelaxedCapture(c_uint);
+pub(crate) struct RelaxedCapture {
+    mode: c_uint,
+    /// Dropped after the mode is restored.
+    _error: Option<LastError>,
+}
 
 impl RelaxedCapture {
     pub(crate) fn begin() -> Self {
+        let error = is_hip().then(LastError::keep);
         let mut mode = RELAXED;
         // SAFETY: the place is ours; the old mode comes back in it. A driver without it leaves RELAXED, which
         // is harmless.
         unsafe { driver::cuThreadExchangeStreamCaptureMode(&raw mut mode) };
-        Self(mode)
+        Self { mode, _error: error }
     }
 }
 
 impl Drop for RelaxedCapture {
     fn drop(&mut self) {
         // SAFETY: the place is ours.
-        unsafe { driver::cuThreadExchangeStreamCaptureMode(&raw mut self.0) };
+        unsafe { driver::cuThreadExchangeStreamCaptureMode(&raw mut self.mode) };
     }
 }
 
 /// The calling thread's context, as a number; 0 for none.
 pub(crate) fn context() -> usize {
+    if is_hip() {
+        return hip::context_of(hip::device());
+    }
     let mut context = null_mut();
     // SAFETY: the place is ours.
     let code = unsafe { driver::cuCtxGetCurrent(&raw mut context) };
@@ -73,6 +83,9 @@ pub(crate) fn memory() -> Option<(u64, u64)> {
 
 /// Runs `act` in a context; in the thread's own if that context has been destroyed.
 pub(crate) fn in_context<T>(context: usize, act: impl FnOnce() -> T) -> T {
+    if is_hip() {
+        return hip::in_context(context, act);
+    }
     // SAFETY: a context that the driver once gave; it refuses one that is gone.
     let pushed =
         context != 0 && unsafe { driver::cuCtxPushCurrent_v2(without_provenance_mut(context)) } == SUCCESS;
@@ -83,6 +96,13 @@ pub(crate) fn in_context<T>(context: usize, act: impl FnOnce() -> T) -> T {
         unsafe { driver::cuCtxPopCurrent_v2(&raw mut popped) };
     }
     result
+}
+
+/// Forgets a refusal that guard has made good: in HIP the program would find it after its next kernel.
+pub(crate) fn forget_refusal() {
+    if is_hip() {
+        hip::forget_error();
+    }
 }
 
 /// Threads that wait for a card on guard's account.

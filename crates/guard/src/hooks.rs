@@ -1,6 +1,7 @@
-//! Functions with which guard replaces those of the CUDA driver, one file for each part of its API.
+//! Functions with which guard replaces those of the CUDA driver and of the HIP runtime, one file for each
+//! part of the API.
 //!
-//! Until `cuInit` has succeeded, a hook only calls the real function.
+//! Until `cuInit` has succeeded, or HIP has reported a card, a hook only calls the real function.
 
 // DECISION: functions that CUDA 6.5 and later replaced are not hooked. No program that is so old runs a model
 // on a card of today.
@@ -8,6 +9,7 @@ pub(crate) mod arrays;
 pub(crate) mod capture;
 pub(crate) mod context;
 pub(crate) mod graphs;
+pub(crate) mod hip;
 pub(crate) mod info;
 pub(crate) mod init;
 pub(crate) mod ipc;
@@ -31,7 +33,7 @@ pub(crate) type HookFunction = unsafe extern "C" fn();
 pub(crate) struct Hook {
     /// Name of the export, with the suffix of its ABI.
     pub(crate) symbol: &'static str,
-    /// Name for `cuGetProcAddress`.
+    /// Name for `cuGetProcAddress`; none for a function of HIP.
     pub(crate) name: &'static str,
     /// The first version of CUDA in which `name` means this function.
     pub(crate) since: i32,
@@ -50,7 +52,7 @@ impl Hook {
     }
 }
 
-pub(crate) use crate::arm::armed;
+pub(crate) use crate::arm::{by_cuda, by_hip};
 
 /// Condition of the hooks that act before guard is armed.
 pub(crate) const fn always() -> bool {
@@ -59,18 +61,21 @@ pub(crate) const fn always() -> bool {
 
 // DECISION: this macro generates the export, the pointer to the real function and the row in
 // `crate::interpose`. So a hook cannot be missing in one of these places.
-/// Declares hooks: `fn SYMBOL / TWIN = "NAME" since VERSION (arguments) calls REAL { body }`.
-/// They act once guard is armed; with `in LIBRARY when always`, from the start.
+//
+// DECISION: a function of HIP with the parameters of one of CUDA's is a further name of its hook. So both
+// interfaces have one body; `hooks::hip` has only what HIP has alone.
+/// Declares hooks: `fn SYMBOL / TWIN | HIP = "NAME" since VERSION (arguments) calls REAL { body }`.
+/// They act once guard is armed for their interface; with `in LIBRARY when always`, from the start.
 ///
-/// The body may call `REAL`, the real function of the symbol or of the twin that was called. With `calls
-/// (REAL, PER_THREAD)` it also knows whether it is the twin.
+/// The body may call `REAL`, the real function of the symbol that was called: SYMBOL, its twin or a name in
+/// HIP. With `calls (REAL, PER_THREAD)` it also knows whether it is the twin.
 macro_rules! hooks {
     (in $library:ident; $($hooks:tt)*) => {
-        $crate::hooks::hooks! { in $library when armed; $($hooks)* }
+        $crate::hooks::hooks! { in $library when by_cuda; $($hooks)* }
     };
 
     (in $library:ident when $active:ident; $(
-        fn $symbol:ident $(/ $twin:ident)? = $name:literal since $since:literal
+        fn $symbol:ident $(/ $twin:ident)? $(| $hip:ident)* = $name:literal since $since:literal
             $arguments:tt calls $names:tt $body:block
     )*) => {
         pub(crate) mod real {
@@ -82,24 +87,40 @@ macro_rules! hooks {
                 $($symbol $arguments;)*
                 $($($twin $arguments;)?)*
             }
+
+            pub(crate) mod hip {
+                #[allow(unused_imports, reason = "some groups of functions have no name in HIP")]
+                use super::*;
+
+                $crate::driver::real! {
+                    in HIP;
+                    $($($hip $arguments;)*)*
+                }
+            }
         }
 
         $(
-            $crate::hooks::hooks!(@export $active $symbol $arguments false $names $body);
-            $($crate::hooks::hooks!(@export $active $twin $arguments true $names $body);)?
+            $crate::hooks::hooks!(@export $active [real] $symbol $arguments false $names $body);
+            $($crate::hooks::hooks!(@export $active [real] $twin $arguments true $names $body);)?
+            $crate::hooks::hooks!(@hip [$($hip)*] $arguments $names $body);
         )*
 
         pub(crate) const TABLE: &[$crate::hooks::Hook] = &[
-            $($crate::hooks::hooks!(@row $symbol $name $since false $arguments),)*
-            $($($crate::hooks::hooks!(@row $twin $name $since true $arguments),)?)*
+            $($crate::hooks::hooks!(@row [real] $symbol $name $since false $arguments),)*
+            $($($crate::hooks::hooks!(@row [real] $twin $name $since true $arguments),)?)*
+            $($($crate::hooks::hooks!(@row [real::hip] $hip "" 0 false $arguments),)*)*
         ];
     };
 
-    (@export $active:ident $symbol:ident $arguments:tt $twin:literal $real:ident $body:block) => {
-        $crate::hooks::hooks!(@export $active $symbol $arguments $twin ($real, _twin) $body);
+    (@hip [$($hip:ident)*] $arguments:tt $names:tt $body:block) => {
+        $($crate::hooks::hooks!(@export by_hip [real::hip] $hip $arguments false $names $body);)*
     };
 
-    (@export $active:ident $symbol:ident ($($argument:ident: $type:ty),* $(,)?) $twin:literal ($real:ident, $per_thread:ident) $body:block) => {
+    (@export $active:ident $of:tt $symbol:ident $arguments:tt $twin:literal $real:ident $body:block) => {
+        $crate::hooks::hooks!(@export $active $of $symbol $arguments $twin ($real, _twin) $body);
+    };
+
+    (@export $active:ident [$($of:ident)::+] $symbol:ident ($($argument:ident: $type:ty),* $(,)?) $twin:literal ($real:ident, $per_thread:ident) $body:block) => {
         /// # Safety
         /// As the driver asks of its callers.
         #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -109,17 +130,17 @@ macro_rules! hooks {
             // promises us.
             unsafe {
                 if !$crate::hooks::$active() {
-                    return real::$symbol($($argument),*);
+                    return $($of)::+::$symbol($($argument),*);
                 }
                 #[allow(unused_variables, reason = "a hook need not call the function that it replaces")]
-                let $real = real::$symbol;
+                let $real = $($of)::+::$symbol;
                 let $per_thread = $twin;
                 $body
             }
         }
     };
 
-    (@row $symbol:ident $name:literal $since:literal $per_thread:literal ($($argument:ident: $type:ty),* $(,)?)) => {
+    (@row [$($of:ident)::+] $symbol:ident $name:literal $since:literal $per_thread:literal ($($argument:ident: $type:ty),* $(,)?)) => {
         $crate::hooks::Hook {
             symbol: stringify!($symbol),
             name: $name,
@@ -137,7 +158,7 @@ macro_rules! hooks {
                     $crate::hooks::HookFunction,
                 >($symbol)
             },
-            slot: &real::slots::$symbol,
+            slot: &$($of)::+::slots::$symbol,
         }
     };
 }

@@ -1,7 +1,8 @@
-//! Makes every way of finding a CUDA driver function lead to guard's replacement, by a table of names.
+//! Makes every way of finding a function of CUDA's driver or HIP's runtime lead to guard's replacement, by a
+//! table of names.
 //!
-//! The ways are an ELF import, `dlsym` ([`symbol`]) and `cuGetProcAddress` ([`procedure`]). RTLD_DEEPBIND,
-//! dlmopen, static programs and setuid programs are not covered.
+//! The ways are an ELF import, `dlsym` ([`symbol`]), `cuGetProcAddress` ([`procedure`]) and
+//! `hipGetProcAddress`. RTLD_DEEPBIND, dlmopen, static programs and setuid programs are not covered.
 
 use core::ffi::{CStr, c_char, c_void};
 
@@ -12,8 +13,9 @@ mod procedure;
 #[cfg(not(test))]
 mod symbol;
 
-const PARTS: [&[Hook]; 15] = [
+const PARTS: [&[Hook]; 16] = [
     hooks::init::TABLE,
+    hooks::hip::TABLE,
     procedure::TABLE,
     hooks::memory::TABLE,
     hooks::vmm::TABLE,
@@ -85,14 +87,19 @@ const fn place_of(hash: u32) -> usize {
 ///
 /// # Safety
 /// `name` is a C string.
-unsafe fn named(name: *const c_char) -> Option<&'static Hook> {
-    // Nearly all names fail here, after three bytes: the driver's are "cuUpper…", NVML's "nvml…", and "cuda…"
-    // is the runtime's.
+pub(crate) unsafe fn named(name: *const c_char) -> Option<&'static Hook> {
+    // Nearly all names fail here, after four bytes: the driver's are "cuUpper…", NVML's "nvml…", AMD's
+    // "hipUpper…", and "cuda…" is the runtime's.
     // SAFETY: each byte is read only after the ones before it were not the closing zero.
     let ours = unsafe {
         match (*name.cast::<[u8; 1]>())[0] {
             b'c' => *name.add(1).cast::<u8>() == b'u' && (*name.add(2).cast::<u8>()).is_ascii_uppercase(),
             b'n' => *name.add(1).cast::<u8>() == b'v' && *name.add(2).cast::<u8>() == b'm',
+            b'h' => {
+                *name.add(1).cast::<u8>() == b'i'
+                    && *name.add(2).cast::<u8>() == b'p'
+                    && (*name.add(3).cast::<u8>()).is_ascii_uppercase()
+            }
             _ => false,
         }
     };
@@ -137,9 +144,21 @@ mod tests {
             let found = unsafe { named(name.as_ptr()) }.unwrap();
             assert_eq!((found.symbol, found.address()), (hook.symbol, hook.address()));
         }
-        for name in
-            [c"", c"c", c"cu", c"n", c"cuMemAlloc_v", c"cuMemAlloc_v22", c"cudaMalloc", c"cuBogus", c"nvml"]
-        {
+        for name in [
+            c"",
+            c"c",
+            c"cu",
+            c"n",
+            c"cuMemAlloc_v",
+            c"cuMemAlloc_v22",
+            c"cudaMalloc",
+            c"cuBogus",
+            c"nvml",
+            c"hi",
+            c"hip",
+            c"hipblasCreate",
+            c"hipMallocs",
+        ] {
             // SAFETY: a C string.
             assert!(unsafe { named(name.as_ptr()) }.is_none(), "{name:?}");
         }

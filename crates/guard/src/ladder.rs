@@ -96,7 +96,7 @@ fn climb(mut request: RefusedRequest<'_>) -> ClaimOutcome {
         let _relaxed = RelaxedCapture::begin();
         rungs(&mut request)
     };
-    end.unwrap_or_else(|| {
+    end.inspect(|_| driver_guard::forget_refusal()).unwrap_or_else(|| {
         refusal::record(&request);
         ClaimOutcome::Failed(OUT_OF_MEMORY)
     })

@@ -1,7 +1,8 @@
 //! `libplimsoll_guard.so`: counts and limits the GPU memory of an unmodified program into which it is
 //! preloaded.
 //!
-//! It passes every call through until `cuInit` has succeeded in a process with `PLIMSOLL_GUARD` set.
+//! It passes every call through until `cuInit` has succeeded, or AMD's HIP runtime has reported a card, in a
+//! process with `PLIMSOLL_GUARD` set.
 //!
 //! The modules form layers, lowest first. A module calls those of a higher layer only through registered
 //! functions.
@@ -9,7 +10,7 @@
 //! | layer | modules |
 //! |---|---|
 //! | process | `clock`, `descriptor`, `process`, `say`, `settings`, `text` |
-//! | driver | `driver`: the real functions, found by walking the loaded objects |
+//! | driver | `driver`: the real functions of CUDA or HIP, found by walking the loaded objects |
 //! | state | `state`: tables and counters; `trace`; `driver_guard`: thread state around driver calls |
 //! | policy | `policy`: pure arithmetic, tested alone |
 //! | accounts | `account`: count of the memory that the program holds, and claims on the budget |

@@ -1,7 +1,7 @@
 //! Holds the tables and counters that guard keeps for its process.
 //!
 //! These modules make no decisions and call no driver function. Cards are numbered in the order in which the
-//! program's interfaces (CUDA, Vulkan) entered them; a card that two of them have is entered once.
+//! program's interfaces (CUDA or HIP, Vulkan) entered them; a card that two of them have is entered once.
 
 pub(crate) mod address_map;
 pub(crate) mod captures;
@@ -23,7 +23,7 @@ pub(crate) use page::{create, page};
 
 use crate::driver::DeviceOrdinal;
 
-/// CUDA's number of each card plus one; 0 for a card that another interface has entered.
+/// CUDA's or HIP's number of each card plus one; 0 for a card that another interface has entered.
 static ORDINALS: [AtomicI32; CARDS] = [const { AtomicI32::new(0) }; CARDS];
 
 /// Number of a card that has an entry on the page.
@@ -51,7 +51,7 @@ impl CardIndex {
         (usize::from(index) < CARDS).then_some(Self(index))
     }
 
-    /// Enters CUDA's number of the card.
+    /// Enters CUDA's or HIP's number of the card.
     pub(crate) fn set_device(self, device: DeviceOrdinal) {
         ORDINALS[self.place()].store(device.saturating_add(1), Relaxed);
     }
@@ -65,7 +65,7 @@ impl CardIndex {
         usize::from(self.0) % CARDS
     }
 
-    /// CUDA's number of the card; -1, which the driver refuses, for a card that CUDA does not have.
+    /// CUDA's or HIP's number of the card; -1, which the driver refuses, for a card that it does not have.
     pub(crate) fn device(self) -> DeviceOrdinal {
         ORDINALS[self.place()].load(Relaxed) - 1
     }

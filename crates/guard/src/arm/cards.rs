@@ -69,18 +69,18 @@ fn describe(card: &PageCard, found: &FoundCard) {
     card.total.store(found.total, Relaxed);
 }
 
-/// CUDA's cards; None, after a line on stderr, if the driver does not report their number.
-pub(super) fn of_cuda() -> Option<Vec<FoundCard>> {
+/// The cards of CUDA or HIP; None, after a line on stderr, if the driver does not report their number.
+pub(super) fn of_interface() -> Option<Vec<FoundCard>> {
     let mut count = 0;
     // SAFETY: the driver is up, and `count` is ours.
     if unsafe { driver::cuDeviceGetCount(&raw mut count) } != SUCCESS {
         say!("the driver does not report its cards; this process runs unguarded");
         return None;
     }
-    Some((0..count).map(of_cuda_device).collect())
+    Some((0..count).map(described).collect())
 }
 
-fn of_cuda_device(device: DeviceOrdinal) -> FoundCard {
+fn described(device: DeviceOrdinal) -> FoundCard {
     let (mut uuid, mut total) = ([0_u8; 16], 0_usize);
     // The newer function tells a MIG instance's own UUID, the older one that of the whole card.
     // SAFETY: the device exists, and the places are ours.

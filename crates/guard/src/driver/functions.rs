@@ -6,6 +6,7 @@ use core::ptr::null_mut;
 
 use plimsoll_wire::options::Uuid;
 
+use super::interface::is_hip;
 use super::{Context, CuArray, CuStream, DeviceOrdinal, MemoryPool, SUCCESS};
 use crate::text::Text;
 
@@ -21,20 +22,34 @@ impl NvmlProcess {
     pub(crate) const NONE: Self = Self { pid: 0, used: 0 };
 }
 
-/// `CUdevice_attribute`s that guard reads.
-pub(crate) mod attribute {
-    use core::ffi::c_int;
+/// Attributes that guard reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attribute {
+    ConcurrentManagedAccess,
+    VirtualMemoryManagement,
+    HostNumaId,
+}
 
-    pub(crate) const CONCURRENT_MANAGED_ACCESS: c_int = 89;
-    pub(crate) const VIRTUAL_MEMORY_MANAGEMENT: c_int = 102;
-    pub(crate) const HOST_NUMA_ID: c_int = 134;
+impl Attribute {
+    /// Its `CUdevice_attribute` or `hipDeviceAttribute_t`; None where the interface has none.
+    pub(crate) fn number(self) -> Option<c_int> {
+        match (self, is_hip()) {
+            (Self::ConcurrentManagedAccess, false) => Some(89),
+            (Self::VirtualMemoryManagement, false) => Some(102),
+            (Self::HostNumaId, false) => Some(134),
+            (Self::ConcurrentManagedAccess, true) => Some(9),
+            (Self::VirtualMemoryManagement, true) => Some(89),
+            (Self::HostNumaId, true) => None,
+        }
+    }
 }
 
 /// An attribute of a card from the real driver; `otherwise` if the driver does not define the attribute.
-pub(crate) fn device_attribute(device: DeviceOrdinal, attribute: c_int, otherwise: c_int) -> c_int {
+pub(crate) fn device_attribute(device: DeviceOrdinal, attribute: Attribute, otherwise: c_int) -> c_int {
     let mut value = otherwise;
+    let Some(number) = attribute.number() else { return otherwise };
     // SAFETY: the place is ours. A driver that does not know the attribute leaves it.
-    let code = unsafe { cuDeviceGetAttribute(&raw mut value, attribute, device) };
+    let code = unsafe { cuDeviceGetAttribute(&raw mut value, number, device) };
     if code == SUCCESS { value } else { otherwise }
 }
 
@@ -51,29 +66,29 @@ mod cuda {
     use super::*;
 
     crate::driver::real! {
-        in CUDA;
-        cuDeviceGetCount(count: *mut c_int);
-        cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: DeviceOrdinal);
+        by INTERFACE;
+        cuDeviceGetCount = hipGetDeviceCount(count: *mut c_int);
+        cuDeviceGetUuid_v2 = hipDeviceGetUuid(uuid: *mut [u8; 16], device: DeviceOrdinal);
         cuDeviceGetUuid(uuid: *mut [u8; 16], device: DeviceOrdinal);
-        cuDeviceTotalMem_v2(total: *mut usize, device: DeviceOrdinal);
-        cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: DeviceOrdinal);
+        cuDeviceTotalMem_v2 = hipDeviceTotalMem(total: *mut usize, device: DeviceOrdinal);
+        cuDeviceGetAttribute = hipDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: DeviceOrdinal);
         cuDeviceGetByPCIBusId(device: *mut DeviceOrdinal, bus: *const c_char);
         cuDevicePrimaryCtxGetState(device: DeviceOrdinal, flags: *mut c_uint, active: *mut c_int);
-        cuCtxGetDevice(device: *mut DeviceOrdinal);
+        cuCtxGetDevice = hipGetDevice(device: *mut DeviceOrdinal);
         cuCtxGetCurrent(context: *mut Context);
         cuCtxPushCurrent_v2(context: Context);
         cuCtxPopCurrent_v2(context: *mut Context);
-        cuCtxSynchronize();
-        cuStreamIsCapturing(stream: CuStream, status: *mut c_uint);
+        cuCtxSynchronize = hipDeviceSynchronize();
+        cuStreamIsCapturing = hipStreamIsCapturing(stream: CuStream, status: *mut c_uint);
         cuStreamIsCapturing_ptsz(stream: CuStream, status: *mut c_uint);
-        cuDeviceGetMemPool(pool: *mut MemoryPool, device: DeviceOrdinal);
-        cuDeviceGetDefaultMemPool(pool: *mut MemoryPool, device: DeviceOrdinal);
-        cuMemPoolTrimTo(pool: MemoryPool, keep: usize);
-        cuMemGetInfo_v2(free: *mut u64, total: *mut u64);
-        cuMemPoolGetAttribute(pool: MemoryPool, attribute: c_int, value: *mut c_void);
+        cuDeviceGetMemPool = hipDeviceGetMemPool(pool: *mut MemoryPool, device: DeviceOrdinal);
+        cuDeviceGetDefaultMemPool = hipDeviceGetDefaultMemPool(pool: *mut MemoryPool, device: DeviceOrdinal);
+        cuMemPoolTrimTo = hipMemPoolTrimTo(pool: MemoryPool, keep: usize);
+        cuMemGetInfo_v2 = hipMemGetInfo(free: *mut u64, total: *mut u64);
+        cuMemPoolGetAttribute = hipMemPoolGetAttribute(pool: MemoryPool, attribute: c_int, value: *mut c_void);
         cuArrayGetMemoryRequirements(requirements: *mut [u64; 4], array: CuArray, device: DeviceOrdinal);
         cuMipmappedArrayGetMemoryRequirements(requirements: *mut [u64; 4], array: CuArray, device: DeviceOrdinal);
-        cuThreadExchangeStreamCaptureMode(mode: *mut c_uint);
+        cuThreadExchangeStreamCaptureMode = hipThreadExchangeStreamCaptureMode(mode: *mut c_uint);
     }
 }
 

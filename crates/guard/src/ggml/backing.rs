@@ -21,9 +21,9 @@ mod real {
     use super::DevicePointer;
 
     crate::driver::real! {
-        in CUDA;
-        cuMemAlloc_v2(pointer: *mut DevicePointer, size: u64);
-        cuMemFree_v2(pointer: DevicePointer);
+        by INTERFACE;
+        cuMemAlloc_v2 = hipMalloc(pointer: *mut DevicePointer, size: u64);
+        cuMemFree_v2 = hipFree(pointer: DevicePointer);
     }
 }
 

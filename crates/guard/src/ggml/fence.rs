@@ -6,16 +6,17 @@ use core::ptr::{null_mut, with_exposed_provenance_mut};
 
 use super::streams;
 use crate::driver::{CuStream, SUCCESS};
+use crate::driver_guard::forget_refusal;
 
 mod real {
     use super::*;
 
     crate::driver::real! {
-        in CUDA;
-        cuEventCreate(event: *mut *mut c_void, flags: c_uint);
-        cuEventRecord(event: *mut c_void, stream: CuStream);
-        cuEventQuery(event: *mut c_void);
-        cuEventDestroy_v2(event: *mut c_void);
+        by INTERFACE;
+        cuEventCreate = hipEventCreateWithFlags(event: *mut *mut c_void, flags: c_uint);
+        cuEventRecord = hipEventRecord(event: *mut c_void, stream: CuStream);
+        cuEventQuery = hipEventQuery(event: *mut c_void);
+        cuEventDestroy_v2 = hipEventDestroy(event: *mut c_void);
     }
 }
 
@@ -60,9 +61,15 @@ impl StreamFence {
 
     /// True if the work is done. Does not wait.
     pub(super) fn done(&self) -> bool {
-        // SAFETY: events of ours that were recorded.
-        let past =
-            |event: &usize| unsafe { real::cuEventQuery(with_exposed_provenance_mut(*event)) } == SUCCESS;
+        let past = |event: &usize| {
+            // SAFETY: events of ours that were recorded.
+            let done = unsafe { real::cuEventQuery(with_exposed_provenance_mut(*event)) } == SUCCESS;
+            if !done {
+                // HIP notes "not ready" as an error.
+                forget_refusal();
+            }
+            done
+        };
         self.over || !self.broken && self.events.iter().all(past)
     }
 }

@@ -20,17 +20,17 @@ const STILL_CAPTURING: [CuResult; 2] = [903, 908];
 hooks! {
     in CUDA;
 
-    fn cuStreamCreate = "cuStreamCreate" since 2000 (stream: *mut CuStream, flags: c_uint) calls real {
+    fn cuStreamCreate | hipStreamCreateWithFlags = "cuStreamCreate" since 2000 (stream: *mut CuStream, flags: c_uint) calls real {
         created(stream, real(stream, flags))
     }
 
-    fn cuStreamCreateWithPriority = "cuStreamCreateWithPriority" since 5050 (
+    fn cuStreamCreateWithPriority | hipStreamCreateWithPriority = "cuStreamCreateWithPriority" since 5050 (
         stream: *mut CuStream, flags: c_uint, priority: c_int
     ) calls real {
         created(stream, real(stream, flags, priority))
     }
 
-    fn cuStreamDestroy_v2 = "cuStreamDestroy" since 4000 (stream: CuStream) calls real {
+    fn cuStreamDestroy_v2 | hipStreamDestroy = "cuStreamDestroy" since 4000 (stream: CuStream) calls real {
         // The handle is forgotten before the driver may give it to another stream.
         if ggml::wanted() {
             ggml::stream_gone(stream);
@@ -45,19 +45,19 @@ hooks! {
         begin(stream, || real(stream))
     }
 
-    fn cuStreamBeginCapture_v2 / cuStreamBeginCapture_v2_ptsz = "cuStreamBeginCapture" since 10010 (
+    fn cuStreamBeginCapture_v2 / cuStreamBeginCapture_v2_ptsz | hipStreamBeginCapture | hipStreamBeginCapture_spt = "cuStreamBeginCapture" since 10010 (
         stream: CuStream, mode: c_uint
     ) calls real {
         begin(stream, || real(stream, mode))
     }
 
-    fn cuStreamBeginCaptureToGraph / cuStreamBeginCaptureToGraph_ptsz = "cuStreamBeginCaptureToGraph" since 12030 (
+    fn cuStreamBeginCaptureToGraph / cuStreamBeginCaptureToGraph_ptsz | hipStreamBeginCaptureToGraph = "cuStreamBeginCaptureToGraph" since 12030 (
         stream: CuStream, graph: CuGraph, dependencies: *const c_void, data: *const c_void, count: usize, mode: c_uint
     ) calls real {
         begin(stream, || real(stream, graph, dependencies, data, count, mode))
     }
 
-    fn cuStreamEndCapture / cuStreamEndCapture_ptsz = "cuStreamEndCapture" since 10000 (
+    fn cuStreamEndCapture / cuStreamEndCapture_ptsz | hipStreamEndCapture | hipStreamEndCapture_spt = "cuStreamEndCapture" since 10000 (
         stream: CuStream, graph: *mut CuGraph
     ) calls real {
         let result = real(stream, graph);
@@ -71,7 +71,7 @@ hooks! {
 
 /// # Safety
 /// After success `stream` can be read.
-unsafe fn created(stream: *mut CuStream, result: CuResult) -> CuResult {
+pub(crate) unsafe fn created(stream: *mut CuStream, result: CuResult) -> CuResult {
     if result == SUCCESS && !stream.is_null() && ggml::wanted() {
         // SAFETY: the driver has written it.
         ggml::stream_created(unsafe { *stream });

@@ -40,35 +40,35 @@ hooks! {
         created(graph, exec, real(exec, graph, node, text, size))
     }
 
-    fn cuGraphInstantiate_v2 = "cuGraphInstantiate" since 11000 (
+    fn cuGraphInstantiate_v2 | hipGraphInstantiate = "cuGraphInstantiate" since 11000 (
         exec: *mut Exec, graph: CuGraph, node: *mut GraphNode, text: *mut c_char, size: usize
     ) calls real {
         created(graph, exec, real(exec, graph, node, text, size))
     }
 
-    fn cuGraphInstantiateWithFlags = "cuGraphInstantiate" since 12000 (
+    fn cuGraphInstantiateWithFlags | hipGraphInstantiateWithFlags = "cuGraphInstantiate" since 12000 (
         exec: *mut Exec, graph: CuGraph, flags: u64
     ) calls real {
         created(graph, exec, real(exec, graph, flags))
     }
 
-    fn cuGraphInstantiateWithParams / cuGraphInstantiateWithParams_ptsz = "cuGraphInstantiateWithParams" since 12000 (
+    fn cuGraphInstantiateWithParams / cuGraphInstantiateWithParams_ptsz | hipGraphInstantiateWithParams = "cuGraphInstantiateWithParams" since 12000 (
         exec: *mut Exec, graph: CuGraph, parameters: *mut c_void
     ) calls real {
         created(graph, exec, real(exec, graph, parameters))
     }
 
-    fn cuGraphClone = "cuGraphClone" since 10000 (clone: *mut CuGraph, graph: CuGraph) calls real {
+    fn cuGraphClone | hipGraphClone = "cuGraphClone" since 10000 (clone: *mut CuGraph, graph: CuGraph) calls real {
         created(graph, clone, real(clone, graph))
     }
 
-    fn cuGraphAddChildGraphNode = "cuGraphAddChildGraphNode" since 10000 (
+    fn cuGraphAddChildGraphNode | hipGraphAddChildGraphNode = "cuGraphAddChildGraphNode" since 10000 (
         node: *mut GraphNode, graph: CuGraph, dependencies: *const GraphNode, count: usize, child: CuGraph
     ) calls real {
         joined(child, graph, real(node, graph, dependencies, count, child))
     }
 
-    fn cuGraphAddNode = "cuGraphAddNode" since 12020 (
+    fn cuGraphAddNode | hipGraphAddNode = "cuGraphAddNode" since 12020 (
         node: *mut GraphNode, graph: CuGraph, dependencies: *const GraphNode, count: usize, parameters: *mut c_void
     ) calls real {
         joined(child(parameters), graph, real(node, graph, dependencies, count, parameters))
@@ -81,13 +81,13 @@ hooks! {
         joined(child(parameters), graph, real(node, graph, dependencies, data, count, parameters))
     }
 
-    fn cuGraphExecChildGraphNodeSetParams = "cuGraphExecChildGraphNodeSetParams" since 11010 (
+    fn cuGraphExecChildGraphNodeSetParams | hipGraphExecChildGraphNodeSetParams = "cuGraphExecChildGraphNodeSetParams" since 11010 (
         exec: Exec, node: GraphNode, child: CuGraph
     ) calls real {
         joined(child, exec, real(exec, node, child))
     }
 
-    fn cuGraphExecUpdate = "cuGraphExecUpdate" since 10020 (
+    fn cuGraphExecUpdate | hipGraphExecUpdate = "cuGraphExecUpdate" since 10020 (
         exec: Exec, graph: CuGraph, node: *mut GraphNode, outcome: *mut c_uint
     ) calls real {
         updated(exec, graph, real(exec, graph, node, outcome))
@@ -99,15 +99,15 @@ hooks! {
         updated(exec, graph, real(exec, graph, outcome))
     }
 
-    fn cuGraphDestroy = "cuGraphDestroy" since 10000 (graph: CuGraph) calls real {
+    fn cuGraphDestroy | hipGraphDestroy = "cuGraphDestroy" since 10000 (graph: CuGraph) calls real {
         destroyed(graph, || real(graph))
     }
 
-    fn cuGraphExecDestroy = "cuGraphExecDestroy" since 10000 (exec: Exec) calls real {
+    fn cuGraphExecDestroy | hipGraphExecDestroy = "cuGraphExecDestroy" since 10000 (exec: Exec) calls real {
         destroyed(exec, || real(exec))
     }
 
-    fn cuGraphLaunch / cuGraphLaunch_ptsz = "cuGraphLaunch" since 10000 (exec: Exec, stream: CuStream) calls real {
+    fn cuGraphLaunch / cuGraphLaunch_ptsz | hipGraphLaunch | hipGraphLaunch_spt = "cuGraphLaunch" since 10000 (exec: Exec, stream: CuStream) calls real {
         exchange::note_thread();
         let result = real(exec, stream);
         if result == SUCCESS && trace::on() {

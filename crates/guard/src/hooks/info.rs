@@ -7,8 +7,7 @@ use core::ffi::c_int;
 use plimsoll_wire::page::UNLIMITED;
 
 use crate::account::pools;
-use crate::driver::attribute::VIRTUAL_MEMORY_MANAGEMENT;
-use crate::driver::{DeviceOrdinal, SUCCESS};
+use crate::driver::{Attribute, DeviceOrdinal, SUCCESS};
 use crate::driver_guard::current_card;
 use crate::hooks::hooks;
 use crate::hooks::memory::bytes;
@@ -18,7 +17,7 @@ use crate::state::{CardIndex, ledger};
 hooks! {
     in CUDA;
 
-    fn cuMemGetInfo_v2 = "cuMemGetInfo" since 3020 (free: *mut usize, total: *mut usize) calls real {
+    fn cuMemGetInfo_v2 | hipMemGetInfo = "cuMemGetInfo" since 3020 (free: *mut usize, total: *mut usize) calls real {
         let result = real(free, total);
         if result == SUCCESS && let Some(limit) = limit(current_card()) {
             lower(free, |free| limit.free(free));
@@ -27,7 +26,7 @@ hooks! {
         result
     }
 
-    fn cuDeviceTotalMem_v2 = "cuDeviceTotalMem" since 3020 (total: *mut usize, device: DeviceOrdinal) calls real {
+    fn cuDeviceTotalMem_v2 | hipDeviceTotalMem = "cuDeviceTotalMem" since 3020 (total: *mut usize, device: DeviceOrdinal) calls real {
         let result = real(total, device);
         if result == SUCCESS && let Some(limit) = limit(CardIndex::of(device)) {
             lower(total, |total| limit.total(total));
@@ -35,11 +34,12 @@ hooks! {
         result
     }
 
-    fn cuDeviceGetAttribute = "cuDeviceGetAttribute" since 2000
+    fn cuDeviceGetAttribute | hipDeviceGetAttribute = "cuDeviceGetAttribute" since 2000
         (value: *mut c_int, attribute: c_int, device: DeviceOrdinal) calls real
     {
         let result = real(value, attribute, device);
-        if result == SUCCESS && attribute == VIRTUAL_MEMORY_MANAGEMENT && settings::options().hide_vmm {
+        let is_vmm = Attribute::VirtualMemoryManagement.number() == Some(attribute);
+        if result == SUCCESS && is_vmm && settings::options().hide_vmm {
             *value = 0;
         }
         result
@@ -50,7 +50,7 @@ hooks! {
 ///
 /// # Safety
 /// `place` is null or a size that the driver has written.
-unsafe fn lower(place: *mut usize, smaller: impl Fn(u64) -> u64) {
+pub(crate) unsafe fn lower(place: *mut usize, smaller: impl Fn(u64) -> u64) {
     // SAFETY: as the caller promises.
     if let Some(size) = unsafe { place.as_mut() } {
         *size = usize::try_from(smaller(bytes(*size))).unwrap_or(*size);

@@ -4,6 +4,7 @@ use core::ffi::c_uint;
 
 use crate::arm;
 use crate::driver::SUCCESS;
+use crate::driver::interface::Interface;
 use crate::hooks::hooks;
 
 hooks! {
@@ -14,7 +15,7 @@ hooks! {
         // Not before: the driver has no cards, and a program whose driver fails must see that failure and
         // nothing else.
         if result == SUCCESS {
-            arm::initialised();
+            arm::initialised(Interface::Cuda);
         }
         result
     }

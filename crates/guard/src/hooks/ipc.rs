@@ -22,7 +22,7 @@ fn refuse(pointer: DevicePointer) -> Option<CuResult> {
 hooks! {
     in CUDA;
 
-    fn cuMemExportToShareableHandle = "cuMemExportToShareableHandle" since 10020
+    fn cuMemExportToShareableHandle | hipMemExportToShareableHandle = "cuMemExportToShareableHandle" since 10020
         (shared: *mut c_void, handle: AllocationHandle, kind: c_int, flags: u64) calls real
     {
         if physical::is_spilled(handle) {
@@ -32,7 +32,7 @@ hooks! {
         real(shared, handle, kind, flags)
     }
 
-    fn cuIpcGetMemHandle = "cuIpcGetMemHandle" since 4010
+    fn cuIpcGetMemHandle | hipIpcGetMemHandle = "cuIpcGetMemHandle" since 4010
         (handle: *mut [u8; 64], pointer: DevicePointer) calls real
     {
         refuse(pointer).unwrap_or_else(|| real(handle, pointer))

@@ -7,7 +7,7 @@ use core::ffi::c_uint;
 use crate::account::Substitute;
 use crate::account::blocks::{BLOCKS, BlockKind, DeviceBlock};
 use crate::account::claim::ClaimOutcome;
-use crate::driver::{CuResult, DevicePointer, SUCCESS, attribute, device_attribute};
+use crate::driver::{Attribute, CuResult, DevicePointer, SUCCESS, device_attribute};
 use crate::driver_guard::current_card;
 use crate::hooks::hooks;
 use crate::state::{CardIndex, ledger};
@@ -19,36 +19,17 @@ const ROW: u64 = 512;
 hooks! {
     in CUDA;
 
-    fn cuMemAlloc_v2 = "cuMemAlloc" since 3020 (pointer: *mut DevicePointer, size: usize) calls real {
-        ggml::look();
-        match target(pointer) {
-            Some(index) => allocate(index, pointer, bytes(size), spillable(pointer, size), &mut || real(pointer, size)),
-            None => real(pointer, size),
-        }
+    fn cuMemAlloc_v2 | hipMalloc = "cuMemAlloc" since 3020 (pointer: *mut DevicePointer, size: usize) calls real {
+        linear(pointer, size, &mut || real(pointer, size))
     }
 
-    fn cuMemAllocPitch_v2 = "cuMemAllocPitch" since 3020
+    fn cuMemAllocPitch_v2 | hipMemAllocPitch = "cuMemAllocPitch" since 3020
         (pointer: *mut DevicePointer, pitch: *mut usize, width: usize, height: usize, element: c_uint) calls real
     {
-        let ask = &mut || real(pointer, pitch, width, height, element);
-        let Some(index) = target(pointer).filter(|_| !pitch.is_null()) else { return ask() };
-        // The pitch is known only after the call; the claim is corrected to it below.
-        let row = bytes(width).saturating_add(ROW - 1) / ROW * ROW;
-        let expected = row.saturating_mul(bytes(height));
-        let outcome = ladder::ask(index, expected, Substitute::Range(pointer, expected), ask);
-        if outcome == ClaimOutcome::Elsewhere {
-            *pitch = usize::try_from(row).unwrap_or(width);
-        }
-        if outcome == ClaimOutcome::Given {
-            let size = bytes(*pitch).saturating_mul(bytes(height));
-            ledger::charge(index, size.saturating_sub(expected));
-            ledger::give(index, expected.saturating_sub(size));
-            given(index, *pointer, size, BlockKind::Linear);
-        }
-        outcome.code()
+        pitched(pointer, pitch, width, height, &mut || real(pointer, pitch, width, height, element))
     }
 
-    fn cuMemAllocManaged = "cuMemAllocManaged" since 6000
+    fn cuMemAllocManaged | hipMallocManaged = "cuMemAllocManaged" since 6000
         (pointer: *mut DevicePointer, size: usize, flags: c_uint) calls real
     {
         let ask = &mut || real(pointer, size, flags);
@@ -65,11 +46,59 @@ hooks! {
         }
     }
 
-    fn cuMemFree_v2 = "cuMemFree" since 3020 (pointer: DevicePointer) calls real {
+    fn cuMemFree_v2 | hipFree = "cuMemFree" since 3020 (pointer: DevicePointer) calls real {
         let result = free(pointer, || real(pointer));
         ladder::answer();
         result
     }
+}
+
+/// A request for linear memory.
+///
+/// # Safety
+/// `pointer` is null or can be written to.
+pub(crate) unsafe fn linear(
+    pointer: *mut DevicePointer,
+    size: usize,
+    ask: &mut dyn FnMut() -> CuResult,
+) -> CuResult {
+    ggml::look();
+    match target(pointer) {
+        // SAFETY: as the caller promises.
+        Some(index) => unsafe { allocate(index, pointer, bytes(size), spillable(pointer, size), ask) },
+        None => ask(),
+    }
+}
+
+/// A request for rows that the driver aligns.
+///
+/// # Safety
+/// `pointer` and `pitch` are null or can be written to.
+pub(crate) unsafe fn pitched(
+    pointer: *mut DevicePointer,
+    pitch: *mut usize,
+    width: usize,
+    height: usize,
+    ask: &mut dyn FnMut() -> CuResult,
+) -> CuResult {
+    let Some(index) = target(pointer).filter(|_| !pitch.is_null()) else { return ask() };
+    // The pitch is known only after the call; the claim is corrected to it below.
+    let row = bytes(width).saturating_add(ROW - 1) / ROW * ROW;
+    let expected = row.saturating_mul(bytes(height));
+    let outcome = ladder::ask(index, expected, Substitute::Range(pointer, expected), ask);
+    if outcome == ClaimOutcome::Elsewhere {
+        // SAFETY: not null, and so to be written to.
+        unsafe { pitch.write(usize::try_from(row).unwrap_or(width)) };
+    }
+    if outcome == ClaimOutcome::Given {
+        // SAFETY: the driver succeeded, so it has written both.
+        let (pointer, pitch) = unsafe { (*pointer, *pitch) };
+        let size = bytes(pitch).saturating_mul(bytes(height));
+        ledger::charge(index, size.saturating_sub(expected));
+        ledger::give(index, expected.saturating_sub(size));
+        given(index, pointer, size, BlockKind::Linear);
+    }
+    outcome.code()
 }
 
 /// The card of a request; None for a null pointer or a thread without a context, for which the driver has its
@@ -88,7 +117,7 @@ fn spillable(pointer: *mut DevicePointer, size: usize) -> Substitute {
 
 /// True if managed memory of this card stays on it, because the driver cannot move it while kernels run.
 fn managed_stays(index: CardIndex) -> bool {
-    device_attribute(index.device(), attribute::CONCURRENT_MANAGED_ACCESS, 1) == 0
+    device_attribute(index.device(), Attribute::ConcurrentManagedAccess, 1) == 0
 }
 
 /// # Safety

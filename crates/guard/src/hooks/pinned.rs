@@ -13,19 +13,19 @@ type HostAddress = *mut c_void;
 hooks! {
     in CUDA;
 
-    fn cuMemHostAlloc = "cuMemHostAlloc" since 2020 (place: *mut HostAddress, size: usize, flags: c_uint) calls real {
+    fn cuMemHostAlloc | hipHostMalloc | hipHostAlloc = "cuMemHostAlloc" since 2020 (place: *mut HostAddress, size: usize, flags: c_uint) calls real {
         given(place, bytes(size), real(place, size, flags))
     }
 
-    fn cuMemAllocHost_v2 = "cuMemAllocHost" since 3020 (place: *mut HostAddress, size: usize) calls real {
+    fn cuMemAllocHost_v2 | hipMallocHost | hipMemAllocHost = "cuMemAllocHost" since 3020 (place: *mut HostAddress, size: usize) calls real {
         given(place, bytes(size), real(place, size))
     }
 
-    fn cuMemFreeHost = "cuMemFreeHost" since 2000 (address: HostAddress) calls real {
+    fn cuMemFreeHost | hipHostFree | hipFreeHost = "cuMemFreeHost" since 2000 (address: HostAddress) calls real {
         unpin(bytes(address.addr()), || real(address))
     }
 
-    fn cuMemHostRegister_v2 = "cuMemHostRegister" since 6050 (address: HostAddress, size: usize, flags: c_uint) calls real {
+    fn cuMemHostRegister_v2 | hipHostRegister = "cuMemHostRegister" since 6050 (address: HostAddress, size: usize, flags: c_uint) calls real {
         let result = real(address, size, flags);
         if result == SUCCESS {
             pinned(bytes(address.addr()), bytes(size));
@@ -33,7 +33,7 @@ hooks! {
         result
     }
 
-    fn cuMemHostUnregister = "cuMemHostUnregister" since 4000 (address: HostAddress) calls real {
+    fn cuMemHostUnregister | hipHostUnregister = "cuMemHostUnregister" since 4000 (address: HostAddress) calls real {
         unpin(bytes(address.addr()), || real(address))
     }
 }

@@ -141,7 +141,7 @@ hooks! {
         SUCCESS
     }
 
-    fn cuMemGetAddressRange_v2 = "cuMemGetAddressRange" since 3020
+    fn cuMemGetAddressRange_v2 | hipMemGetAddressRange = "cuMemGetAddressRange" since 3020
         (base: *mut DevicePointer, size: *mut u64, pointer: DevicePointer) calls real
     {
         let Some((start, requested)) = ranges::find(pointer, |range| (range.base, range.requested)) else {
@@ -156,7 +156,7 @@ hooks! {
         SUCCESS
     }
 
-    fn cuMemAdvise = "cuMemAdvise" since 8000
+    fn cuMemAdvise | hipMemAdvise = "cuMemAdvise" since 8000
         (pointer: DevicePointer, size: u64, advice: c_int, device: DeviceOrdinal) calls real
     {
         unless_ours(pointer, || real(pointer, size, advice, device))
@@ -168,7 +168,7 @@ hooks! {
         unless_ours(pointer, || real(pointer, size, advice, location))
     }
 
-    fn cuMemPrefetchAsync / cuMemPrefetchAsync_ptsz = "cuMemPrefetchAsync" since 8000
+    fn cuMemPrefetchAsync / cuMemPrefetchAsync_ptsz | hipMemPrefetchAsync = "cuMemPrefetchAsync" since 8000
         (pointer: DevicePointer, size: u64, device: DeviceOrdinal, stream: CuStream) calls real
     {
         unless_ours(pointer, || real(pointer, size, device, stream))

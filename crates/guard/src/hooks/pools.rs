@@ -10,7 +10,7 @@ use crate::account::blocks::{BLOCKS, BlockKind, DeviceBlock};
 use crate::account::claim::ClaimOutcome;
 use crate::account::{Substitute, pools};
 use crate::driver::{self, CuResult, CuStream, DevicePointer, MemoryPool, SUCCESS};
-use crate::driver_guard::current_card;
+use crate::driver_guard::{current_card, forget_refusal};
 use crate::hooks::hooks;
 use crate::hooks::memory::bytes;
 use crate::spill::vmm::Location;
@@ -31,7 +31,7 @@ pub(crate) struct PoolProperties {
 hooks! {
     in CUDA;
 
-    fn cuMemAllocAsync / cuMemAllocAsync_ptsz = "cuMemAllocAsync" since 11020
+    fn cuMemAllocAsync / cuMemAllocAsync_ptsz | hipMallocAsync = "cuMemAllocAsync" since 11020
         (pointer: *mut DevicePointer, size: usize, stream: CuStream) calls (real, per_thread)
     {
         let ask = &mut || real(pointer, size, stream);
@@ -41,7 +41,7 @@ hooks! {
         }
     }
 
-    fn cuMemAllocFromPoolAsync / cuMemAllocFromPoolAsync_ptsz = "cuMemAllocFromPoolAsync" since 11020
+    fn cuMemAllocFromPoolAsync / cuMemAllocFromPoolAsync_ptsz | hipMallocFromPoolAsync = "cuMemAllocFromPoolAsync" since 11020
         (pointer: *mut DevicePointer, size: usize, pool: MemoryPool, stream: CuStream) calls (real, per_thread)
     {
         let ask = &mut || real(pointer, size, pool, stream);
@@ -52,7 +52,7 @@ hooks! {
         }
     }
 
-    fn cuMemFreeAsync / cuMemFreeAsync_ptsz = "cuMemFreeAsync" since 11020
+    fn cuMemFreeAsync / cuMemFreeAsync_ptsz | hipFreeAsync = "cuMemFreeAsync" since 11020
         (pointer: DevicePointer, stream: CuStream) calls (real, per_thread)
     {
         if let Some(result) = spill::free_async(pointer, stream, per_thread) {
@@ -67,7 +67,7 @@ hooks! {
         result
     }
 
-    fn cuMemPoolCreate = "cuMemPoolCreate" since 11020
+    fn cuMemPoolCreate | hipMemPoolCreate = "cuMemPoolCreate" since 11020
         (pool: *mut MemoryPool, properties: *const PoolProperties) calls real
     {
         let result = real(pool, properties);
@@ -77,7 +77,7 @@ hooks! {
         result
     }
 
-    fn cuMemPoolDestroy = "cuMemPoolDestroy" since 11020 (pool: MemoryPool) calls real {
+    fn cuMemPoolDestroy | hipMemPoolDestroy = "cuMemPoolDestroy" since 11020 (pool: MemoryPool) calls real {
         let index = pools::card_of(pool);
         let result = real(pool);
         if result == SUCCESS && index.is_some() {
@@ -86,7 +86,7 @@ hooks! {
         result
     }
 
-    fn cuMemPoolTrimTo = "cuMemPoolTrimTo" since 11020 (pool: MemoryPool, keep: usize) calls real {
+    fn cuMemPoolTrimTo | hipMemPoolTrimTo = "cuMemPoolTrimTo" since 11020 (pool: MemoryPool, keep: usize) calls real {
         let result = real(pool, keep);
         if let Some(index) = pools::card_of(pool) {
             pools::refresh(index);
@@ -152,5 +152,8 @@ fn capturing(stream: CuStream, per_thread: bool) -> bool {
     let mut status = NONE;
     // SAFETY: the program's own stream, and a place of ours.
     let result = unsafe { driver::cuStreamIsCapturing(stream, &raw mut status) };
+    if result != SUCCESS {
+        forget_refusal();
+    }
     result != SUCCESS || status != NONE
 }

@@ -19,7 +19,7 @@ use crate::{ladder, settings};
 hooks! {
     in CUDA;
 
-    fn cuMemCreate = "cuMemCreate" since 10020
+    fn cuMemCreate | hipMemCreate = "cuMemCreate" since 10020
         (handle: *mut AllocationHandle, size: usize, properties: *const VmmProperties, flags: u64) calls real
     {
         let ask = &mut || real(handle, size, properties, flags);
@@ -34,11 +34,11 @@ hooks! {
         outcome.code()
     }
 
-    fn cuMemRelease = "cuMemRelease" since 10020 (handle: AllocationHandle) calls real {
+    fn cuMemRelease | hipMemRelease = "cuMemRelease" since 10020 (handle: AllocationHandle) calls real {
         physical::release(handle, || real(handle))
     }
 
-    fn cuMemMap = "cuMemMap" since 10020
+    fn cuMemMap | hipMemMap = "cuMemMap" since 10020
         (address: DevicePointer, size: usize, offset: usize, handle: AllocationHandle, flags: u64) calls real
     {
         if reservations::beyond(address, bytes(size)) {
@@ -52,7 +52,7 @@ hooks! {
         result
     }
 
-    fn cuMemSetAccess = "cuMemSetAccess" since 10020
+    fn cuMemSetAccess | hipMemSetAccess = "cuMemSetAccess" since 10020
         (address: DevicePointer, size: usize, access: *const c_void, count: usize) calls real
     {
         let result = real(address, size, access, count);
@@ -66,7 +66,7 @@ hooks! {
         pieces.into_iter().map(&mut grant).find(|code| *code != SUCCESS).unwrap_or(SUCCESS)
     }
 
-    fn cuMemAddressReserve = "cuMemAddressReserve" since 10020
+    fn cuMemAddressReserve | hipMemAddressReserve = "cuMemAddressReserve" since 10020
         (address: *mut DevicePointer, size: usize, alignment: usize, hint: DevicePointer, flags: u64) calls real
     {
         let result = real(address, size, alignment, hint, flags);
@@ -81,16 +81,16 @@ hooks! {
         SUCCESS
     }
 
-    fn cuMemAddressFree = "cuMemAddressFree" since 10020 (address: DevicePointer, size: usize) calls real {
+    fn cuMemAddressFree | hipMemAddressFree = "cuMemAddressFree" since 10020 (address: DevicePointer, size: usize) calls real {
         let given = reservations::freed(address, bytes(size));
         real(address, usize::try_from(given).unwrap_or(size))
     }
 
-    fn cuMemUnmap = "cuMemUnmap" since 10020 (address: DevicePointer, size: usize) calls real {
+    fn cuMemUnmap | hipMemUnmap = "cuMemUnmap" since 10020 (address: DevicePointer, size: usize) calls real {
         physical::unmap(address, bytes(size), || real(address, size))
     }
 
-    fn cuMemRetainAllocationHandle = "cuMemRetainAllocationHandle" since 11000
+    fn cuMemRetainAllocationHandle | hipMemRetainAllocationHandle = "cuMemRetainAllocationHandle" since 11000
         (handle: *mut AllocationHandle, address: *mut c_void) calls real
     {
         let result = real(handle, address);
@@ -100,7 +100,7 @@ hooks! {
         result
     }
 
-    fn cuMemImportFromShareableHandle = "cuMemImportFromShareableHandle" since 10020
+    fn cuMemImportFromShareableHandle | hipMemImportFromShareableHandle = "cuMemImportFromShareableHandle" since 10020
         (handle: *mut AllocationHandle, shared: *mut c_void, kind: c_int) calls real
     {
         let result = real(handle, shared, kind);

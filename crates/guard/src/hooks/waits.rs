@@ -13,11 +13,11 @@ use crate::spill::exchange;
 hooks! {
     in CUDA;
 
-    fn cuStreamSynchronize / cuStreamSynchronize_ptsz = "cuStreamSynchronize" since 2000 (stream: CuStream) calls real {
+    fn cuStreamSynchronize / cuStreamSynchronize_ptsz | hipStreamSynchronize | hipStreamSynchronize_spt = "cuStreamSynchronize" since 2000 (stream: CuStream) calls real {
         over(real(stream))
     }
 
-    fn cuCtxSynchronize = "cuCtxSynchronize" since 2000 () calls real {
+    fn cuCtxSynchronize | hipDeviceSynchronize | hipCtxSynchronize = "cuCtxSynchronize" since 2000 () calls real {
         over(real())
     }
 

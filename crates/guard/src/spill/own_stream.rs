@@ -10,10 +10,10 @@ mod real {
     use super::*;
 
     crate::driver::real! {
-        in CUDA;
-        cuStreamCreate(stream: *mut CuStream, flags: c_uint);
-        cuStreamDestroy_v2(stream: CuStream);
-        cuStreamSynchronize(stream: CuStream);
+        by INTERFACE;
+        cuStreamCreate = hipStreamCreateWithFlags(stream: *mut CuStream, flags: c_uint);
+        cuStreamDestroy_v2 = hipStreamDestroy(stream: CuStream);
+        cuStreamSynchronize = hipStreamSynchronize(stream: CuStream);
     }
 }
 

@@ -18,9 +18,9 @@ mod real {
     use super::*;
 
     crate::driver::real! {
-        in CUDA;
-        cuMemsetD8Async(at: DevicePointer, value: u8, count: u64, stream: CuStream);
-        cuMemcpyDtoHAsync_v2(to: *mut c_void, from: DevicePointer, size: u64, stream: CuStream);
+        by INTERFACE;
+        cuMemsetD8Async = hipMemsetD8Async(at: DevicePointer, value: u8, count: u64, stream: CuStream);
+        cuMemcpyDtoHAsync_v2 = hipMemcpyDtoHAsync(to: *mut c_void, from: DevicePointer, size: u64, stream: CuStream);
     }
 }
 

@@ -5,7 +5,7 @@ use plimsoll_nostd::lock::Lock;
 use plimsoll_wire::page::CARDS;
 
 use super::probe;
-use crate::driver::{DeviceOrdinal, attribute, device_attribute};
+use crate::driver::{Attribute, DeviceOrdinal, device_attribute};
 use crate::driver_guard;
 use crate::policy::placement::{BorderCopies, CardFeatures, ProbeResults};
 use crate::say::say;
@@ -25,9 +25,9 @@ pub(super) fn get(index: CardIndex) -> ProbeResults {
 /// The card's attributes from the real driver, not as guard reports them to the program.
 pub(super) fn features(device: DeviceOrdinal) -> CardFeatures {
     CardFeatures {
-        vmm: device_attribute(device, attribute::VIRTUAL_MEMORY_MANAGEMENT, 0) != 0,
-        node: device_attribute(device, attribute::HOST_NUMA_ID, -1),
-        concurrent_managed: device_attribute(device, attribute::CONCURRENT_MANAGED_ACCESS, 0) != 0,
+        vmm: device_attribute(device, Attribute::VirtualMemoryManagement, 0) != 0,
+        node: device_attribute(device, Attribute::HostNumaId, -1),
+        concurrent_managed: device_attribute(device, Attribute::ConcurrentManagedAccess, 0) != 0,
     }
 }
 

@@ -25,13 +25,13 @@ mod real {
     use super::*;
 
     crate::driver::real! {
-        in CUDA;
-        cuEventCreate(event: *mut *mut c_void, flags: c_uint);
-        cuEventRecord(event: *mut c_void, stream: CuStream);
+        by INTERFACE;
+        cuEventCreate = hipEventCreateWithFlags(event: *mut *mut c_void, flags: c_uint);
+        cuEventRecord = hipEventRecord(event: *mut c_void, stream: CuStream);
         cuEventRecord_ptsz(event: *mut c_void, stream: CuStream);
-        cuEventQuery(event: *mut c_void);
-        cuEventSynchronize(event: *mut c_void);
-        cuEventDestroy_v2(event: *mut c_void);
+        cuEventQuery = hipEventQuery(event: *mut c_void);
+        cuEventSynchronize = hipEventSynchronize(event: *mut c_void);
+        cuEventDestroy_v2 = hipEventDestroy(event: *mut c_void);
     }
 }
 

@@ -11,7 +11,7 @@ mod real {
     use super::*;
 
     crate::driver::real! {
-        in CUDA;
+        by INTERFACE;
         cuModuleLoadData(module: *mut *mut c_void, image: *const c_void);
         cuModuleGetFunction(function: *mut *mut c_void, module: *mut c_void, name: *const c_char);
         cuModuleUnload(module: *mut c_void);

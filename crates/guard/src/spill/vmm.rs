@@ -72,16 +72,16 @@ mod real {
     use super::*;
 
     crate::driver::real! {
-        in CUDA;
-        cuMemGetAllocationGranularity(granule: *mut u64, properties: *const VmmProperties, option: c_uint);
-        cuMemAddressReserve(base: *mut DevicePointer, size: u64, alignment: u64, hint: DevicePointer, flags: u64);
-        cuMemAddressFree(base: DevicePointer, size: u64);
-        cuMemCreate(handle: *mut AllocationHandle, size: u64, properties: *const VmmProperties, flags: u64);
-        cuMemRelease(handle: AllocationHandle);
-        cuMemRetainAllocationHandle(handle: *mut AllocationHandle, at: *mut c_void);
-        cuMemMap(at: DevicePointer, size: u64, offset: u64, handle: AllocationHandle, flags: u64);
-        cuMemUnmap(at: DevicePointer, size: u64);
-        cuMemSetAccess(at: DevicePointer, size: u64, access: *const Access, count: u64);
+        by INTERFACE;
+        cuMemGetAllocationGranularity = hipMemGetAllocationGranularity(granule: *mut u64, properties: *const VmmProperties, option: c_uint);
+        cuMemAddressReserve = hipMemAddressReserve(base: *mut DevicePointer, size: u64, alignment: u64, hint: DevicePointer, flags: u64);
+        cuMemAddressFree = hipMemAddressFree(base: DevicePointer, size: u64);
+        cuMemCreate = hipMemCreate(handle: *mut AllocationHandle, size: u64, properties: *const VmmProperties, flags: u64);
+        cuMemRelease = hipMemRelease(handle: AllocationHandle);
+        cuMemRetainAllocationHandle = hipMemRetainAllocationHandle(handle: *mut AllocationHandle, at: *mut c_void);
+        cuMemMap = hipMemMap(at: DevicePointer, size: u64, offset: u64, handle: AllocationHandle, flags: u64);
+        cuMemUnmap = hipMemUnmap(at: DevicePointer, size: u64);
+        cuMemSetAccess = hipMemSetAccess(at: DevicePointer, size: u64, access: *const Access, count: u64);
     }
 }
 

@@ -16,13 +16,13 @@ mod real {
     use super::*;
 
     crate::driver::real! {
-        in CUDA;
-        cuMemAllocManaged(pointer: *mut DevicePointer, size: u64, flags: c_uint);
-        cuMemFree_v2(pointer: DevicePointer);
-        cuMemAdvise(pointer: DevicePointer, size: u64, advice: c_int, device: DeviceOrdinal);
-        cuMemHostAlloc(pointer: *mut *mut c_void, size: u64, flags: c_uint);
-        cuMemHostGetDevicePointer_v2(device: *mut DevicePointer, host: *mut c_void, flags: c_uint);
-        cuMemFreeHost(pointer: *mut c_void);
+        by INTERFACE;
+        cuMemAllocManaged = hipMallocManaged(pointer: *mut DevicePointer, size: u64, flags: c_uint);
+        cuMemFree_v2 = hipFree(pointer: DevicePointer);
+        cuMemAdvise = hipMemAdvise(pointer: DevicePointer, size: u64, advice: c_int, device: DeviceOrdinal);
+        cuMemHostAlloc = hipHostMalloc(pointer: *mut *mut c_void, size: u64, flags: c_uint);
+        cuMemHostGetDevicePointer_v2 = hipHostGetDevicePointer(device: *mut DevicePointer, host: *mut c_void, flags: c_uint);
+        cuMemFreeHost = hipHostFree(pointer: *mut c_void);
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use crate::artefact;
 use crate::client::{Client, Run};
 
+mod budget;
 mod double;
 
 /// A program and the runtime that it meets.
@@ -15,8 +16,14 @@ struct Hip {
 }
 
 impl Hip {
+    /// A program that opens the runtime of ROCm 6 for itself.
     fn new(card: &str) -> Self {
         Self { door: "dlsym", version: "6", card: card.to_owned() }
+    }
+
+    /// The program under guard, with these options.
+    fn guarded(&self, options: &str, words: &[&str]) -> Run {
+        self.run(self.client().guarded(options), words)
     }
 
     /// The program without guard.
@@ -51,6 +58,9 @@ impl Hip {
         artefact::program("hip.c", &["-DLINK", &format!("-L{}", folder.display()), &library])
     }
 }
+
+/// How a program comes by the runtime's functions.
+const DOORS: [&str; 4] = ["link", "dlsym", "global", "proc"];
 
 /// The figures of the last event of the log: device, managed and pinned bytes.
 fn occupied(run: &Run) -> [u64; 3] {

@@ -74,6 +74,11 @@ static int act(char *word) {
     properties physical = {1, 0, (int)given[1] ? (int)given[1] : 1, 0, 0, 0};
     pool_properties pool = {1, 0, 1, (int)given[0], 0, 0, {0}};
 #define IS(text) (!strcmp(name, text))
+    if (IS("cuda")) {
+        void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+        int (*init)(unsigned) = (int (*)(unsigned))dlsym(driver, "cuInit");
+        return printf("cuda %d\n", init(0));
+    }
     if (IS("count")) { int code = hipGetDeviceCount(&value); return printf("count %d %d\n", code, value); }
     if (IS("info")) { int code = hipMemGetInfo(&one, &two); return printf("info %d %zu %zu\n", code, one, two); }
     if (IS("total")) { int code = hipDeviceTotalMem(&one, given[0]); return printf("total %d %zu\n", code, one); }

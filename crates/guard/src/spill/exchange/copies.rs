@@ -11,7 +11,7 @@ mod real {
     use super::*;
 
     crate::driver::real! {
-        in CUDA;
+        by INTERFACE;
         cuMemcpyDtoDAsync_v2(to: DevicePointer, from: DevicePointer, size: u64, stream: CuStream);
     }
 }

@@ -1,14 +1,12 @@
 //! Tests of fake-hip, the stand-in for AMD's HIP runtime, without guard.
 
-use super::{Hip, occupied};
-
-const DOORS: [&str; 4] = ["link", "dlsym", "global", "proc"];
+use super::{DOORS, Hip, occupied};
 
 #[test]
 fn a_card_has_the_memory_that_it_was_given_through_every_door() {
     for version in ["6", "7"] {
         for door in DOORS {
-            let hip = Hip { door, version, card: "total=1G context=24M".to_owned() };
+            let hip = Hip { door, version, ..Hip::new("total=1G context=24M") };
             let run = hip.bare(&[
                 "count",
                 "info",
