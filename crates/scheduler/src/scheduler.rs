@@ -17,6 +17,7 @@ mod planning;
 mod readings;
 mod requests;
 mod running;
+mod search;
 mod sleeping;
 mod timers;
 mod yields;

@@ -96,8 +96,6 @@ pub(crate) struct RoomSearch {
     pub(crate) after: Vec<RunId>,
     pub(crate) neighbours: NeighbourQuery,
     pub(crate) read_ahead: ReadAhead,
-    /// The time until which the runs that it waits for may go on.
-    pub(crate) turns_end: Moment,
     /// Time of the loads of runs that left for it.
     pub(crate) displaced: Duration,
 }
@@ -117,7 +115,6 @@ impl RoomSearch {
             after,
             neighbours: NeighbourQuery::Before,
             read_ahead: ReadAhead::Before,
-            turns_end: since,
             displaced: Duration::ZERO,
         }
     }

@@ -102,13 +102,17 @@ impl Reservations {
         }
     }
 
-    /// Reserves one more run, unless it begins in place of a victim.
-    pub fn reserve_run(&mut self, victims: &[RunId]) {
+    /// Reserves for a load its memory, one more run unless it begins in place of a victim, and the model's
+    /// place among those that may not run beside it.
+    pub fn reserve_load(
+        &mut self,
+        model: ModelId,
+        placement: &Placement,
+        victims: &[RunId],
+        ledger: &Ledger,
+    ) {
+        self.reserve(placement, victims, ledger);
         self.runs += usize::from(victims.is_empty());
-    }
-
-    /// Reserves the place of a model among those that may not run beside it.
-    pub fn reserve_model(&mut self, model: ModelId) {
         self.models.push(model);
     }
 

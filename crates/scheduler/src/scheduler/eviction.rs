@@ -3,13 +3,13 @@
 //! Models are handled oldest first. A model that has waited longer than `patience` reserves the memory that
 //! it needs. The runs that are in use there go on until their turns are over.
 
-use plimsoll_base::{Order, Placement, Reason, RunId};
+use plimsoll_base::{Bytes, CardId, Placement, Reason, RunId};
 
 use super::Scheduler;
+use super::search::SearchStep;
 use crate::effect::SchedulerEffect;
-use crate::models::{Drain, ModelSlot, NeighbourQuery, ReadAhead, RequestedState, RoomObstacle, RunState};
+use crate::models::{Drain, ModelSlot, NeighbourQuery, ReadAhead, RoomObstacle, RunState};
 use crate::place::{PlacementVerdict, Reservations};
-use crate::state::turns::{QueueTurn, TurnGoal};
 use crate::state::{Contention, RoomVerdict, StateRef};
 use crate::time::{ModelId, Moment};
 
@@ -30,57 +30,6 @@ impl Scheduler {
         self.placements.remember_failed(idle);
     }
 
-    fn search(&mut self) {
-        // The order is that of `crate::state::turns`. Each search starts from scratch.
-        let mut is_blocked = self.settings.largest_first && self.lacks_sizes();
-        let mut turns: Vec<QueueTurn> = Vec::new();
-        let waiting: Vec<ModelId> = self.models.waiting().map(|(id, _)| id).collect();
-        for id in waiting {
-            let Some(slot) = self.models.get(id) else { continue };
-            match slot.seeking() {
-                RequestedState::Room(room) if slot.wanted() => {
-                    turns.push(self.state().turn(id, slot, Some(room)))
-                }
-                // All requests for it have left.
-                RequestedState::Room(_) => self.set_seeking(id, RequestedState::Nothing),
-                _ if slot.depth_wait().is_some() => turns.push(self.state().turn(id, slot, None)),
-                _ => {}
-            }
-        }
-        turns.order_by_key(QueueTurn::key);
-        let mut reserved = Reservations::default();
-        let mut contention = self.state().contention();
-        for turn in turns {
-            if let Some(due) = turn.postponable(self.clock.now()) {
-                self.arm(due);
-            }
-            let (model, since) = (turn.model, turn.since);
-            let has_changed = match turn.goal {
-                // What it would take may be meant for the one before it, whose need is being told.
-                _ if is_blocked => {
-                    self.ask_ahead(model, &contention, &reserved);
-                    false
-                }
-                _ if self.state().is_postponed(&turn) => {
-                    self.set_obstacle(model, RoomObstacle::Turn);
-                    false
-                }
-                TurnGoal::Depth => {
-                    self.find_depth(model, since, &mut reserved);
-                    true
-                }
-                TurnGoal::Load | TurnGoal::Preload => {
-                    self.find_room(model, since, &contention, &mut reserved)
-                }
-            };
-            is_blocked |= self.is_being_planned(model);
-            if has_changed {
-                contention = self.state().contention();
-            }
-        }
-        self.call_off_drains();
-    }
-
     /// A run has become idle: it may leave now, or when its hold ends.
     pub(super) fn became_idle(&mut self, id: ModelId) {
         if self.models.none_waits() {
@@ -95,22 +44,22 @@ impl Scheduler {
         }
     }
 
-    /// Looks for room for a model; true if that changed a run or a line.
-    fn find_room(
+    /// Looks for room for a model.
+    pub(super) fn find_room(
         &mut self,
         id: ModelId,
         since: Moment,
         contention: &Contention,
         reserved: &mut Reservations,
-    ) -> bool {
+    ) -> SearchStep {
         // A model is evicted only for one that was surveyed (its files show that it can load) and that fits
         // once the evicted models are gone.
         let Some(found) = self.state().verdict(id, contention, reserved) else {
-            return false;
+            return SearchStep::Unchanged;
         };
         if let PlacementVerdict::Unplanned(sets) = found.verdict {
             self.ask_need(id, sets);
-            return false;
+            return SearchStep::Unchanged;
         }
         self.planned(id);
         let obstacle = self.state().obstacle(id, &found, reserved);
@@ -122,38 +71,33 @@ impl Scheduler {
             _ => true,
         };
         match verdict {
-            PlacementVerdict::Fits(placement) if !is_calm => {
-                // Those that come after it would keep its cards in motion.
-                if self.models.get(id).is_some_and(|slot| slot.spec.measures_free) {
-                    reserved.keep_calm(&placement);
-                }
-                reserved.reserve(&placement, &barred, self.ledger());
-                reserved.reserve_run(&barred);
-                reserved.reserve_model(id);
-            }
             PlacementVerdict::Fits(placement)
-                if barred.is_empty() && (!StateRef::needs_reading(&placement) || self.has_reading()) =>
+                if is_calm
+                    && barred.is_empty()
+                    && (!StateRef::needs_reading(&placement) || self.has_reading()) =>
             {
                 self.take_slack(None, &placement, reserved);
                 self.start(id, placement);
-                return true;
+                return SearchStep::Changed;
             }
             PlacementVerdict::Fits(placement) => {
-                reserved.reserve(&placement, &barred, self.ledger());
-                reserved.reserve_run(&barred);
-                reserved.reserve_model(id);
+                // Those that come after it would keep its cards in motion.
+                if !is_calm && self.models.get(id).is_some_and(|slot| slot.spec.measures_free) {
+                    reserved.keep_calm(&placement);
+                }
+                reserved.reserve_load(id, &placement, &barred, self.ledger());
             }
             // Every other way would stop a model, which a preload may not.
             _ if !pressing => {
                 self.skip_preload(id);
-                return true;
+                return SearchStep::Changed;
             }
             PlacementVerdict::FitsAfter { evict: runs, .. }
             | PlacementVerdict::WaitsFor { busy: runs, .. }
                 if self.spares(id, &runs) =>
             {
                 self.refuse_sparing(id);
-                return true;
+                return SearchStep::Changed;
             }
             _ if self.asks_neighbours(id, &verdict) => self.set_victims(id, Vec::new()),
             PlacementVerdict::FitsAfter { placement, evict }
@@ -169,20 +113,15 @@ impl Scheduler {
             PlacementVerdict::WaitsFor { placement, busy } => {
                 self.read_ahead(id);
                 let impatient = since + self.settings.patience;
-                if let Some(at) = next {
-                    self.arm(at);
-                }
-                let left = self.state().turns_left(&self.state().swap_case(contention, id), &busy);
-                if let Some(room) = self.models.get_mut(id).and_then(ModelSlot::room_mut) {
-                    room.turns_end = self.clock.now() + left;
-                }
-                if self.clock.now() < impatient {
-                    self.set_victims(id, Vec::new());
-                    self.note_need(id, &placement);
-                    self.arm(impatient);
-                } else {
+                next.into_iter().for_each(|at| self.arm(at));
+                if impatient <= self.clock.now() {
                     return self.commit(id, &placement, busy, contention, reserved);
                 }
+                self.set_victims(id, Vec::new());
+                self.note_need(id, placement.total(), placement.cards());
+                self.arm(impatient);
+                let any_idle = self.state().idle_for(contention, id).0;
+                return if any_idle { SearchStep::Unchanged } else { SearchStep::Waits };
             }
             // Victims chosen earlier may be needed no more; without this their drain would not be called off.
             PlacementVerdict::Later | PlacementVerdict::Unplanned(_) => self.set_victims(id, Vec::new()),
@@ -190,10 +129,10 @@ impl Scheduler {
             PlacementVerdict::Never(never) if never.crowded_out && !self.has_reading() => {}
             PlacementVerdict::Never(never) => {
                 self.refuse_for_good(id, *never);
-                return true;
+                return SearchStep::Changed;
             }
         }
-        false
+        SearchStep::Unchanged
     }
 
     /// True if the figures at hand are fresh; else the cards are read first.
@@ -239,7 +178,7 @@ impl Scheduler {
     // wait for others. The files are read once in each search, and not beside another load, which they would
     // slow down.
     /// Lets the driver read the files of a model that waits for other runs.
-    fn read_ahead(&mut self, id: ModelId) {
+    pub(super) fn read_ahead(&mut self, id: ModelId) {
         let loads = self.models.running().any(|(_, _, run)| run.is_loading());
         // Where cards share the host's memory, a full page cache obstructs the load.
         if loads || self.settings.largest_first {
@@ -308,8 +247,7 @@ impl Scheduler {
         }
     }
 
-    /// Stops the victims as each is ready to, and reserves the memory that the model will take; true if one
-    /// drains now.
+    /// Stops the victims as each is ready to, and reserves the memory that the model will take.
     fn commit(
         &mut self,
         id: ModelId,
@@ -317,20 +255,24 @@ impl Scheduler {
         victims: Vec<RunId>,
         contention: &Contention,
         reserved: &mut Reservations,
-    ) -> bool {
-        reserved.reserve(placement, &victims, self.ledger());
-        reserved.reserve_run(&victims);
-        reserved.reserve_model(id);
+    ) -> SearchStep {
+        reserved.reserve_load(id, placement, &victims, self.ledger());
         let drains = self.drain_victims(id, &victims, contention);
         self.set_victims(id, victims);
-        self.note_need(id, placement);
-        drains
+        self.note_need(id, placement.total(), placement.cards());
+        if drains { SearchStep::Changed } else { SearchStep::Unchanged }
     }
 
-    fn note_need(&mut self, id: ModelId, placement: &Placement) {
+    pub(super) fn note_need<'a>(
+        &mut self,
+        id: ModelId,
+        needs: Bytes,
+        cards: impl Iterator<Item = &'a CardId>,
+    ) {
         if let Some(room) = self.models.get_mut(id).and_then(ModelSlot::room_mut) {
-            room.needs = placement.total();
-            room.cards = placement.cards().cloned().collect();
+            room.needs = needs;
+            room.cards.clear();
+            room.cards.extend(cards.cloned());
         }
     }
 

@@ -225,6 +225,21 @@ impl StateRef<'_> {
         }
     }
 
+    /// Whether a run stops for the model without a wait for clients, and when the next one would.
+    pub(crate) fn idle_for(self, contention: &Contention, asking: ModelId) -> (bool, Moment) {
+        let case = self.swap_case(contention, asking);
+        let may_be_idle = |slot: &ModelSlot, run: &RunState| match run.phase {
+            RunPhase::Loading { .. } => !slot.pressing(),
+            _ => run.in_flight() == 0 && slot.line.is_empty(),
+        };
+        let running = self.models.running().zip(&contention.runs);
+        let running = running.filter(|((_, slot, run), _)| may_be_idle(slot, run));
+        let prospects = running.map(|((_, slot, run), facts)| self.prospect(&case, facts, slot, run));
+        prospects.fold((false, Moment::NEVER), |(any, next), prospect| {
+            (any || prospect.standing == CardStanding::Idle, next.min(prospect.next))
+        })
+    }
+
     /// Runs that stop for any of these models.
     pub(crate) fn victims_of(self, which: impl Fn(ModelId) -> bool) -> Vec<RunId> {
         let models = self.models.waiting().filter(|(id, _)| which(*id));

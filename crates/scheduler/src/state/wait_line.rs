@@ -67,7 +67,12 @@ impl StateRef<'_> {
             return line + &self.leaving(slot.victims());
         }
         let ahead = self.ahead(id).count();
-        let left = room.turns_end.since(self.now).as_secs();
+        let left = match slot.obstacle() {
+            Some(RoomObstacle::Occupied { runs, .. }) => {
+                self.turns_left(&self.swap_case(&self.contention(), id), runs).as_secs()
+            }
+            _ => 0,
+        };
         match (ahead, left) {
             (0, 0) => line,
             (0, left) => format!("{line}; the models on it may continue for {} s", left + 1),
