@@ -57,12 +57,11 @@ pub(crate) struct ModelSlot {
     pub(in crate::models) reported: ModelState,
 }
 
-/// A client that left while it waited for the model. Clients with a time limit ask again: until then the
-/// model counts as waited for, since its first request.
+/// A client that left while it waited for the model. Clients with a time limit ask again: until then, and
+/// while a request waits, the model counts as waited for since the first request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LeftClient {
     pub(crate) since: Moment,
-    /// The end of that; [`Moment::NEVER`] while it waits again.
     pub(crate) until: Moment,
 }
 
@@ -271,6 +270,11 @@ impl ModelSlot {
     pub(crate) fn served(&mut self, now: Moment) {
         self.last_used = Some(now);
         self.left = None;
+    }
+
+    /// Stops to expect a client that did not come again.
+    pub(crate) fn forget_left(&mut self, now: Moment) {
+        self.left.take_if(|left| self.line.is_empty() && left.until <= now);
     }
 
     pub(crate) fn state(&self) -> ModelState {

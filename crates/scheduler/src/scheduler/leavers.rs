@@ -4,7 +4,6 @@
 use super::Scheduler;
 use crate::models::{LeftClient, ModelSlot, RequestedState, RunState};
 use crate::queue::{RequestPlace, RequestState};
-use crate::time::{ModelId, Moment};
 
 impl Scheduler {
     /// Takes an answer that is complete.
@@ -41,27 +40,11 @@ impl Scheduler {
         let expected = expected.min(2 * now.since(request.arrived));
         let Some(slot) = self.models.get_mut(request.model) else { return };
         let since = slot.left.map_or(request.arrived, |left| left.since.min(request.arrived));
-        let until = if slot.line.is_empty() { now + expected } else { Moment::NEVER };
-        slot.left = Some(LeftClient { since, until }).filter(|left| left.until > now);
+        let until = now + expected;
+        slot.left = Some(LeftClient { since, until });
+        slot.forget_left(now);
         if slot.left.is_some() {
             self.arm(until);
-        }
-    }
-
-    /// A request has arrived for the model: the client that left waits again.
-    pub(super) fn client_came(&mut self, id: ModelId) {
-        if let Some(left) = self.models.get_mut(id).and_then(|slot| slot.left.as_mut()) {
-            left.until = Moment::NEVER;
-        }
-    }
-
-    /// Stops to expect clients that did not come again.
-    pub(super) fn forget_left(&mut self) {
-        let now = self.clock.now();
-        for slot in self.models.iter_mut() {
-            // One that came again waits in the line, and is not expected once that wait has ended.
-            let waits = !slot.line.is_empty();
-            slot.left = slot.left.filter(|left| left.until > now && (waits || left.until < Moment::NEVER));
         }
     }
 

@@ -64,7 +64,6 @@ impl Scheduler {
             self.queue.push_back(&mut slot.line, id, request);
         }
         let alongside_suspect = slot.line.suspect().is_some();
-        self.client_came(model);
         self.queued(&request);
         self.is_lent(model);
         if let Some(due) = self.models.get(model).and_then(|slot| self.overtime_due(slot)) {

@@ -27,12 +27,12 @@ impl Scheduler {
         self.clock.tick();
         self.expire();
         self.end_yields();
-        self.forget_left();
+        let now = self.clock.now();
+        self.models.iter_mut().for_each(|slot| slot.forget_left(now));
         if self.closing.is_some_and(|closing| closing.cut_off <= self.clock.now()) {
             self.cut_off();
         }
         for id in self.models.ids() {
-            let now = self.clock.now();
             if let Some(slot) = self.models.get_mut(id) {
                 slot.pinned_until = slot.pinned_until.filter(|until| *until > now);
             }
@@ -126,7 +126,7 @@ impl Scheduler {
             self.suspect_timer(slot),
             self.overtime_due(slot),
             slot.record.deferred(now).filter(|_| is_occupied).map(|wait| now + wait),
-            slot.left.map(|left| left.until),
+            slot.left.map(|left| left.until).filter(|_| slot.line.is_empty()),
         ]
     }
 }
