@@ -12,7 +12,7 @@ const COUNT: &str = "PLIMSOLL_FUZZ";
 /// Inputs in a run of CI.
 const FEW: usize = 1500;
 /// No mutant is longer, however often pieces were repeated.
-const LONGEST: usize = 16 * 1024;
+pub const LONGEST: usize = 16 * 1024;
 /// Splices that any parser of text or binary numbers may stumble over.
 const COMMON: [&[u8]; 24] = [
     b"\0",
@@ -127,30 +127,3 @@ impl Random {
         (from, from + self.below(longest + 1))
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn mutants_are_many_and_the_same_each_time() {
-        let created = || {
-            let mut all = Vec::new();
-            mutants(&[b"key = value", b"[a]\nb = 1"], &[b"="], |mutant| all.push(mutant.to_vec()));
-            all
-        };
-        let (first, mut second) = (created(), created());
-        assert_eq!(first, second);
-        assert!(first.iter().all(|mutant| mutant.len() <= LONGEST));
-        second.sort();
-        second.dedup();
-        assert!(second.len() > first.len() / 2, "{} of {}", second.len(), first.len());
-    }
-}
-
-// Tests of the public interface, in this binary because each binary more is linked and stored by itself.
-#[cfg(test)]
-extern crate self as plimsoll_fuzz;
-#[cfg(test)]
-#[path = "../tests/runner.rs"]
-mod runner;

@@ -104,10 +104,23 @@ impl Drop for CardReader {
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_fuzz::mutants;
     use rustix::process::{Pid, getpgid};
 
     use super::*;
     use crate::{Machine, Reading};
+
+    #[test]
+    fn million_answers_of_the_driver_helper() {
+        let seeds: [&[u8]; 2] = [
+            br#"{"free":[["GPU-aaaa",4294967296]],"holders":[{"card":"GPU-aaaa","pid":7,"used":null,"name":"x"}]}"#,
+            br#"{"cards":[{"id":"GPU-aaaa","name":"H200","kind":"gpu","total":25769803776,"free":1}],"holders":[],"problems":[]}"#,
+        ];
+        mutants(&seeds, &[b"null", b"[]", b"{}", b"\"used\":"], |mutant| {
+            let _ = serde_json::from_slice::<Reading>(mutant);
+            let _ = serde_json::from_slice::<Machine>(mutant);
+        });
+    }
 
     #[test]
     fn every_question_gets_one_line_that_reads_back() {

@@ -10,3 +10,8 @@ pub mod command;
 mod report;
 mod screen;
 mod terminal;
+
+// Tests of crates below, in this binary because each binary more is linked and stored by itself.
+#[cfg(test)]
+#[path = "../tests/runner.rs"]
+mod runner;

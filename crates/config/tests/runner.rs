@@ -10,6 +10,7 @@ mod hostile_config;
 mod keys;
 mod llama_swap;
 mod llama_swap_users;
+mod mutants;
 mod native;
 mod preset;
 mod serve_keys;

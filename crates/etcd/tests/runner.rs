@@ -4,4 +4,5 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 mod hostile;
+mod http_client;
 mod real;

@@ -3,5 +3,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+mod mutants;
 mod simulator;
 mod size;

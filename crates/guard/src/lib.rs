@@ -51,3 +51,8 @@ mod state;
 mod text;
 mod trace;
 mod vulkan;
+
+// Tests of the preloaded library, in this binary because each binary more is linked and stored by itself.
+#[cfg(test)]
+#[path = "../tests/process/main.rs"]
+mod runner;

@@ -2,3 +2,4 @@
 //! that they and the unit tests are one binary.
 
 mod hostile_machine;
+mod mutants;

@@ -7,3 +7,4 @@ mod copy;
 mod download;
 mod hostile;
 mod hub;
+mod regular_file;

@@ -104,10 +104,3 @@ fn file(
     differences::of_file(path, &mut configuration, &used.borrow());
     Ok(configuration)
 }
-
-// Tests of the public interface, in this binary because each binary more is linked and stored by itself.
-#[cfg(test)]
-extern crate self as plimsoll_import;
-#[cfg(test)]
-#[path = "../tests/runner.rs"]
-mod runner;

@@ -5,3 +5,4 @@
 
 mod header_round_trip;
 mod hostile_headers;
+mod mutants;

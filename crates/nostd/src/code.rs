@@ -38,22 +38,3 @@ unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, _: *mut c_vo
     // The first object is the program, and the last that is visited.
     1
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Pages of files that are resident in this process (proc_pid_statm(5)).
-    fn resident() -> u64 {
-        let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-        statm.split(' ').nth(2).unwrap().parse().unwrap()
-    }
-
-    #[test]
-    fn released_code_runs_again_and_little_of_it_is_resident() {
-        let before = resident();
-        release_code_pages();
-        let after = resident();
-        assert!(after < before, "{before} pages, then {after}");
-    }
-}

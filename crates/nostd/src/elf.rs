@@ -185,32 +185,3 @@ fn gnu_hash(name: &CStr) -> u32 {
 fn at<T>(address: usize) -> *const T {
     core::ptr::with_exposed_provenance(address)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, found: *mut c_void) -> i32 {
-        // SAFETY: the loader passes an object, and we passed a pointer.
-        let (object, found) = unsafe { (ElfImage::of(&*info), &mut *found.cast::<*const c_void>()) };
-        if let Some(object) = object.filter(|object| object.name() == Some(c"libc.so.6")) {
-            assert!(object.function(c"there is no such function").is_null());
-            assert!(object.needed().all(|library| library.to_bytes().starts_with(b"ld-linux")));
-            let getpid = object.function(c"getpid");
-            assert!(object.holds(getpid) && !object.holds((&raw const *found).cast()));
-            *found = getpid;
-        }
-        0
-    }
-
-    #[test]
-    fn a_function_of_libc_is_found_where_the_linker_found_it() {
-        let mut found: *const c_void = null();
-        // SAFETY: `visit` takes a pointer to a pointer.
-        unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut found).cast()) };
-        assert!(!found.is_null());
-        // SAFETY: getpid takes nothing.
-        let getpid = unsafe { core::mem::transmute::<*const c_void, extern "C" fn() -> i32>(found) };
-        assert_eq!(u32::try_from(getpid()).unwrap(), std::process::id());
-    }
-}

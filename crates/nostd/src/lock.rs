@@ -128,29 +128,3 @@ impl<T> DerefMut for LockGuard<'_, T> {
         unsafe { &mut *self.lock.value.get() }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_addition_of_many_threads_is_lost() {
-        let sum = Lock::new(0_u64);
-        std::thread::scope(|scope| {
-            for _ in 0..8 {
-                scope.spawn(|| (0..20_000).for_each(|_| *sum.hold() += 1));
-            }
-        });
-        assert_eq!(*sum.hold(), 160_000);
-    }
-
-    #[test]
-    fn a_failed_attempt_leaves_the_lock_with_its_holder() {
-        let lock = Lock::new(());
-        let occupied = lock.hold();
-        assert!(lock.try_hold().is_none());
-        assert!(lock.try_hold().is_none(), "the first attempt released it");
-        drop(occupied);
-        assert!(lock.try_hold().is_some());
-    }
-}

@@ -78,3 +78,8 @@ macro_rules! exported {
 }
 
 pub(crate) use {exported, making, succeeding};
+
+// Tests of the preloaded library, in this binary because each binary more is linked and stored by itself.
+#[cfg(test)]
+#[path = "../tests/process/main.rs"]
+mod runner;

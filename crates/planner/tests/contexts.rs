@@ -3,6 +3,7 @@
 
 use plimsoll_base::{Bytes, Card};
 use plimsoll_flags::{Options, ProgramKind};
+use plimsoll_fuzz::mutants;
 use plimsoll_model::gguf::Header;
 use plimsoll_model::{Dialect, Model};
 use plimsoll_planner::{EngineBuild, EngineKind, MeasuredContext, Plan, PlanRequest, plan};
@@ -132,4 +133,12 @@ fn fit_may_reduce_only_what_the_flags_leave_open() {
         assert_eq!(reported(flags), Some(expected), "{flags}");
     }
     assert_eq!((reported("-c 65536 -ngl 99"), reported("--fit off")), (None, None));
+}
+
+#[test]
+fn million_files_of_measured_contexts() {
+    let seed = b"[[contexts]]\nengine = \"llama.cpp\"\ncard = \"H200\"\nbytes = 536870912\nsize = \"1GiB\"\n";
+    mutants(&[seed], &[b"[[contexts]]\n"], |mutant| {
+        drop(plimsoll_planner::contexts::read(&String::from_utf8_lossy(mutant)))
+    });
 }

@@ -18,5 +18,6 @@ mod phantom;
 mod plan_properties;
 mod repack;
 mod shapes;
+mod specimens;
 mod unified;
 mod zoo;

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 mod aarch64;
+mod bench;
 mod built;
 mod child;
 mod daemon;

@@ -106,25 +106,3 @@ impl ReportPage {
         let _ = self.0.write_fmt(text);
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn hostile_names_are_escaped_everywhere_and_nothing_is_loaded() {
-        let evil = "<script>\"&x";
-        let mut page = ReportPage::new(evil);
-        page.verdict(evil, true);
-        page.heading(evil);
-        page.text(evil);
-        page.lines(evil);
-        page.list(evil, &[evil.to_owned()]);
-        page.table(&[evil], &[vec![evil.to_owned()]]);
-        let html = page.finish();
-        assert!(!html.contains("<script") && html.contains("&lt;script&gt;&quot;&amp;x"));
-        for foreign in ["http:", "https:", "src=", "@import", "href=", "url("] {
-            assert!(!html.contains(foreign), "{foreign}");
-        }
-    }
-}

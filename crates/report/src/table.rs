@@ -28,17 +28,3 @@ pub fn aligned(rows: &[Vec<String>]) -> String {
     };
     rows.iter().map(line).collect()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn columns_align_and_short_rows_are_allowed() {
-        let row = |cells: &[&str]| cells.iter().map(|cell| (*cell).to_owned()).collect::<Vec<_>>();
-        let rows = [row(&["policy", "reserved"]), row(&["é", "1"]), row(&["b"])];
-        assert_eq!(aligned(&rows), "policy  reserved\né              1\nb\n");
-        assert_eq!(aligned(&[row(&["a\nb"])]), "a\\nb\n", "a cell makes no row");
-        assert_eq!(aligned(&[]), "");
-    }
-}

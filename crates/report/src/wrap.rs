@@ -40,20 +40,3 @@ pub fn shortened(text: &str, most: usize) -> String {
         text.to_owned()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn text_is_broken_between_words_and_a_long_word_stays_whole() {
-        assert_eq!(wrapped("one two three", 7, 2), ["one two", "  three"]);
-        assert_eq!(wrapped("", 7, 2), [""]);
-        assert_eq!(wrapped("unbreakable", 3, 2), ["unbreakable"]);
-        assert_eq!(wrapped("a unbreakable b", 3, 1), ["a", " unbreakable", " b"]);
-        assert_eq!(wrapped("a  b", 10, 0), ["a  b"], "columns stay");
-        assert_eq!([shortened("éééé", 4), shortened("ééééé", 4), shortened("a", 0)], ["éééé", "ééé…", "…"]);
-        assert_eq!(wrapped("a\nb \u{1b}[1m", 20, 0), ["a\\nb \\u{1b}[1m"], "foreign text breaks no line");
-        assert_eq!(wrapped("é é é", 3, 0), ["é é", "é"], "characters count, not bytes");
-    }
-}

@@ -18,4 +18,5 @@ mod ollama_define;
 mod passing;
 mod reach;
 mod stub;
+mod tasks;
 mod upgrades;

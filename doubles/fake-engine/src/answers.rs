@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use crate::args::Args;
+use super::args::Args;
 
 pub(crate) const LOADING: &str =
     r#"{"error":{"message":"Loading model","type":"unavailable_error","code":503}}"#;

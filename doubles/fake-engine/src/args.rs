@@ -10,7 +10,7 @@ use std::iter::Peekable;
 
 use plimsoll_wire::env as names;
 
-use crate::faults::{self, Script};
+use super::faults::{self, Script};
 
 #[derive(Debug, Clone)]
 pub(crate) struct Args {

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::card::{Card, CardError};
+use super::card::{Card, CardError};
 
 const HEARTBEAT: Duration = Duration::from_millis(10);
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use crate::serve::depth_tokens;
+use super::serve::depth_tokens;
 
 const MAGIC: &[u8] = b"FAKESLOT";
 

@@ -11,7 +11,7 @@ use plimsoll_wire::control::{EARLY_READY, EXIT_COMMAND, STATE_PREFIX};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use crate::{death, log};
+use super::{death, log};
 
 /// Writes a state line, its keys in llama-server's order.
 pub(crate) fn report(state: &str, payload: &Value) {

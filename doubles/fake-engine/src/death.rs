@@ -8,7 +8,7 @@ use std::process::Command;
 
 use rustix::process::{self, Resource, Rlimit, Signal};
 
-use crate::log;
+use super::log;
 
 /// Keeps deaths by signal from leaving core files behind.
 pub(crate) fn leave_no_core() {

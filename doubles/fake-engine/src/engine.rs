@@ -12,12 +12,12 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::sleep;
 
-use crate::args::Args;
-use crate::budget::Booking;
-use crate::cache::PromptCache;
-use crate::faults::Fault;
-use crate::http::Listener;
-use crate::{answers, control, death, load, log, serve};
+use super::args::Args;
+use super::budget::Booking;
+use super::cache::PromptCache;
+use super::faults::Fault;
+use super::http::Listener;
+use super::{answers, control, death, load, log, serve};
 
 /// What all connections share.
 #[derive(Debug)]

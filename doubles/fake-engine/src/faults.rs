@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::budget::Budget;
-use crate::hoard::Hoard;
+use super::budget::Budget;
+use super::hoard::Hoard;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Script {

@@ -3,10 +3,10 @@
 
 use tokio::time::sleep;
 
-use crate::args::Args;
-use crate::budget::{Booking, BookingError};
-use crate::faults::Fault;
-use crate::{control, death, log};
+use super::args::Args;
+use super::budget::{Booking, BookingError};
+use super::faults::Fault;
+use super::{control, death, log};
 
 /// What the report of the failing allocation names when no budget is shared: 5120 MiB.
 const OOM_REQUEST_BYTES: u64 = 5120 << 20;

@@ -9,11 +9,11 @@ use serde_json::json;
 use tokio::sync::SemaphorePermit;
 use tokio::time::{sleep, timeout};
 
-use crate::answers::{self, Dialect, Generation};
-use crate::engine::{Engine, bump};
-use crate::faults::{Abort, Fault};
-use crate::http::{Connection, JSON, Listener, Request, Socket};
-use crate::{death, stream};
+use super::answers::{self, Dialect, Generation};
+use super::engine::{Engine, bump};
+use super::faults::{Abort, Fault};
+use super::http::{Connection, JSON, Listener, Request, Socket};
+use super::{death, stream};
 
 /// Beginnings of the variables that `/fake/env` shows.
 const SHOWN: [&str; 8] =

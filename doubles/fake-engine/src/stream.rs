@@ -5,10 +5,10 @@ use std::io;
 use memchr::memmem;
 use tokio::time::sleep;
 
-use crate::answers::Generation;
-use crate::faults::{Fault, Script};
-use crate::http::Connection;
-use crate::serve::unless_gone;
+use super::answers::Generation;
+use super::faults::{Fault, Script};
+use super::http::Connection;
+use super::serve::unless_gone;
 
 pub(crate) async fn stream(
     script: &Script,

@@ -62,7 +62,7 @@ const fn encodes(kind: TensorType) -> bool {
 
 /// A scale that makes the largest number -8, then the numbers as shares of it plus 8, the two halves of the
 /// block in the two halves of a byte (`ggml-quants.c: quantize_row_q4_0_ref @ b10605`).
-fn encode_q4_0(block: &[f32], out: &mut Vec<u8>) {
+pub fn encode_q4_0(block: &[f32], out: &mut Vec<u8>) {
     let further = |a: f32, &b: &f32| if b.abs() > a.abs() { b } else { a };
     let scale = block.iter().fold(0.0_f32, further) / -8.0;
     let share = |number: f32| {
@@ -71,25 +71,4 @@ fn encode_q4_0(block: &[f32], out: &mut Vec<u8>) {
     let (low, high) = block.split_at(block.len() / 2);
     out.extend(half(scale).to_le_bytes());
     out.extend(low.iter().zip(high).map(|(&low, &high)| share(high) << 4 | share(low)));
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_block_of_q4_0_is_its_scale_and_shares() {
-        let mut block = [0.0_f32; 32];
-        block[0] = -16.0;
-        block[1] = 14.0;
-        block[16] = 2.0;
-        let mut bytes = Vec::new();
-        encode_q4_0(&block, &mut bytes);
-        assert_eq!(bytes.len(), 18);
-        assert_eq!(bytes[..2], half(2.0).to_le_bytes());
-        assert_eq!(bytes[2..5], [0x90, 0x8f, 0x88]);
-        bytes.clear();
-        encode_q4_0(&[0.0; 32], &mut bytes);
-        assert_eq!(bytes[..3], [0, 0x80, 0x88]);
-    }
 }

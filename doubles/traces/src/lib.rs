@@ -1,7 +1,7 @@
 //! Generates, reads and replays allocation traces (a program's requests to its allocator), without a card.
 //!
 //! The generator gives the requests of an engine to its run-time pool for a prompt.
-//! Two generated traces equal those recorded on an H200 (`tests/traces/made.rs`).
+//! Two generated traces equal those recorded on an H200 (`tests/created.rs`).
 #![forbid(unsafe_code)]
 
 use plimsoll_pool::Stream;
@@ -11,6 +11,7 @@ use plimsoll_pool::demand::{Rules, product};
 mod attention;
 mod card;
 mod latent;
+pub mod pool_replay;
 pub mod replay;
 mod shape;
 pub mod trace;

@@ -1,6 +1,7 @@
 //! Tests of damaged allocation traces: the result is an error or a trace, never a panic, and memory is
 //! bounded by the input.
 
+use plimsoll_fuzz::mutants;
 use plimsoll_traces::replay::{PolicyKind, UNLIMITED, replay};
 use plimsoll_traces::trace::Trace;
 use plimsoll_wire::trace::{TraceHeader, TraceRecord};
@@ -57,6 +58,17 @@ fn many_live_blocks_freed_in_any_order_are_no_trouble() {
         }
     }
     assert!(started.elapsed().as_secs() < 30, "{:?}", started.elapsed());
+}
+
+#[test]
+fn million_traces_of_allocators() {
+    let csv = b"Thread,Time,Action,Pointer,Size,Stream\n1,10,allocate,0x10,256,0\n1,11,free,0x10,256,0\n1,12,allocate failure,0x0,99,0\n";
+    mutants(&[csv], &[b"allocate", b"free", b"0x", b",,"], |mutant| {
+        let _ = Trace::from_csv(mutant);
+        if Trace::is_record(mutant) {
+            let _ = Trace::from_record(mutant, None);
+        }
+    });
 }
 
 proptest! {

@@ -1,18 +1,26 @@
-//! Tests of `pool-replay` as a program: exit status, JSON, table.
-#![allow(clippy::unwrap_used)]
+//! Tests of `pool-replay` as the program runs it: exit status, JSON, table.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Output;
 
-use assert_cmd::Command;
+use plimsoll_traces::pool_replay;
 use plimsoll_traces::trace::csv;
 use plimsoll_traces::{CacheShape, DemandRules, GeneratedRun, GeneratorCard, ModelShape, generate};
 use plimsoll_wire::trace::{TraceHeader as Header, TraceRecord as Record};
 use serde_json::Value;
 
-fn pool_replay(arguments: &[&str]) -> Output {
-    Command::cargo_bin("pool-replay").unwrap().args(arguments).output().unwrap()
+struct Output {
+    status: u8,
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+}
+
+fn run(arguments: &[&str]) -> Output {
+    let words = ["pool-replay"].iter().chain(arguments).map(OsString::from);
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    let status = pool_replay::run(words, &mut stdout, &mut stderr);
+    Output { status, stdout, stderr }
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -47,8 +55,8 @@ fn the_made_trace_begins_as_the_recorded_one_and_legacy_asks_for_what_the_real_p
     let head = fs::read_to_string(data("old-q8_0-ub512-head.csv")).unwrap();
     assert!(fs::read_to_string(&trace).unwrap().starts_with(&head));
 
-    let output = pool_replay(&[trace.to_str().unwrap(), "--json", "--policy", "ggml-legacy"]);
-    assert_eq!(output.status.code(), Some(0));
+    let output = run(&[trace.to_str().unwrap(), "--json", "--policy", "ggml-legacy"]);
+    assert_eq!(output.status, 0);
     let replay = json(&output);
     let sizes: Vec<String> =
         replay["policies"][0]["driver_sizes"].as_array().unwrap().iter().map(Value::to_string).collect();
@@ -60,8 +68,8 @@ fn the_made_trace_begins_as_the_recorded_one_and_legacy_asks_for_what_the_real_p
 fn json_has_what_plimsoll_replay_1_promises() {
     let folder = tempfile::tempdir().unwrap();
     let trace = recorded(folder.path());
-    let output = pool_replay(&[trace.to_str().unwrap(), "--json"]);
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let output = run(&[trace.to_str().unwrap(), "--json"]);
+    assert_eq!(output.status, 0, "{}", text(&output.stderr));
     let replay = json(&output);
     assert_eq!(replay["schema"], "plimsoll.replay/1");
     assert_eq!(replay["peak_live"], 251_658_240);
@@ -88,8 +96,8 @@ fn pool_replay_over_budget_exits_1_with_the_failing_request() {
     let folder = tempfile::tempdir().unwrap();
     let trace = recorded(folder.path());
     let policies = ["--policy", "plimsoll,ggml-legacy", "--budget", "1GiB"];
-    let output = pool_replay(&[&[trace.to_str().unwrap()][..], &policies].concat());
-    assert_eq!(output.status.code(), Some(1));
+    let output = run(&[&[trace.to_str().unwrap()][..], &policies].concat());
+    assert_eq!(output.status, 1);
     let stated = text(&output.stdout);
     assert!(
         stated.contains("18702 blocks, 37404 requests, peak of live memory 240 MiB (251658240 B)"),
@@ -107,6 +115,13 @@ fn pool_replay_over_budget_exits_1_with_the_failing_request() {
 }
 
 #[test]
+fn help_goes_to_stdout_and_succeeds() {
+    let output = run(&["--help"]);
+    assert_eq!((output.status, output.stderr.is_empty()), (0, true));
+    assert!(text(&output.stdout).contains("Usage: pool-replay [OPTIONS] <FILE>"));
+}
+
+#[test]
 fn bad_input_exits_2_and_names_the_line_or_the_remedy() {
     let folder = tempfile::tempdir().unwrap();
     let broken = folder.path().join("broken.csv");
@@ -118,8 +133,8 @@ fn bad_input_exits_2_and_names_the_line_or_the_remedy() {
         (vec![broken, "--policy", "buddy"], "the policies are plimsoll,"),
         (vec![broken, "--budget", "much"], "24GiB"),
     ] {
-        let output = pool_replay(&arguments);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let output = run(&arguments);
+        assert_eq!(output.status, 2, "{arguments:?}");
         let stderr = text(&output.stderr);
         assert!(stderr.contains(stated) && output.stdout.is_empty(), "{arguments:?}: {stderr}");
     }
@@ -136,12 +151,12 @@ fn a_trace_of_guard_is_read_and_the_pool_may_be_chosen() {
     }
     fs::write(&path, file).unwrap();
     let path = path.to_str().unwrap();
-    let output = pool_replay(&[path, "--json", "--policy", "ggml-legacy"]);
-    assert_eq!((output.status.code(), &json(&output)["peak_live"]), (Some(0), &Value::from(8192)));
-    let output = pool_replay(&[path, "--json", "--policy", "ggml-legacy", "--card", "0", "--pool", "0"]);
+    let output = run(&[path, "--json", "--policy", "ggml-legacy"]);
+    assert_eq!((output.status, &json(&output)["peak_live"]), (0, &Value::from(8192)));
+    let output = run(&[path, "--json", "--policy", "ggml-legacy", "--card", "0", "--pool", "0"]);
     assert_eq!(json(&output)["peak_live"], 1 << 20);
-    let output = pool_replay(&[path, "--card", "0", "--pool", "9"]);
-    assert_eq!(output.status.code(), Some(2));
+    let output = run(&[path, "--card", "0", "--pool", "9"]);
+    assert_eq!(output.status, 2);
     assert!(text(&output.stderr).contains("the trace has no request to pool 9 of card 0"));
 }
 
@@ -158,7 +173,7 @@ fn a_real_card_grew_by_what_the_replay_says_of_each_pool() {
     let folder = tempfile::tempdir().unwrap();
     let trace = recorded(folder.path());
     let policies = "plimsoll,ggml-legacy,ggml-vmm";
-    let replay = json(&pool_replay(&[trace.to_str().unwrap(), "--json", "--policy", policies]));
+    let replay = json(&run(&[trace.to_str().unwrap(), "--json", "--policy", policies]));
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/measured/h200-guard-b8799.json");
     let measured: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     let reserved = |index: usize| replay["policies"][index]["peak_reserved"].as_u64().unwrap() >> 20;

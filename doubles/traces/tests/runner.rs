@@ -7,6 +7,7 @@
 
 mod created;
 mod hostile;
+mod pool_replay;
 mod replay;
 #[path = "../../../crates/pool/tests/simulated/card.rs"]
 pub(crate) mod simulated;

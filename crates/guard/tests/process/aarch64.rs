@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use crate::artefact;
-use crate::dialogue::Dialogue;
+use crate::runner::artefact;
+use crate::runner::dialogue::Dialogue;
 
 const COMPILER: &str = "aarch64-linux-gnu-gcc";
 /// Debian's libraries for the cross compiler.
@@ -71,7 +71,7 @@ fn lines(command: &mut Command) -> Vec<String> {
 #[test]
 fn long_every_door_leads_through_guard_on_aarch64() {
     let words = ["init", "retain:0", "alloc:600", "alloc:600", "free:0", "alloc:600", "info"];
-    for door in crate::client::DOORS {
+    for door in crate::runner::client::DOORS {
         let program = if door == "link" { &parts().linked } else { &parts().client };
         let lines = run(program, "budget=1000", &[&[door], &words[..]].concat());
         let wanted = ["init 0", "retain 0", "alloc 0", "alloc 2", "free 0", "alloc 0", "info 0 400 1000"];

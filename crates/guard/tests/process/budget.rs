@@ -6,8 +6,8 @@ use std::process::Stdio;
 use plimsoll_wire::page::{PageState, Refusal};
 use plimsoll_wire::trace::TraceKind;
 
-use crate::artefact;
-use crate::client::{Client, Run, pages, set_budget};
+use crate::runner::artefact;
+use crate::runner::client::{Client, Run, pages, set_budget};
 
 const MIB: u64 = 1 << 20;
 const START: [&str; 2] = ["init", "retain:0"];
@@ -303,7 +303,7 @@ fn with_no_option_set_a_program_makes_the_same_calls_and_gets_the_same_results()
         "destroy:1",
         "reset:0",
     ];
-    for door in crate::client::DOORS {
+    for door in crate::runner::client::DOORS {
         let (guarded, bare) = (Client::new(door, "").run(&words), Client::bare(door).run(&words));
         assert_eq!(guarded.lines, bare.lines, "{door}: {}", guarded.stated);
         assert_eq!(acts(&guarded), acts(&bare), "{door}");

@@ -11,7 +11,7 @@ use plimsoll_wire::trace::{TraceHeader, TraceRecord};
 use plimsoll_wire::tree::{FILE, TreeCardSnapshot, TreeSnapshot, budget_word, key};
 use tempfile::TempDir;
 
-use crate::artefact;
+use crate::runner::artefact;
 
 /// How a program comes by the driver's functions.
 pub(crate) const DOORS: [&str; 6] = ["link", "dlsym", "global", "runtime", "runtime11", "thread"];

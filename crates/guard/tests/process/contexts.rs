@@ -2,7 +2,7 @@
 
 use plimsoll_wire::page::Refusal;
 
-use crate::client::{Client, Run};
+use crate::runner::client::{Client, Run};
 
 const UUIDS: &str = "GPU-00000000-0000-0000-0000-00000000000a,GPU-00000000-0000-0000-0000-00000000000b";
 const PLANNED: &str = "card=GPU-00000000-0000-0000-0000-00000000000a";

@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 
 use plimsoll_wire::page::{CardSnapshot, Page, PageSnapshot};
 
-use crate::client::pages;
+use crate::runner::client::pages;
 
 pub(crate) struct Dialogue {
     child: Child,

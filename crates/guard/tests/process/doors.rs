@@ -3,8 +3,8 @@
 
 use std::process::Command;
 
-use crate::artefact;
-use crate::client::{Client, DOORS};
+use crate::runner::artefact;
+use crate::runner::client::{Client, DOORS};
 
 /// Within a budget of 1000 bytes the second of these is refused.
 const WORDS: [&str; 6] = ["init", "retain:0", "alloc:600", "alloc:600", "free:0", "alloc:600"];

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use plimsoll_wire::page::PageSnapshot;
 use plimsoll_wire::trace::{TraceHeader, TraceKind, TraceRecord};
 
-use crate::artefact::{self, Compiled};
+use crate::runner::artefact::{self, Compiled};
 
 mod requested;
 

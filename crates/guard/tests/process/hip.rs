@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::artefact;
-use crate::client::{Client, Run};
+use crate::runner::artefact;
+use crate::runner::client::{Client, Run};
 
 mod budget;
 mod double;

@@ -2,7 +2,7 @@
 
 use std::os::unix::process::ExitStatusExt;
 
-use crate::client::{Client, program};
+use crate::runner::client::{Client, program};
 
 const START: [&str; 3] = ["init", "retain:0", "alloc:600"];
 
@@ -118,7 +118,7 @@ fn a_trace_never_goes_through_a_link() {
         target.display(),
         folder.join("trace").display()
     );
-    let run = client.run(&[&script, &crate::client::program("dlsym").to_string_lossy()]);
+    let run = client.run(&[&script, &crate::runner::client::program("dlsym").to_string_lossy()]);
     assert_eq!(run.lines.last().unwrap(), "alloc 0", "{}", run.stated);
     assert_eq!(std::fs::read_to_string(target).unwrap(), "kept");
     assert_eq!(run.trace()[0].size, 600);

@@ -12,6 +12,7 @@ mod doors;
 mod ggml;
 mod hip;
 mod life;
+mod nostd;
 mod nvml;
 mod pinned;
 mod preload;

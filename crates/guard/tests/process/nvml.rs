@@ -1,7 +1,7 @@
 //! Tests of PyTorch's out-of-memory error with a working NVML and with a failing one.
 
-use crate::artefact;
-use crate::client::{Client, Run};
+use crate::runner::artefact;
+use crate::runner::client::{Client, Run};
 
 const UUID: &str = "GPU-00000000-0000-0000-0000-00000000000a";
 const BUS: &str = "00000000:01:00.0";
@@ -93,7 +93,7 @@ fn guarded_neighbours_on_the_card_are_named() {
     let words = ["init", "retain:0", "alloc:12345", "wait"];
     let piped = std::process::Stdio::piped;
     let mut child = neighbour.command(&words).stdin(piped()).stdout(piped()).spawn().unwrap();
-    while crate::client::pages(&folder).first().is_none_or(|page| page.cards()[0].allocated == 0) {
+    while crate::runner::client::pages(&folder).first().is_none_or(|page| page.cards()[0].allocated == 0) {
         std::thread::sleep(std::time::Duration::from_millis(2));
     }
     let client = Client::of(&artefact::program("torch.c", &["-ldl"]), "torch").guarded("budget=2500000");

@@ -2,7 +2,7 @@
 
 use plimsoll_wire::trace::TraceKind;
 
-use crate::client::{Client, DOORS, Run};
+use crate::runner::client::{Client, DOORS, Run};
 
 const START: [&str; 2] = ["init", "retain:0"];
 

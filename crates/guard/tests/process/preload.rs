@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::artefact;
+use crate::runner::artefact;
 
 #[test]
 fn a_program_without_cuda_runs_as_if_nothing_were_there() {

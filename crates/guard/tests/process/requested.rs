@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use crate::client::Client;
-use crate::dialogue::Dialogue;
+use crate::runner::client::Client;
+use crate::runner::dialogue::Dialogue;
 
 const SIZE: u64 = 64 << 20;
 

@@ -6,9 +6,9 @@ use std::process::Command;
 
 use plimsoll_wire::tree::{FILE, SLOTS, SlotOwner, TreeLedger};
 
-use crate::artefact;
-use crate::client::{Client, Run, program, set_budget, tree};
-use crate::dialogue::Dialogue;
+use crate::runner::artefact;
+use crate::runner::client::{Client, Run, program, set_budget, tree};
+use crate::runner::dialogue::Dialogue;
 
 const OPTIONS: &str = "budget=1000";
 const START: [&str; 2] = ["init", "retain:0"];

@@ -6,8 +6,8 @@ use std::process::Stdio;
 
 use plimsoll_wire::page::{PageState, Refusal};
 
-use crate::artefact;
-use crate::client::{Client, Run};
+use crate::runner::artefact;
+use crate::runner::client::{Client, Run};
 
 const MIB: u64 = 1 << 20;
 const LAYER: &str = "VK_LAYER_PLIMSOLL_guard";
@@ -281,7 +281,7 @@ fn storm(runs: u64) {
             (0..=BUDGET).contains(&u64::try_from(most).unwrap()) && held == 0,
             "seed {seed}: {most} {held}"
         );
-        let pages = crate::client::pages(folder.path());
+        let pages = crate::runner::client::pages(folder.path());
         assert!(pages.iter().all(|page| page.cards()[0].allocated == 0), "seed {seed}");
         refused += pages.iter().map(|page| page.cards()[0].ooms).sum::<u64>();
     }

@@ -53,7 +53,8 @@ pub(crate) fn hip() -> PathBuf {
 /// A program, compiled once and put in its place whole.
 fn once(name: &str, compile: impl FnOnce(&Path)) -> PathBuf {
     static COMPILED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let folder = target().join("phantom-tests");
+    std::fs::create_dir_all(&folder).unwrap();
     let program = folder.join(name);
     let mut compiled = COMPILED.lock().unwrap();
     if compiled.insert(program.clone()) {

@@ -6,7 +6,7 @@ use std::process::{Command, ExitStatus};
 
 use serde_json::Value;
 
-use crate::artefact;
+use crate::runner::artefact;
 
 pub(crate) const H200: &str = "total=150754820096,free=150000000000,cc=9.0,sms=132,name=NVIDIA H200";
 

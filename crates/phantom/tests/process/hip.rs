@@ -3,8 +3,8 @@
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
-use crate::artefact;
-use crate::backend::{Stated, stated};
+use crate::runner::artefact;
+use crate::runner::backend::{Stated, stated};
 
 const CARDS: &str = "total=24,cc=8.9,name=A;total=8589934592,cc=8.9,name=B,gfx=gfx90a,sms=104";
 

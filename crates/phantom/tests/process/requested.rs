@@ -3,7 +3,7 @@
 
 use std::os::unix::process::ExitStatusExt;
 
-use crate::backend::{H200, run};
+use crate::runner::backend::{H200, run};
 
 #[test]
 fn every_version_of_the_runtime_sees_the_cards_that_were_told() {

@@ -4,8 +4,8 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
-use crate::artefact;
-use crate::backend::{H200, Stated, stated};
+use crate::runner::artefact;
+use crate::runner::backend::{H200, Stated, stated};
 
 const CARDS: &str =
     "total=150754820096,cc=9.0,name=NVIDIA H200;total=24,cc=8.9,vendor=4098,integrated=1,name=";

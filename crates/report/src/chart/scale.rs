@@ -50,29 +50,3 @@ fn round_step(low: u64, high: u64, steps: RoundSteps) -> u64 {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ticks_are_round_and_few() {
-        assert_eq!(round_ticks(0, 300, RoundSteps::Decimal), [0, 100, 200, 300]);
-        assert_eq!(round_ticks(0, 8192, RoundSteps::Binary), [0, 2048, 4096, 6144, 8192]);
-        assert_eq!(round_ticks(7, 7, RoundSteps::Decimal), [7]);
-        for high in [1, 2, 9, 1001, 1 << 40, u64::MAX - 1, u64::MAX] {
-            for steps in [RoundSteps::Binary, RoundSteps::Decimal] {
-                let ticks = round_ticks(0, high, steps);
-                assert!((2..=6).contains(&ticks.len()), "{high}: {ticks:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn an_axis_starts_at_zero_unless_the_course_is_nearly_flat() {
-        assert_eq!(y_range(193, 1751), (0, 1751));
-        assert_eq!(y_range(24, 24), (0, 24));
-        assert_eq!(y_range(1000, 1002), (1000, 1002));
-        assert_eq!(y_range(0, 0), (0, 1));
-    }
-}

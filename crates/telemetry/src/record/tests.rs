@@ -4,6 +4,7 @@ use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use plimsoll_base::Bytes;
+use plimsoll_fuzz::mutants;
 
 use super::read::{Entry, Reader};
 use super::*;
@@ -259,4 +260,19 @@ fn hostile_records_are_read_as_far_as_they_make_sense() {
         }
     }
     assert!(read > rounds / 4, "{read} of {rounds} were read");
+}
+
+#[test]
+fn million_recordings() {
+    let mut record = Vec::new();
+    let mut encoder = Encoder::begin(&About::default(), &mut record);
+    let mut look = Look::default();
+    for time in 0..6 {
+        look.push(Figure::new(Group::Card, Unit::Bytes, "GPU-aaaa", "used"), Pace::Fast, time << 30);
+        encoder.sample(time * 100, &look, &mut record);
+        encoder.event(time * 100, Source::Kernel, "NVRM: out of memory", &mut record);
+    }
+    encoder.end(700, "0", &mut record);
+    assert!(summarise(&record).is_ok());
+    mutants(&[&record], &[&[0x80; 9], &[0xFF; 4], b"{}"], |mutant| drop(summarise(mutant)));
 }

@@ -1,7 +1,7 @@
 //! Tests of requests from another process to release the idle memory of ggml's pool.
 
 use super::{Loaded, artefact, command};
-use crate::dialogue::Dialogue;
+use crate::runner::dialogue::Dialogue;
 
 #[test]
 fn idle_pool_memory_is_released_outside_captures_except_blocks_of_live_graphs() {

@@ -3,8 +3,8 @@
 use plimsoll_wire::page::{PageState, Refusal};
 
 use super::{DOORS, Hip, occupied};
-use crate::artefact;
-use crate::client::Run;
+use crate::runner::artefact;
+use crate::runner::client::Run;
 
 fn run(options: &str, words: &[&str]) -> Run {
     Hip::new("total=1G").guarded(options, words)

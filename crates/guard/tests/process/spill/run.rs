@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use plimsoll_wire::page::{CardSnapshot, OomSnapshot, PageSnapshot};
 use tempfile::TempDir;
 
-use crate::artefact;
+use crate::runner::artefact;
 
 /// A MiB.
 pub(super) const MIB: u64 = 1 << 20;

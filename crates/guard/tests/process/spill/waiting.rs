@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use plimsoll_wire::page::{Page, PageSnapshot, Refusal};
 
 use super::run::{MIB, Run};
-use crate::client::set_budget;
+use crate::runner::client::set_budget;
 
 /// A process starts and asks well within this.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -4,16 +4,16 @@
 //! Exits 0 if every policy completes, 1 if one does not, 2 if the trace cannot be read.
 
 use std::error::Error;
+use std::ffi::OsString;
 use std::fs::File;
-use std::io::{Read, Write, stderr, stdout};
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use clap::Parser;
 use plimsoll_base::Bytes;
-use plimsoll_traces::replay::PolicyKind;
-use plimsoll_traces::trace::{RecordedRequest, Trace};
 
+use crate::replay::PolicyKind;
+use crate::trace::{RecordedRequest, Trace};
 use report::Replay;
 
 mod report;
@@ -21,6 +21,7 @@ mod table;
 
 // A trace is parsed in memory; 1 GiB of RMM's log is about 20 million requests.
 const LARGEST_FILE: u64 = 1 << 30;
+const UNREADABLE: u8 = 2;
 const USUAL: [PolicyKind; 5] = [
     PolicyKind::Plimsoll,
     PolicyKind::PlimsollSlots,
@@ -54,14 +55,23 @@ struct Arguments {
     pool: Option<u8>,
 }
 
-fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+/// Runs the program with these words, the first of which is its name; the result is its exit status.
+pub fn run(words: impl IntoIterator<Item = OsString>, out: &mut impl Write, error: &mut impl Write) -> u8 {
+    let arguments = match Arguments::try_parse_from(words) {
+        Ok(arguments) => arguments,
+        // Help is no failure, and goes to stdout.
+        Err(usage) if !usage.use_stderr() => return u8::from(write!(out, "{usage}").is_err()),
+        Err(usage) => {
+            let _ = write!(error, "{usage}");
+            return UNREADABLE;
+        }
+    };
     let trace = match read(&arguments) {
         Ok(trace) => trace,
-        Err(error) => {
+        Err(why) => {
             // A closed stderr is no failure.
-            let _ = writeln!(stderr(), "pool-replay: `{}`: {error}", arguments.file.display());
-            return ExitCode::from(2);
+            let _ = writeln!(error, "pool-replay: `{}`: {why}", arguments.file.display());
+            return UNREADABLE;
         }
     };
     let policies = match arguments.policies.as_slice() {
@@ -74,8 +84,8 @@ fn main() -> ExitCode {
     } else {
         table::replay(&replay)
     };
-    let is_printed = stdout().write_all(text.as_bytes()).is_ok();
-    ExitCode::from(u8::from(!is_printed || !replay.completed()))
+    let is_printed = out.write_all(text.as_bytes()).is_ok();
+    u8::from(!is_printed || !replay.completed())
 }
 
 fn read(arguments: &Arguments) -> Result<Trace, Box<dyn Error>> {

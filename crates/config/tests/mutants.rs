@@ -1,11 +1,10 @@
-//! Configurations of all three formats, flags, sizes, card specifications, measured contexts, guard's
-//! options.
+//! Mutants of configurations of all three formats, flags, sizes, card specifications, guard's options.
 
 use std::str::FromStr;
 
 use plimsoll_base::{Bytes, Card};
 use plimsoll_flags::{Options, ProgramKind};
-use plimsoll_fuzz::mutants;
+use plimsoll_fuzz::{LONGEST, mutants};
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -38,6 +37,21 @@ fn configuration(name: &str, seed: &[u8]) {
     mutants(&[seed, TOML, INI, YAML], &TOKENS, |mutant| {
         let _ = plimsoll_config::parse(name, &text(mutant), &|_| Some("/home/u".to_owned()));
     });
+}
+
+#[test]
+fn mutants_are_many_and_the_same_each_time() {
+    let created = || {
+        let mut all = Vec::new();
+        mutants(&[b"key = value", b"[a]\nb = 1"], &[b"="], |mutant| all.push(mutant.to_vec()));
+        all
+    };
+    let (first, mut second) = (created(), created());
+    assert_eq!(first, second);
+    assert!(first.iter().all(|mutant| mutant.len() <= LONGEST));
+    second.sort();
+    second.dedup();
+    assert!(second.len() > first.len() / 2, "{} of {}", second.len(), first.len());
 }
 
 #[test]
@@ -83,14 +97,6 @@ fn million_sizes_and_cards() {
         if let Ok(card) = Card::from_str(&text) {
             assert!(card.free <= card.total, "{text}");
         }
-    });
-}
-
-#[test]
-fn million_files_of_measured_contexts() {
-    let seed = b"[[contexts]]\nengine = \"llama.cpp\"\ncard = \"H200\"\nbytes = 536870912\nsize = \"1GiB\"\n";
-    mutants(&[seed, TOML], &[b"[[contexts]]\n"], |mutant| {
-        drop(plimsoll_planner::contexts::read(&text(mutant)))
     });
 }
 

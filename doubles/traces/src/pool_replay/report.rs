@@ -1,10 +1,10 @@
 //! Replays an allocation trace under several allocator policies, and compares their reserved memory and
 //! failures.
 
+use crate::replay::{Cause, PolicyKind, ReplayFailure, UNLIMITED, replay, smallest_budget};
+use crate::trace::Trace;
 use plimsoll_base::Bytes;
 use plimsoll_pool::replay::GRANULE;
-use plimsoll_traces::replay::{Cause, PolicyKind, ReplayFailure, UNLIMITED, replay, smallest_budget};
-use plimsoll_traces::trace::Trace;
 use serde::{Serialize, Serializer};
 
 const SCHEMA: &str = "plimsoll.replay/1";

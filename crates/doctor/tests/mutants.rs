@@ -1,4 +1,4 @@
-//! Doctor's readers: whole logs, the last lines of an engine, and single lines.
+//! Mutants of what the readers get: whole logs, the last lines of an engine, and single lines.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use plimsoll_fuzz::mutants;
 
 /// The ends of the logs that doctor is tested with.
 fn logs() -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/logs");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/logs");
     let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     let logs = files.iter().filter(|file| file.extension().is_some_and(|end| end == "log"));

@@ -6,7 +6,7 @@ use std::fmt::{self, Write};
 use plimsoll_base::Bytes;
 use plimsoll_report::{aligned, written};
 
-use crate::report::{Replay, Replayed};
+use super::report::{Replay, Replayed};
 
 const COLUMNS: [&str; 6] = ["policy", "reserved", "of live", "driver calls", "completes", "smallest budget"];
 

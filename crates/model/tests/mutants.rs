@@ -1,4 +1,4 @@
-//! Headers of GGUF files, read into a model.
+//! Mutants of headers of GGUF files, read into a model.
 
 use plimsoll_fuzz::mutants;
 use plimsoll_model::gguf::{Datum, DraftHeader, DraftTensor, Header, ValueType};

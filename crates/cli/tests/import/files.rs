@@ -37,7 +37,8 @@ fn a_home_servers_llama_swap_file_becomes_toml_with_its_places() {
     let imported = imported("swap.yaml", include_str!("home.yaml")).unwrap();
     let expected = include_str!("home.toml");
     if std::env::var_os("UPDATE_IMPORT").is_some() {
-        fs::write(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/home.toml"), &imported.toml).unwrap();
+        fs::write(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/import/home.toml"), &imported.toml)
+            .unwrap();
     } else {
         assert_eq!(imported.toml, expected, "UPDATE_IMPORT=1 writes it");
     }
@@ -400,7 +401,7 @@ guard = { mode = \"observe\", reuse = true }
 #[test]
 fn no_key_of_the_format_is_forgotten_by_the_writer() {
     let schema: serde_json::Value = serde_json::from_str(&plimsoll_config::schema()).unwrap();
-    let source = include_str!("../src/toml.rs");
+    let source = include_str!("../../../import/src/toml.rs");
     for table in ["Serve", "ModelTable", "GuardTable"] {
         for key in schema["$defs"][table]["properties"].as_object().unwrap().keys() {
             assert!(source.contains(&format!("(\"{key}\", ")), "{table}: {key}");

@@ -1,4 +1,4 @@
-//! Records of a fleet's store, and the news that one host tells another.
+//! Mutants of records of a fleet's store, and the news that one host tells another.
 
 use plimsoll_base::Bytes;
 use plimsoll_fleet::{

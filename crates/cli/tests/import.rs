@@ -1,0 +1,4 @@
+//! Tests of imports of other servers' models.
+
+mod files;
+mod store;

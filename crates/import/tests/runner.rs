@@ -1,7 +1,0 @@
-//! Lists the modules that test the public interface of `plimsoll-import`. `src/lib.rs` includes this file, so
-//! that they and the unit tests are one binary.
-
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
-
-mod files;
-mod store;

@@ -1,0 +1,8 @@
+//! `pool-replay`, the program: see `plimsoll_traces::pool_replay`.
+
+use std::io::{stderr, stdout};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ExitCode::from(plimsoll_traces::pool_replay::run(std::env::args_os(), &mut stdout(), &mut stderr()))
+}
