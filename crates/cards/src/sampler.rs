@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::lookout::{CardQuery, CardReader};
-use super::{Machine, Reading};
+use super::{Holder, Machine, Reading};
 
 /// Time limit for the driver's answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
@@ -121,6 +121,13 @@ impl Reading {
     /// Free memory of `card`; `None` if it does not answer.
     pub fn free_on(&self, card: &CardId) -> Option<Bytes> {
         self.free.iter().find(|(other, _)| other == card).map(|(_, free)| *free)
+    }
+
+    /// Memory that these processes hold of `card`; `None` where the driver states none of it.
+    pub fn used_by(&self, processes: &[u32], card: &CardId) -> Option<Bytes> {
+        let ours = |holder: &&Holder| holder.card == *card && processes.contains(&holder.pid);
+        let used: Vec<Bytes> = self.holders.iter().filter(ours).filter_map(|holder| holder.used).collect();
+        (!used.is_empty()).then(|| used.into_iter().sum())
     }
 }
 

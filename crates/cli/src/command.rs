@@ -5,12 +5,11 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use plimsoll_config::LogLevel;
 use plimsoll_log::{LogOptions, LogOutput};
-use tokio::runtime::Runtime;
+use plimsoll_verb::child::own_failure;
+use plimsoll_verb::runtime;
 
 use self::misread::{misread, wants_json};
-use crate::report::ErrorReport;
 
-mod calibrate;
 pub(crate) mod doctor;
 pub(crate) mod engine;
 pub(crate) mod exec_child;
@@ -18,7 +17,6 @@ pub(crate) mod fleet;
 pub(crate) mod import;
 mod inherited;
 pub(crate) mod look;
-mod measure;
 mod misread;
 mod overview;
 pub(crate) mod plan;
@@ -31,10 +29,7 @@ pub(crate) mod run;
 mod rungs;
 pub(crate) mod serve;
 mod server_verbs;
-mod soak;
-mod sweep;
 pub(crate) mod warden;
-mod watch;
 
 const STATUSES: &str = "Exit status of every command: 0 for success, 1 for a failure or the answer no, 2 \
     for bad input, 3 for no verdict. `run`, `doctor -- COMMAND` \
@@ -117,7 +112,7 @@ enum Command {
     /// Calibrate cards, load servers, record memory
     #[command(after_help = "Example: plimsoll measure soak 127.0.0.1:8080 --for 30m\n\n\
             Exit status: that of each verb, which its own help states.")]
-    Measure(measure::Arguments),
+    Measure(plimsoll_measure::Arguments),
     /// List, drain and move the models of a fleet of hosts, or try one
     Fleet(fleet::Arguments),
     /// Install, list and remove engines
@@ -178,7 +173,7 @@ pub fn main() -> ExitCode {
         Some(OftenStarted::Serve(arguments)) => Command::Serve(*arguments),
         Some(OftenStarted::Look(arguments)) => Command::Look(arguments),
         Some(OftenStarted::Warden(arguments)) => Command::Warden(arguments),
-        None => match overview::read(plan::spelled(measure::spelled(std::env::args_os()))) {
+        None => match overview::read(plan::spelled(plimsoll_measure::spelled(std::env::args_os()))) {
             Ok(cli) => cli.command,
             Err(error) => return misread(plan::meant(error)),
         },
@@ -195,7 +190,7 @@ pub fn main() -> ExitCode {
         _ => LogOptions::default(),
     };
     if let Err(report) = inherited::prepare() {
-        let report = if matches!(command, Command::Run(_)) { run::own_failure(report) } else { report };
+        let report = if matches!(command, Command::Run(_)) { own_failure(report) } else { report };
         return report.print(wants_json());
     }
     // Without a thread there are no lines, and everything else still works.
@@ -209,7 +204,7 @@ pub fn main() -> ExitCode {
         Command::Fleet(arguments) => fleet::run(arguments),
         Command::Load(arguments) => server_verbs::load(&arguments).map_err(server_verbs::report),
         Command::Logs(arguments) => server_verbs::logs(&arguments).map_err(server_verbs::report),
-        Command::Measure(arguments) => measure::run(&arguments),
+        Command::Measure(arguments) => plimsoll_measure::run(&arguments, plan::check::again),
         Command::Man(arguments) => reference::write_man(&arguments),
         Command::Pin(arguments) => server_verbs::pin(&arguments).map_err(server_verbs::report),
         Command::Plan(arguments) => plan::run(*arguments),
@@ -233,12 +228,6 @@ pub fn main() -> ExitCode {
     };
     // Every subcommand returns its error to here, so no subcommand has an error format of its own.
     result.unwrap_or_else(|report| report.print(wants_json()))
-}
-
-/// The run-time of a subcommand that is a client or waits for a program.
-fn runtime() -> Result<Runtime, ErrorReport> {
-    let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    built.map_err(ErrorReport::of("cannot start"))
 }
 
 #[cfg(test)]

@@ -7,9 +7,9 @@
 
 mod check;
 pub mod command;
-mod report;
 mod screen;
-mod terminal;
+
+pub(crate) use plimsoll_verb::{report, terminal};
 
 // Tests of crates below, in this binary because each binary more is linked and stored by itself.
 #[cfg(test)]

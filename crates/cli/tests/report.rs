@@ -2,9 +2,9 @@
 
 use plimsoll_base::Bytes;
 use plimsoll_report::{
-    Bar, Chart, Mark, ReportPage, RoundSteps, Segment, TERMS, aligned, bars, round_ticks, shortened, wrapped,
+    Bar, Chart, Mark, ReportPage, RoundSteps, Segment, TERMS, TrendCourse, aligned, bars, round_ticks,
+    shortened, wrapped,
 };
-use plimsoll_telemetry::trend::TrendCourse;
 
 fn bar(weights: u64) -> Bar {
     Bar {
@@ -183,4 +183,17 @@ fn text_is_broken_between_words_and_a_long_word_stays_whole() {
     assert_eq!([shortened("éééé", 4), shortened("ééééé", 4), shortened("a", 0)], ["éééé", "ééé…", "…"]);
     assert_eq!(wrapped("a\nb \u{1b}[1m", 20, 0), ["a\\nb \\u{1b}[1m"], "foreign text breaks no line");
     assert_eq!(wrapped("é é é", 3, 0), ["é é", "é"], "characters count, not bytes");
+}
+
+#[test]
+fn no_peak_is_lost_however_long_it_is() {
+    let mut course = TrendCourse::default();
+    for at in 0..172_800 {
+        course.push(at, if at == 77_777 { 9 } else { 1 });
+    }
+    assert!(course.buckets().len() <= 720);
+    assert_eq!((course.lowest(), course.highest()), (Some(1), Some(9)));
+    let peak = course.buckets().iter().find(|bucket| bucket.highest == 9).unwrap();
+    assert!(peak.from <= 77_777 && 77_777 <= peak.until);
+    assert_eq!(course.buckets().last().unwrap().until, 172_799);
 }

@@ -5,3 +5,4 @@
 mod import;
 mod plan;
 mod report;
+mod verb;

@@ -11,15 +11,13 @@ use plimsoll_base::Order;
 
 use super::failure::FlagError;
 use super::given::GivenFlag;
-use super::params::ModelParams;
+use super::params::{ModelParams, SETTERS};
 use super::value::FlagValue;
-
-mod setters;
 
 /// Every flag known, in llama.cpp's order.
 pub static FLAGS: LazyLock<Vec<Flag>> = LazyLock::new(|| {
     // Sorted once, because each of three hundred rows looks for its own.
-    let mut setters = setters::SETTERS.to_vec();
+    let mut setters = SETTERS.to_vec();
     setters.order_by_key(|(name, _)| *name);
     include_str!("table/flags.txt").lines().filter_map(|line| row(line, &setters)).collect()
 });
@@ -332,7 +330,7 @@ mod tests {
         let lines = include_str!("table/flags.txt").lines();
         let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
         assert_eq!(FLAGS.len(), lines.count());
-        for (name, _) in setters::SETTERS {
+        for (name, _) in SETTERS {
             assert!(FLAGS.iter().any(|flag| flag.name() == *name), "{name}");
         }
     }

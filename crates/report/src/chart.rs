@@ -2,11 +2,11 @@
 //!
 //! Series differ by name and shape in addition to colour.
 
+mod course;
 mod scale;
 mod svg;
 
-use plimsoll_telemetry::trend::TrendCourse;
-
+pub use self::course::{Bucket, TrendCourse};
 pub use self::scale::{RoundSteps, round_ticks};
 use self::scale::{round_scale, y_range};
 
@@ -150,7 +150,7 @@ impl Chart {
     fn push_course(&mut self, name: &str, course: &TrendCourse, class: &str, text: &dyn Fn(u64) -> String) {
         let buckets = course.buckets();
         let Some(last) = buckets.last() else { return };
-        let stepped = |of: fn(&plimsoll_telemetry::trend::Bucket) -> u64| {
+        let stepped = |of: fn(&Bucket) -> u64| {
             // Both ends of a bucket, so that the band is as wide as the time it stands for.
             let ends = |bucket| [(bucket, true), (bucket, false)];
             let points = buckets

@@ -13,8 +13,8 @@ mod wrap;
 
 pub use self::bar::{BAR_WIDTH, Bar, Segment, TERMS, TermStyle, bars, patterns, ratio};
 pub use self::chart::{
-    Chart, ChartSeries, ChartShape, KeyRow, MOST_LINES, Mark, PLOT_LEFT, PLOT_WIDTH, RoundSteps, charts,
-    round_ticks,
+    Bucket, Chart, ChartSeries, ChartShape, KeyRow, MOST_LINES, Mark, PLOT_LEFT, PLOT_WIDTH, RoundSteps,
+    TrendCourse, charts, round_ticks,
 };
 pub use self::page::ReportPage;
 pub use self::table::aligned;

@@ -4,6 +4,7 @@
 //! engine. The daemon answers the rest.
 
 use http::Method;
+use plimsoll_config::KeyRight;
 use plimsoll_ollama::{Endpoint, StoreEndpoint};
 
 use super::page::PageFile;
@@ -301,6 +302,46 @@ impl Action {
         // Load balancers and container health checks have no key. The page asks for one, and holds no data
         // itself.
         matches!(self, Self::Own(Own::Health | Own::Page(_)))
+    }
+}
+
+impl Own {
+    /// The rights of which a request needs one; none for an empty list.
+    pub(crate) const fn rights(self) -> &'static [KeyRight] {
+        use KeyRight::{Change, Operate, See, Use};
+        match self {
+            Self::Root | Self::Index | Self::OpenApi | Self::Health | Self::Page(_) => &[],
+            Self::Version
+            | Self::Props
+            | Self::Models
+            | Self::Model
+            | Self::LmStudioModels
+            | Self::LmStudioModel
+            | Self::Ollama(StoreEndpoint::Tags | StoreEndpoint::Running | StoreEndpoint::Show) => &[Use, See],
+            Self::Ollama(StoreEndpoint::Pull) => &[Use, Operate],
+            Self::ModelEvents
+            | Self::Running
+            | Self::Metrics
+            | Self::Status
+            | Self::StatusStream
+            | Self::Yields
+            | Self::WhatIf
+            | Self::Memory => &[See],
+            Self::Load | Self::Unload | Self::UnloadAll | Self::UnloadNamed | Self::Pin | Self::Unpin => {
+                &[Change]
+            }
+            Self::Download | Self::Remove => &[Operate],
+            // Engines log what clients send.
+            Self::Logs
+            | Self::LogStream
+            | Self::Failures
+            | Self::Yield
+            | Self::EndYield
+            | Self::Reload
+            | Self::Ollama(
+                StoreEndpoint::Delete | StoreEndpoint::Create | StoreEndpoint::Copy | StoreEndpoint::Push,
+            ) => &[Operate],
+        }
     }
 }
 

@@ -5,7 +5,6 @@ use std::rc::Rc;
 use http::request::Parts;
 use http::{Method, StatusCode};
 use plimsoll_config::KeyRight;
-use plimsoll_ollama::StoreEndpoint;
 use plimsoll_scheduler::ModelId;
 use serde_json::Value;
 
@@ -36,7 +35,7 @@ pub(super) fn concerns_all(action: Action, head: &Parts, rest: &str) -> bool {
 
 /// The rights of which a request needs one; none for an empty list.
 pub(super) fn needed(action: Action, head: &Parts) -> &'static [KeyRight] {
-    use KeyRight::{Change, Operate, See, Use};
+    use KeyRight::{Change, Operate, Use};
     let path = head.uri.path();
     let has = |name| query::parameter(head.uri.query(), name).is_some();
     match action {
@@ -53,38 +52,8 @@ pub(super) fn needed(action: Action, head: &Parts) -> &'static [KeyRight] {
         Action::Engine | Action::Ollama(_) | Action::Stream | Action::StreamLookup => &[Use],
         // It may load the model.
         Action::EngineOr(_) if has("model") => &[Use],
-        Action::EngineOr(own) | Action::Own(own) => match own {
-            Own::Root | Own::Index | Own::OpenApi | Own::Health | Own::Page(_) => &[],
-            Own::Models if has("reload") => &[Operate],
-            Own::Version
-            | Own::Props
-            | Own::Models
-            | Own::Model
-            | Own::LmStudioModels
-            | Own::LmStudioModel
-            | Own::Ollama(StoreEndpoint::Tags | StoreEndpoint::Running | StoreEndpoint::Show) => &[Use, See],
-            Own::Ollama(StoreEndpoint::Pull) => &[Use, Operate],
-            Own::ModelEvents
-            | Own::Running
-            | Own::Metrics
-            | Own::Status
-            | Own::StatusStream
-            | Own::Yields
-            | Own::WhatIf
-            | Own::Memory => &[See],
-            Own::Load | Own::Unload | Own::UnloadAll | Own::UnloadNamed | Own::Pin | Own::Unpin => &[Change],
-            Own::Download | Own::Remove => &[Operate],
-            // Engines log what clients send.
-            Own::Logs
-            | Own::LogStream
-            | Own::Failures
-            | Own::Yield
-            | Own::EndYield
-            | Own::Reload
-            | Own::Ollama(
-                StoreEndpoint::Delete | StoreEndpoint::Create | StoreEndpoint::Copy | StoreEndpoint::Push,
-            ) => &[Operate],
-        },
+        Action::Own(Own::Models) if has("reload") => &[Operate],
+        Action::EngineOr(own) | Action::Own(own) => own.rights(),
     }
 }
 

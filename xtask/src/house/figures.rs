@@ -10,7 +10,7 @@ use super::{Figure, float};
 use crate::source::{Source, code, product_lines};
 
 /// Crates of several hosts and of measuring: the rest is the core.
-const BESIDE_CORE: &[&str] = &["etcd", "fleet", "identity", "lab", "measure", "member", "store", "telemetry"];
+const BESIDE_CORE: &[&str] = &["etcd", "fleet", "identity", "measure", "member"];
 /// Words of identifiers for which the field has terms of its own.
 const ODD: &str = r"(?i)^(wish|told|said|held|asked|made|tell|beside)$";
 const QUESTION_TEST: &str =

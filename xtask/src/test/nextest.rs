@@ -76,7 +76,7 @@ pub(super) const FUZZ: Run = Run {
         "--package=plimsoll-planner",
         "--package=plimsoll-process",
         "--package=plimsoll-route",
-        "--package=plimsoll-telemetry",
+        "--package=plimsoll-measure",
         "--package=plimsoll-traces",
         "--package=plimsoll-wire",
     ],

@@ -20,7 +20,7 @@ const FIXED: &[&str] = &[
     "crates/cards/src/linux.rs",
     // A log may be a pipe, which its reader waits for.
     "crates/cli/src/command/doctor/log.rs",
-    "crates/lab/src/watch/machine.rs",
+    "crates/measure/src/watch/machine.rs",
     "crates/probe/src/contexts.rs",
     "crates/process/src/cgroup.rs",
     "crates/process/src/kernel_text.rs",

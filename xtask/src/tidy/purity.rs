@@ -7,19 +7,8 @@ use super::Finding;
 use crate::source::Source;
 
 /// `pool` and `wire` are `no_std`, which holds more.
-const PURE: &[&str] = &[
-    "base",
-    "config",
-    "doctor",
-    "flags",
-    "fleet",
-    "host",
-    "model",
-    "plan",
-    "planner",
-    "scheduler",
-    "telemetry",
-];
+const PURE: &[&str] =
+    &["base", "config", "doctor", "flags", "fleet", "host", "model", "plan", "planner", "scheduler"];
 const PURITY: &str = "#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]";
 
 pub(super) fn check(sources: &[Source]) -> Vec<Finding> {

@@ -1,15 +1,19 @@
 //! Checks for `cargo xtask tidy` that only one file of the command line opens stdout and stderr.
 
+use std::path::Path;
+
 use super::Finding;
 use crate::source::Source;
 
-/// The one file that may open them, and the folder of those that may not.
-const DOOR: &str = "crates/cli/src/terminal.rs";
-const FOLDER: &str = "crates/cli/src";
+/// The one file that may open them, and the folders of those that may not.
+const DOOR: &str = "crates/verb/src/terminal.rs";
+const FOLDERS: [&str; 3] = ["crates/cli/src", "crates/measure/src", "crates/verb/src"];
 const STREAMS: &[&str] = &["io::stdout()", "io::stderr()", "anstream::"];
 
 pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
-    let inside = |source: &&Source| source.path.starts_with(FOLDER) && !source.path.ends_with("terminal.rs");
+    let inside = |source: &&Source| {
+        FOLDERS.iter().any(|folder| source.path.starts_with(folder)) && source.path != Path::new(DOOR)
+    };
     sources.iter().filter(inside).flat_map(opened).collect()
 }
 

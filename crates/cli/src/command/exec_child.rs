@@ -13,14 +13,12 @@ use plimsoll_process::{
     confinement::{UserNumbers, become_user, enter_private_tmp, forbid_core_dumps, forbid_new_privileges},
     descendants::CHILD_MARK,
 };
+use plimsoll_verb::child::{NOT_EXECUTABLE, NOT_FOUND};
 use plimsoll_wire::control::{EXEC_FAILED, NOT_PERMITTED};
 use rustix::process::{Pid, Signal, getpid, getppid, set_child_subreaper, set_parent_process_death_signal};
 
 use crate::terminal::unchanged_stderr;
 
-/// Exit statuses of shells: program not found, and program not executable.
-const NOT_FOUND: u8 = 127;
-const NOT_EXECUTABLE: u8 = 126;
 /// Exit status of wrong arguments.
 const MISUSED: u8 = 2;
 

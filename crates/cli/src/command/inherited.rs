@@ -1,11 +1,11 @@
 //! Repairs settings inherited from the parent process: ignored signals, and a low limit of open files.
 
-use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use plimsoll_verb::child::is_ignored;
 use rustix::process::{Resource, Signal, getrlimit};
 use signal_hook::flag;
 
@@ -40,14 +40,4 @@ fn no_descriptors(error: io::Error) -> ErrorReport {
     ErrorReport::new(format!(
         "cannot open files: {error}\nhint: the limit{limit} is too low; raise it with `ulimit -n`, or close inherited files"
     ))
-}
-
-/// True if a signal was ignored at the start of this process.
-pub(super) fn is_ignored(signal: Signal) -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    // Signals count from 1, and signal N is bit N - 1 of the mask.
-    let bit = u32::try_from(signal.as_raw() - 1).unwrap_or(0);
-    mask.checked_shr(bit).unwrap_or(0) & 1 == 1
 }

@@ -4,7 +4,6 @@
 //! of `env`: 125, 126 and 127.
 
 pub(super) mod cards;
-pub(super) mod child;
 mod need;
 mod slots;
 mod summary;
@@ -23,25 +22,20 @@ use plimsoll_config::{GuardSettings, GuardedCard, reserve_size};
 use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_probe::guard::{DepthReporter, PAGES, Preload, preload, unreachable};
 use plimsoll_probe::{bus, library};
-use plimsoll_process::{Environment, LaunchError, find_program};
+use plimsoll_process::Environment;
+use plimsoll_verb::child::{self, ChildEnd, own_failure, program};
 use plimsoll_wire::env as names;
 use plimsoll_wire::options::{Contexts, GuardOptions, Uuid};
 use tokio::time::timeout;
 
 use self::cards::{Chosen, RequestedCard};
-use self::child::ChildEnd;
 use self::need::Need;
 use self::slots::SlotsClient;
 use self::summary::RunSummary;
 use super::rungs::OomLadder;
-
 use crate::report::{ErrorReport, write_file};
 use crate::terminal;
 
-/// Exit statuses of `env` and `timeout` for their own failures.
-const OWN_FAILURE: u8 = 125;
-pub(super) const NOT_EXECUTABLE: u8 = 126;
-pub(super) const NOT_FOUND: u8 = 127;
 const NO_FOLDER: &str = "cannot make a folder for guard's shared-memory files in /dev/shm, XDG_RUNTIME_DIR or the temporary \
     folder";
 /// Longest wait for the names of the cards, for the summary.
@@ -88,14 +82,6 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     ran(arguments).map_err(own_failure)
-}
-
-/// The failure with its status as `env` has it. Failures to start the program carry 126 and 127 already.
-pub(super) fn own_failure(error: ErrorReport) -> ErrorReport {
-    match error.status() {
-        NOT_EXECUTABLE | NOT_FOUND => error,
-        _ => error.with_status(OWN_FAILURE),
-    }
 }
 
 fn ran(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
@@ -196,20 +182,6 @@ fn keep_first(rate: BusRate) {
         // A home folder that cannot be written is no failure of the program.
         let _ = bus::keep(rate);
     }
-}
-
-/// Splits a command into the program, as `execvp` would find it, and its arguments.
-pub(super) fn program(command: &[OsString]) -> Result<(PathBuf, &[OsString]), ErrorReport> {
-    let (name, rest) = match command.split_first() {
-        Some((name, rest)) => (Path::new(name), rest),
-        None => (Path::new(""), command),
-    };
-    let found = find_program(name, None, std::env::var_os("PATH").as_deref());
-    let found = found.map_err(|error| {
-        let is_missing = matches!(error, LaunchError::FindProgram { .. });
-        ErrorReport::from(error).with_status(if is_missing { NOT_FOUND } else { NOT_EXECUTABLE })
-    })?;
-    Ok((found, rest))
 }
 
 /// Returns the machine, for the names of its cards.

@@ -21,14 +21,13 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use plimsoll_base::one_line;
 use plimsoll_http::{HttpClient, HttpClientError, collect_body};
+use plimsoll_verb::{KEY_HINT, lasted};
 use serde_json::{Value, json};
 
 use crate::report::ErrorReport;
-use crate::screen;
 use crate::terminal;
 
-pub(in crate::command) use address::{KEY_HINT, with_hint};
-pub(crate) use address::{LoadedServer, ServerAddress, ServerArgument};
+pub(crate) use address::{ServerAddress, ServerArgument};
 pub(crate) use download::{Download, download};
 pub(crate) use give_way::{Yield, give_way};
 pub(crate) use list::{List, list, status};
@@ -56,7 +55,7 @@ pub(crate) struct Pin {
     /// Name or alias of the model
     model: String,
     /// Time after which the pin ends, e.g. 90s, 30m, 1h
-    #[arg(long = "for", value_name = "TIME", value_parser = super::soak::time)]
+    #[arg(long = "for", value_name = "TIME", value_parser = plimsoll_verb::time)]
     time: Option<Duration>,
     #[command(flatten)]
     server: ServerAddress,
@@ -150,7 +149,7 @@ pub(crate) fn pin(arguments: &Pin) -> Result<ExitCode, ServerVerbError> {
     let model = &arguments.model;
     match arguments.time {
         Some(time) => {
-            let time = screen::lasted(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+            let time = lasted(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
             done(format_args!("{model} is pinned for {time}"))
         }
         None => {

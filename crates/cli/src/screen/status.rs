@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use plimsoll_base::{Bytes, counted};
+use plimsoll_verb::lasted;
 use serde_json::Value;
-
-use super::soak::lasted;
 
 /// Formats the JSON of `/api/status`. Fields that are missing are left out.
 pub(crate) fn status(status: &Value) -> String {

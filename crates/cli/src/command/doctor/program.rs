@@ -15,11 +15,12 @@ use plimsoll_doctor::{LineSource, LogReader, RefusedAllocation};
 use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_probe::library::GUARD;
 use plimsoll_process::PLIMSOLL;
+use plimsoll_verb::child;
 use plimsoll_wire::page::Refusal;
 use serde_json::Value;
 
 use super::Findings;
-use crate::command::run;
+
 use crate::report::ErrorReport;
 use crate::terminal;
 
@@ -38,7 +39,7 @@ pub(super) fn watch(command: &[OsString]) -> Result<Findings, ErrorReport> {
     // library) work as there. `plimsoll doctor` ignores SIGINT, because it prints the verdict after the
     // program's end.
     // A program that is not there has not ended: it is refused as `plimsoll run` refuses it.
-    run::program(command).map_err(run::own_failure)?;
+    child::program(command).map_err(child::own_failure)?;
     let folder = OwnedFolder::create(FOLDER).map_err(ErrorReport::of("cannot run the program"))?;
     let report = folder.path().join("report.json");
     let _deaf = Deaf::to_the_terminal().map_err(ErrorReport::of("cannot run the program"))?;
@@ -55,7 +56,7 @@ pub(super) fn watch(command: &[OsString]) -> Result<Findings, ErrorReport> {
         plimsoll_file::read(&report, LONGEST_REPORT).ok().and_then(|text| serde_json::from_slice(&text).ok());
     // `plimsoll run` reports on each program that it started.
     let is_unreported = without_guard.is_none() && report.is_none();
-    let own = [run::NOT_EXECUTABLE, run::NOT_FOUND].map(i32::from);
+    let own = [child::NOT_EXECUTABLE, child::NOT_FOUND].map(i32::from);
     let end = match (status.code(), status.signal()) {
         (Some(0), _) => "the program ended successfully".to_owned(),
         (Some(code), _) if is_unreported && own.contains(&code) => {

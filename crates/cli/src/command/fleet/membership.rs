@@ -10,10 +10,10 @@ use plimsoll_fleet::{FleetKey, Record, Revocation, Transaction, TransactionOutco
 use plimsoll_identity::{
     FleetAuthority, FleetIssuer, HostIdentity, Invitation, IssuedCertificate, PEER_PORT, join, now,
 };
+use plimsoll_verb::time;
 use rustix::process::geteuid;
 
 use super::Store;
-use crate::command::soak::time;
 use crate::report::{ErrorReport, print};
 use crate::terminal;
 

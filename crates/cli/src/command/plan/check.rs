@@ -11,9 +11,9 @@ use http::Method;
 use plimsoll_process::reading::MeasuredProcess;
 use serde_json::Value;
 
-pub(in crate::command) use self::process::{again, occupied};
+pub(in crate::command) use self::process::again;
 
-use plimsoll_lab::load::{Client, LoadFailure, Target};
+use plimsoll_measure::load::{Client, LoadFailure, Target};
 
 use super::Arguments;
 use crate::check::{Check, Checked, ReportedFigure};

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use plimsoll_base::{Bytes, Card, masked};
 use plimsoll_probe::guard::{CardRecord, GuardRefusal, Record};
+use plimsoll_verb::child::ChildEnd;
 use plimsoll_wire::page::Refusal;
 use serde_json::{Value, json};
 
-use super::child::ChildEnd;
 use super::{named, say};
 
 const SCHEMA: &str = "plimsoll.run/1";

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use http::Method;
 use plimsoll_base::Bytes;
+use plimsoll_verb::time;
 use serde_json::{Value, json};
 
 use super::{ServerAddress, encoded, printable, report};
-use crate::command::soak::time;
 use crate::report::{ErrorReport, print_as};
 use crate::screen;
 

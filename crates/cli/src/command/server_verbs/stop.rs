@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 
 use http::{Method, StatusCode};
-use plimsoll_lab::load::Target;
+use plimsoll_measure::load::Target;
 use plimsoll_process::port_owner::listens_on;
 use plimsoll_process::reading::MeasuredProcess;
 use rustix::event::{PollFd, PollFlags, poll};

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use plimsoll_base::{Bytes, Card, CardKind};
+use plimsoll_base::{Card, CardKind};
 use plimsoll_cards::Reading;
 use plimsoll_flags::table::FlagClass;
 use plimsoll_flags::{FlagOrigin, FlagValue as SettingValue, ModelParams, Options, Parallel, ProgramKind};
@@ -58,20 +58,13 @@ fn rows(arguments: &Arguments, plan: &Plan, cards: &[Card], reading: &Reading, f
             let own = family.first().and_then(|&pid| plimsoll_process::resident(pid));
             (own, HOST_MARGIN)
         } else {
-            (occupied(card, reading, family), CARD_MARGIN)
+            (reading.used_by(family, &card.id), CARD_MARGIN)
         };
         let margin = margin(arguments.margin, kind, planned.peak);
         let of_host = card.kind == CardKind::Host;
         Row { of_host, ..Row::new(card.id.clone(), planned, measured, margin) }
     };
     cards.iter().zip(&plan.cards).map(row).collect()
-}
-
-/// Memory of a card that a process and its children hold; `None` if the driver names none of them.
-pub(in crate::command) fn occupied(card: &Card, reading: &Reading, family: &[u32]) -> Option<Bytes> {
-    let ours = |holder: &&plimsoll_cards::Holder| holder.card == card.id && family.contains(&holder.pid);
-    let used: Vec<Bytes> = reading.holders.iter().filter(ours).filter_map(|holder| holder.used).collect();
-    (!used.is_empty()).then(|| used.into_iter().sum())
 }
 
 /// Planned figures that an engine reports too.
@@ -182,7 +175,7 @@ impl Started {
         for card in &mut cards {
             // A card's measurement covers the card alone.
             card.shares_host = false;
-            let own = occupied(card, reading, family).unwrap_or_default();
+            let own = reading.used_by(family, &card.id).unwrap_or_default();
             // The process holds its memory already; without this it would not fit beside itself.
             card.free = (card.free + own).min(card.total);
         }
