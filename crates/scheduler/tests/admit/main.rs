@@ -8,6 +8,7 @@ mod depth;
 mod desk;
 mod failures;
 mod four;
+mod four_waits;
 mod hold;
 mod host;
 mod invariants;

@@ -24,7 +24,11 @@ struct Partial {
     /// The set that is loaded.
     set: Option<usize>,
     clients: Clients,
+    /// The longest wait, also of those that have not ended.
+    longest: u64,
 }
+
+const BEGIN: Partial = Partial { now: 0, answers: 0, set: None, clients: [(0, 0); CLIENTS], longest: 0 };
 
 impl Offline {
     pub(crate) fn new(times: Times, requests: Vec<Vec<u32>>) -> Self {
@@ -35,7 +39,7 @@ impl Offline {
     /// Answers of the schedule that changes the set only when no client can go on.
     pub(crate) fn piled(&self) -> u64 {
         let from = |first: usize| {
-            let mut partial = Partial { now: 0, answers: 0, set: None, clients: [(0, 0); CLIENTS] };
+            let mut partial = BEGIN;
             for phase in first.. {
                 let ends = self.ends(&partial, phase % 2);
                 let last = ends.iter().flatten().copied().max().unwrap_or(RUN);
@@ -52,7 +56,12 @@ impl Offline {
     /// Answers of the best schedule that a beam search of this width finds. Each phase may end with any
     /// answer.
     pub(crate) fn best(&self, width: usize) -> u64 {
-        let mut beam = vec![Partial { now: 0, answers: 0, set: None, clients: [(0, 0); CLIENTS] }];
+        self.best_within(width, RUN)
+    }
+
+    /// The same among the schedules that let nobody wait for longer than this; zero if none is found.
+    pub(crate) fn best_within(&self, width: usize, longest: u64) -> u64 {
+        let mut beam = vec![BEGIN];
         let mut best = 0;
         while !beam.is_empty() {
             let mut next: HashMap<(u64, Option<usize>, Clients), Partial> = HashMap::new();
@@ -63,7 +72,12 @@ impl Offline {
                     let later = ends.iter().flatten().copied().filter(|at| *at >= loaded);
                     for at in later.collect::<BTreeSet<u64>>() {
                         let cut = self.cut(partial, set, &ends, at);
-                        best = best.max(cut.answers);
+                        if cut.longest > longest {
+                            break;
+                        }
+                        if cut.now >= RUN || longest == RUN {
+                            best = best.max(cut.answers);
+                        }
                         let key = (cut.now, cut.set, cut.clients);
                         if cut.now < RUN && next.get(&key).is_none_or(|other| other.answers < cut.answers) {
                             next.insert(key, cut);
@@ -120,6 +134,22 @@ impl Offline {
             let in_time = ends[..answered].iter().filter(|end| **end <= RUN).count();
             cut.answers += u64::try_from(in_time).unwrap();
         }
+        cut.longest = cut.longest.max(self.longest(partial, ends, at.min(RUN)));
         cut
+    }
+
+    /// The longest wait in a phase, until this time.
+    fn longest(&self, partial: &Partial, ends: &[Vec<u64>], until: u64) -> u64 {
+        let of = |(client, (nth, free)): (usize, &(usize, u64))| {
+            let models = self.requests[client][*nth..].iter();
+            let (mut longest, mut asked) = (0, *free);
+            for (model, end) in models.zip(&ends[client]) {
+                let sent = end - self.times.answers(*model) - 1;
+                longest = longest.max(sent.min(until).saturating_sub(asked));
+                asked = *end;
+            }
+            longest.max(until.saturating_sub(asked))
+        };
+        partial.clients.iter().enumerate().map(of).max().unwrap_or_default()
     }
 }
