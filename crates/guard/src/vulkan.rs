@@ -118,6 +118,7 @@ lookup! {
     fn instance_hook;
     b"vkDestroyInstance" => instance::destroy,
     b"vkEnumeratePhysicalDevices" => cards::enumerate,
+    b"vkEnumeratePhysicalDeviceGroups" | b"vkEnumeratePhysicalDeviceGroupsKHR" => cards::enumerate_groups,
     b"vkGetPhysicalDeviceMemoryProperties" => figures::memory_properties,
     b"vkGetPhysicalDeviceMemoryProperties2" | b"vkGetPhysicalDeviceMemoryProperties2KHR"
         => figures::memory_properties_2,

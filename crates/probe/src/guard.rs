@@ -7,6 +7,7 @@ mod pages;
 mod preload;
 mod reach;
 mod record;
+mod vulkan_layer;
 
 pub use self::depths::{DepthReporter, LONGEST_SLOTS, SLOTS_WITHIN};
 pub use self::pages::pids;

@@ -20,6 +20,14 @@ pub const GUARD_PAGES: &str = "PLIMSOLL_GUARD_PAGES";
 pub const GUARD_TRACE: &str = "PLIMSOLL_GUARD_TRACE";
 /// Plimsoll: path of a `libplimsoll_guard.so` other than the one next to the program.
 pub const GUARD_LIBRARY: &str = "PLIMSOLL_GUARD_LIBRARY";
+/// Vulkan's loader: layers that are on in every program, first the one nearest to it, separated by `:`.
+pub const VK_INSTANCE_LAYERS: &str = "VK_INSTANCE_LAYERS";
+/// Vulkan's loader: the folders of layers' manifests, instead of its own and of [`VK_ADD_LAYER_PATH`].
+pub const VK_LAYER_PATH: &str = "VK_LAYER_PATH";
+/// Vulkan's loader since 1.3.234: further folders of manifests.
+pub const VK_ADD_LAYER_PATH: &str = "VK_ADD_LAYER_PATH";
+/// Name of guard among Vulkan's layers.
+pub const GUARD_LAYER: &str = "VK_LAYER_PLIMSOLL_guard";
 /// ggml: an out-of-tree backend that an engine loads at its start.
 pub const GGML_BACKEND_PATH: &str = "GGML_BACKEND_PATH";
 /// Phantom: its cards, separated by `;`, each

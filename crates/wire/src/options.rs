@@ -11,6 +11,7 @@
 //!   remedies for a refused allocation (see `guard/src/ladder.rs`).
 //! - `pool=ours`: replacement of ggml's legacy pool.
 //! - `hide-vmm`: the program is told that no card has virtual memory management.
+//! - `hide-others`: Vulkan lists no device but those that a `card=` names.
 
 use core::fmt;
 use core::str::SplitAsciiWhitespace;
@@ -51,6 +52,8 @@ pub struct GuardOptions {
     pub on_oom_managed: bool,
     /// Report cards without virtual memory management, so that ggml uses its legacy pool.
     pub hide_vmm: bool,
+    /// Show the program no device of Vulkan that is not one of `cards`.
+    pub hide_others: bool,
 }
 
 /// Budget and need of one card of the plan.
@@ -135,6 +138,7 @@ impl GuardOptions {
         pool: false,
         on_oom_managed: false,
         hide_vmm: false,
+        hide_others: false,
     };
 
     /// Reads a line of words.
@@ -166,6 +170,7 @@ impl GuardOptions {
                 "pool" if value == "ours" => options.pool = true,
                 "on-oom" if value == "managed" => options.on_oom_managed = true,
                 "hide-vmm" if word == key => options.hide_vmm = true,
+                "hide-others" if word == key => options.hide_others = true,
                 _ => return Err(OptionsError::Unknown { word }),
             }
         }
@@ -261,7 +266,8 @@ impl fmt::Display for GuardOptions {
         words.number("keep", (self.keep > 0).then_some(self.keep))?;
         words.flag("pool=ours", self.pool)?;
         words.flag("on-oom=managed", self.on_oom_managed)?;
-        words.flag("hide-vmm", self.hide_vmm)
+        words.flag("hide-vmm", self.hide_vmm)?;
+        words.flag("hide-others", self.hide_others)
     }
 }
 
@@ -318,6 +324,28 @@ impl Uuid {
         // Sixteen bytes and no digit more.
         nibbles.next().is_none().then_some(Self(bytes))
     }
+
+    /// The identity of a card that has no UUID which all its interfaces know: its place on the PCI bus, as
+    /// domain, bus, device and function. Mesa's RADV makes its UUID in the same way.
+    pub fn of_place(place: [u32; 4]) -> Self {
+        let mut bytes = [0; 16];
+        for (four, number) in bytes.chunks_exact_mut(4).zip(place) {
+            four.copy_from_slice(&number.to_le_bytes());
+        }
+        Self(bytes)
+    }
+
+    /// The same for an address such as `0000:03:00.0`.
+    pub fn of_address(text: &str) -> Option<Self> {
+        let (rest, function) = text.rsplit_once('.')?;
+        let mut parts = rest.split(':');
+        let mut part = |digits: usize| {
+            let text = parts.next().filter(|part| part.len() == digits)?;
+            text.bytes().all(|digit| digit.is_ascii_hexdigit()).then(|| u32::from_str_radix(text, 16).ok())?
+        };
+        let place = [part(4)?, part(2)?, part(2)?, function.parse().ok().filter(|function| *function < 8)?];
+        parts.next().is_none().then_some(Self::of_place(place))
+    }
 }
 
 fn nibble(digit: u8) -> Option<u8> {
@@ -368,7 +396,7 @@ mod tests {
         let line = "card=GPU-00112233-4455-6677-8899-aabbccddeeff:8589934592 \
                     cache=GPU-00112233-4455-6677-8899-aabbccddeeff:1:256:2x4/1024 \
                     weights=GPU-00112233-4455-6677-8899-aabbccddeeff:4096 budget=5 contexts=refuse reuse chunk=2097152 reclaim wait=3 \
-                    spill=1073741824 need=77 keep=4096 pool=ours on-oom=managed hide-vmm";
+                    spill=1073741824 need=77 keep=4096 pool=ours on-oom=managed hide-vmm hide-others";
         let options = GuardOptions::read(line).unwrap();
         assert_eq!(options.to_string(), line);
         let uuid = options.cards().next().unwrap().uuid;
@@ -401,6 +429,18 @@ mod tests {
         }
         for wrong in [":", "::", ":7:", ":x", "::7:8"] {
             assert!(GuardOptions::read(&std::format!("card={uuid}{wrong}")).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_place_on_the_pci_bus_is_an_identity() {
+        let uuid = Uuid::of_address("0001:c2:1f.7").unwrap();
+        assert_eq!(uuid.0, [1, 0, 0, 0, 0xc2, 0, 0, 0, 0x1f, 0, 0, 0, 7, 0, 0, 0]);
+        assert_eq!(Uuid::read(&uuid.to_string()), Some(uuid));
+        for wrong in
+            ["", "0", "c2:00.0", "0000:c2:00", "0000:c2:00.8", "0000:+2:00.0", "0000:c2:00:00.0", "x:c2:00.0"]
+        {
+            assert_eq!(Uuid::of_address(wrong), None, "{wrong}");
         }
     }
 

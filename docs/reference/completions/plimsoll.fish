@@ -174,7 +174,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand logs" -s h -l help -d 
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand stop" -l url -d 'Address of the server' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand stop" -l api-key -d 'API key of the server' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand stop" -s h -l help -d 'Print help'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l card -d 'Card that the program may see, by number, UUID or name, with its budget after `=`; repeatable' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l card -d 'Card that the program may see, by number, UUID or name, with its budget after `=`; AMD\'s and Intel\'s for Vulkan by PCI address (0000:03:00.0); repeatable' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l budget -d 'Budget on each card for which --card gives none, e.g. 4GiB; the program and all processes that it starts share it' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l trace -d 'Write a trace of each process\'s allocations to FILE.PID' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l report -d 'Write the summary as JSON (plimsoll.run/1)' -r -F

@@ -54,7 +54,8 @@ cannot be executed, 127 if it does not exist. The terminal sends SIGINT and SIGQ
 #[derive(Debug, Args)]
 #[command(after_help = MORE)]
 pub(crate) struct Arguments {
-    /// Card that the program may see, by number, UUID or name, with its budget after `=`; repeatable
+    /// Card that the program may see, by number, UUID or name, with its budget after `=`; AMD's and Intel's for
+    /// Vulkan by PCI address (0000:03:00.0); repeatable
     #[arg(long = "card", value_name = "CARD[=SIZE]")]
     cards: Vec<RequestedCard>,
     /// Budget on each card for which --card gives none, e.g. 4GiB; the program and all processes that it
@@ -241,7 +242,14 @@ fn options(arguments: &Arguments, chosen: &[Chosen], needs: &[Need]) -> GuardOpt
     } else {
         chosen.iter().filter_map(|card| named(&card.uuid, card.budget)).collect()
     };
-    params.options(&cards)
+    let mut options = params.options(&cards);
+    options.hide_others = hides_others(arguments) && !chosen.is_empty();
+    options
+}
+
+/// True if the program sees no cards but the named ones.
+fn hides_others(arguments: &Arguments) -> bool {
+    !arguments.strict_cards && !arguments.report_cards
 }
 
 fn show_cards(environment: &mut Environment, arguments: &Arguments, chosen: &[Chosen]) {
@@ -250,7 +258,7 @@ fn show_cards(environment: &mut Environment, arguments: &Arguments, chosen: &[Ch
     }
     // CUDA's default order is fastest first; the numbers that the user typed are in PCI bus order.
     environment.set(names::CUDA_DEVICE_ORDER, "PCI_BUS_ID");
-    if !arguments.strict_cards && !arguments.report_cards {
+    if hides_others(arguments) {
         // UUIDs mean the same in every order, and also where the program changes CUDA_DEVICE_ORDER itself.
         let uuids: Vec<&str> = chosen.iter().map(|card| card.uuid.as_str()).collect();
         environment.set(names::CUDA_VISIBLE_DEVICES, uuids.join(","));

@@ -3,10 +3,12 @@
 use alloc::vec::Vec;
 
 use ash::vk;
+use plimsoll_wire::options::Uuid;
 
 use super::instance::Instance;
 use super::table::find_instance;
-use crate::arm::{self, FoundCard};
+use crate::arm::{self, FoundCard, armed};
+use crate::say::say;
 use crate::settings;
 use crate::state::CardIndex;
 
@@ -21,6 +23,8 @@ pub(super) struct PhysicalCard {
     pub(super) index: Option<CardIndex>,
     /// Its memory is the host's, so that every heap counts.
     pub(super) integrated: bool,
+    /// False for one that the program must not see.
+    is_shown: bool,
 }
 
 /// `vkEnumeratePhysicalDevices`, after whose first success guard arms itself.
@@ -37,7 +41,90 @@ pub(super) unsafe extern "system" fn enumerate(
     };
     meet(&known);
     // SAFETY: the caller's promise.
-    unsafe { (known.enumerate)(instance, count, room) }
+    unsafe {
+        if !hides(&known) {
+            return (known.enumerate)(instance, count, room);
+        }
+        let shown: Vec<_> =
+            known.cards.hold().iter().filter(|card| card.is_shown).map(|card| card.handle).collect();
+        fill(&shown, count, room, |shown, place| place.write(*shown))
+    }
+}
+
+/// `vkEnumeratePhysicalDeviceGroups`.
+///
+/// # Safety
+/// As of Vulkan.
+pub(super) unsafe extern "system" fn enumerate_groups(
+    instance: vk::Instance,
+    count: *mut u32,
+    room: *mut vk::PhysicalDeviceGroupProperties<'static>,
+) -> vk::Result {
+    let Some(known) = find_instance(instance) else {
+        return vk::Result::ERROR_INITIALIZATION_FAILED;
+    };
+    let Some(real) = known.enumerate_groups else {
+        return vk::Result::ERROR_INITIALIZATION_FAILED;
+    };
+    meet(&known);
+    // SAFETY: the caller's promise; the places of the list are ours.
+    unsafe {
+        if !hides(&known) {
+            return real(instance, count, room);
+        }
+        let mut all: Vec<vk::PhysicalDeviceGroupProperties<'static>> = Vec::new();
+        let result = list(&mut all, |count, room| real(instance, count, room));
+        if result.as_raw() < 0 {
+            return result;
+        }
+        all.iter_mut().for_each(|group| keep_shown(&known, group));
+        all.retain(|group| group.physical_device_count > 0);
+        // The program's structures keep their chains.
+        fill(&all, count, room, |group, place| {
+            (*place).physical_device_count = group.physical_device_count;
+            (*place).physical_devices = group.physical_devices;
+            (*place).subset_allocation = group.subset_allocation;
+        })
+    }
+}
+
+/// Removes devices that are not shown from a group.
+fn keep_shown(instance: &Instance, group: &mut vk::PhysicalDeviceGroupProperties<'_>) {
+    let count = usize::try_from(group.physical_device_count).unwrap_or(0);
+    let is_shown = |handle: &vk::PhysicalDevice| card_of(instance, *handle).is_some_and(|card| card.is_shown);
+    let shown: Vec<_> = group.physical_devices.iter().take(count).copied().filter(is_shown).collect();
+    group.physical_devices[..shown.len()].copy_from_slice(&shown);
+    group.physical_device_count = u32::try_from(shown.len()).unwrap_or(0);
+}
+
+/// True if some device of the instance is not shown.
+fn hides(instance: &Instance) -> bool {
+    armed() && instance.cards.hold().iter().any(|card| !card.is_shown)
+}
+
+/// Answers a list in Vulkan's way: its length where there is no room, else as much as there is room for.
+///
+/// # Safety
+/// `count` is a number, and `room` is null or has room for so many.
+unsafe fn fill<T, P>(all: &[T], count: *mut u32, room: *mut P, write: impl Fn(&T, *mut P)) -> vk::Result {
+    let length = u32::try_from(all.len()).unwrap_or(u32::MAX);
+    // As the loader answers where no driver has a device. Mesa's device_select layer crashes on an empty list.
+    if length == 0 {
+        return vk::Result::ERROR_INITIALIZATION_FAILED;
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        if room.is_null() {
+            count.write(length);
+            return vk::Result::SUCCESS;
+        }
+        let given = (*count).min(length);
+        for (at, item) in all.iter().take(usize::try_from(given).unwrap_or(0)).enumerate() {
+            write(item, room.add(at));
+        }
+        count.write(given);
+        if given < length { vk::Result::INCOMPLETE } else { vk::Result::SUCCESS }
+    }
 }
 
 /// The card of a physical device.
@@ -56,26 +143,41 @@ fn meet(instance: &Instance) {
     if !cards.is_empty() {
         return;
     }
-    let all: Vec<_> = list(instance).into_iter().map(|handle| (handle, describe(instance, handle))).collect();
+    let mut handles = Vec::new();
+    let list = list(&mut handles, |count, room| {
+        // SAFETY: the places are ours, with as much room as they say.
+        unsafe { (instance.enumerate)(instance.handle, count, room) }
+    });
+    if list.as_raw() < 0 {
+        return;
+    }
+    let all: Vec<_> = handles.into_iter().map(|handle| (handle, describe(instance, handle))).collect();
     let found: Vec<FoundCard> = all.iter().map(|(_, (found, _))| *found).collect();
-    for ((handle, (_, integrated)), index) in all.into_iter().zip(arm::enter(&found)) {
-        cards.push(PhysicalCard { handle, index, integrated });
+    let entered = arm::enter(&found);
+    let options = settings::options();
+    for ((handle, (found, integrated)), index) in all.into_iter().zip(entered) {
+        let is_shown = !options.hide_others || options.plans(&found.uuid);
+        cards.push(PhysicalCard { handle, index, integrated, is_shown });
+    }
+    if !cards.is_empty() && !cards.iter().any(|card| card.is_shown) {
+        say!("Vulkan has {} devices, of which none is a card that this program was given", cards.len());
     }
 }
 
-fn list(instance: &Instance) -> Vec<vk::PhysicalDevice> {
+/// Everything in a list of Vulkan's.
+fn list<T: Clone + Default>(
+    all: &mut Vec<T>,
+    mut real: impl FnMut(*mut u32, *mut T) -> vk::Result,
+) -> vk::Result {
     let mut count = 0;
-    let mut all = Vec::new();
-    // SAFETY: the places are ours, with as much room as they say.
-    unsafe {
-        let _ = (instance.enumerate)(instance.handle, &raw mut count, core::ptr::null_mut());
-        all.resize(usize::try_from(count).unwrap_or(0), vk::PhysicalDevice::null());
-        if (instance.enumerate)(instance.handle, &raw mut count, all.as_mut_ptr()).as_raw() < 0 {
-            return Vec::new();
-        }
+    let result = real(&raw mut count, core::ptr::null_mut());
+    if result.as_raw() < 0 {
+        return result;
     }
+    all.resize(usize::try_from(count).unwrap_or(0), T::default());
+    let result = real(&raw mut count, all.as_mut_ptr());
     all.truncate(usize::try_from(count).unwrap_or(0));
-    all
+    result
 }
 
 /// Identity and size of a physical device, and whether its memory is the host's.
@@ -98,19 +200,10 @@ fn describe(instance: &Instance, physical: vk::PhysicalDevice) -> (FoundCard, bo
     let uuid = if vendor == NVIDIA || bus.pci_domain == UNKNOWN {
         id.device_uuid
     } else {
-        identity([bus.pci_domain, bus.pci_bus, bus.pci_device, bus.pci_function])
+        Uuid::of_place([bus.pci_domain, bus.pci_bus, bus.pci_device, bus.pci_function]).0
     };
     let integrated = kind == vk::PhysicalDeviceType::INTEGRATED_GPU;
     (FoundCard { uuid, total: total(instance, physical, integrated) }, integrated)
-}
-
-/// A place on the PCI bus as sixteen bytes.
-fn identity(place: [u32; 4]) -> [u8; 16] {
-    let mut uuid = [0; 16];
-    for (four, number) in uuid.chunks_exact_mut(4).zip(place) {
-        four.copy_from_slice(&number.to_le_bytes());
-    }
-    uuid
 }
 
 fn total(instance: &Instance, physical: vk::PhysicalDevice, integrated: bool) -> u64 {

@@ -16,6 +16,7 @@ pub(super) struct Instance {
     pub(super) handle: vk::Instance,
     pub(super) functions: InstanceFunctions,
     pub(super) enumerate: vk::PFN_vkEnumeratePhysicalDevices,
+    pub(super) enumerate_groups: Option<vk::PFN_vkEnumeratePhysicalDeviceGroups>,
     pub(super) properties: vk::PFN_vkGetPhysicalDeviceProperties,
     pub(super) properties_2: Option<vk::PFN_vkGetPhysicalDeviceProperties2>,
     pub(super) memory: vk::PFN_vkGetPhysicalDeviceMemoryProperties,
@@ -37,6 +38,10 @@ impl Instance {
                 handle,
                 functions,
                 enumerate: cast(named(c"vkEnumeratePhysicalDevices"))?,
+                enumerate_groups: cast(either(
+                    c"vkEnumeratePhysicalDeviceGroups",
+                    c"vkEnumeratePhysicalDeviceGroupsKHR",
+                )),
                 properties: cast(named(c"vkGetPhysicalDeviceProperties"))?,
                 properties_2: cast(either(
                     c"vkGetPhysicalDeviceProperties2",

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use plimsoll_wire::options::Uuid;
 use plimsoll_wire::page::{PageState, Refusal};
 
 use crate::runner::artefact;
@@ -202,6 +203,34 @@ fn memory_that_is_imported_was_counted_where_it_was_made() {
         guarded(Driver::Mesa, "budget=1500000").run(&["open-shared", "share:1000000", "import:0", "free:1"]);
     assert_eq!((said(&run, "share"), said(&run, "import")), (vec!["0"], vec!["0 0"]), "{}", run.stated);
     assert_eq!(allocated(&run)[0], 1_000_000);
+}
+
+#[test]
+fn a_program_sees_no_device_but_its_cards_by_their_place_on_the_pci_bus() {
+    let card = |address: &str| format!("card={}:700000000 hide-others", Uuid::of_address(address).unwrap());
+    // The second card has another vendor's identity, and no address of the options is its own.
+    let run =
+        guarded(Driver::Phantom, &card("0000:01:00.0")).run(&["groups", "heaps", "open", "alloc:1000:0"]);
+    assert_eq!((said(&run, "cards"), said(&run, "groups")), (vec!["0 1"], vec!["0 1 0 1"]), "{}", run.stated);
+    assert_eq!((heap(&run, 0)[0].0, allocated(&run)[0]), (700_000_000, 1000));
+    let none = guarded(Driver::Phantom, &card("0000:77:00.0")).run(&["groups"]);
+    // As where no driver has a device; Mesa's own layer crashes on an empty list.
+    assert!(said(&none, "cards")[0].starts_with("-3 ") && said(&none, "groups")[0].starts_with("-3 "));
+    assert!(none.stated.contains("has 2 devices, of which none is a card that this program was given"));
+    let shown = guarded(Driver::Phantom, &card("0000:01:00.0").replace(" hide-others", "")).run(&["groups"]);
+    assert_eq!((said(&shown, "cards"), said(&shown, "groups")), (vec!["0 2"], vec!["0 1 0 1"]));
+}
+
+#[test]
+fn a_group_of_devices_takes_the_same_of_each_of_its_cards() {
+    let cards = format!("{0};{0}", "total=1073741824,cc=8.9,vendor=4098");
+    let second = Uuid::of_address("0000:02:00.0").unwrap();
+    let client = guarded(Driver::Phantom, &format!("card={second}:1500 budget=5000"))
+        .env("PLIMSOLL_PHANTOM_CARDS", &cards);
+    let run = client.run(&["open-group", "alloc:1000:0", "alloc:1000:0", "free:0", "alloc:1200:0"]);
+    assert_eq!(said(&run, "alloc"), ["0", "-2", "0"], "{}", run.stated);
+    assert_eq!(allocated(&run), [1200, 1200]);
+    assert_eq!(run.page().cards().iter().map(|card| card.peak).collect::<Vec<_>>(), [1200, 1200]);
 }
 
 #[test]

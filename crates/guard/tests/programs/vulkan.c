@@ -73,6 +73,16 @@ static void heaps(void) {
                (unsigned long)(budget.budget[n] - budget.usage[n]), budget.usage[n] <= budget.budget[n]);
 }
 
+/* The groups of devices: the result and length of the list, and what is given to half of that room. */
+static void groups(void) {
+    struct { uint32_t kind; void *next; uint32_t count; handle cards[32]; uint32_t subset; } room[16] = {0};
+    for (int n = 0; n < 16; n++) room[n].kind = 1000070000;
+    int (*list)(handle, uint32_t *, void *) = (void *)named(instance, "vkEnumeratePhysicalDeviceGroups");
+    uint32_t all = 0, given = 16;
+    int first = list(instance, &all, 0), second = list(instance, &given, room);
+    printf("groups %d %u %d %u\n", first, all, second, given);
+}
+
 static int take(uint64_t size, uint32_t type, const void *next) {
     struct allocation wish = {5, next, size, type};
     uint64_t made = 0;
@@ -205,6 +215,7 @@ int main(int arguments, char **words) {
         else if (!strcmp(word, "open-shared")) open_device(shared, 1, 0);
         else if (!strcmp(word, "open-group")) open_device(0, 0, 1);
         else if (!strcmp(word, "heaps")) heaps();
+        else if (!strcmp(word, "groups")) groups();
         else if (!strcmp(word, "alloc")) printf("alloc %d\n", take(number, second ? atoi(second) : 0, 0));
         else if (!strcmp(word, "buffer")) buffer(number, second);
         else if (!strcmp(word, "free")) release(on, slots[number], 0), printf("free\n");

@@ -3,7 +3,7 @@
 use core::ffi::{c_char, c_void};
 use core::mem::size_of;
 
-use ash::vk::{self, MemoryPropertyFlags as Flags, StructureType as Kind};
+use ash::vk::{self, MemoryHeapFlags as Heap, MemoryPropertyFlags as Flags, StructureType as Kind};
 
 use super::{Dispatchable, card};
 use crate::cards::Card;
@@ -96,7 +96,9 @@ vulkan! {
         for (place, (flags, heap)) in stated.memory_types.iter_mut().zip(types) {
             *place = vk::MemoryType { property_flags: Flags::from_raw(*flags), heap_index: *heap };
         }
-        stated.memory_heaps[0] = vk::MemoryHeap { size: card.total, flags: vk::MemoryHeapFlags::DEVICE_LOCAL };
+        // Several cards are one group, each with memory of its own.
+        let group = if machine().cards.len() > 1 { Heap::MULTI_INSTANCE } else { Heap::empty() };
+        stated.memory_heaps[0] = vk::MemoryHeap { size: card.total, flags: Heap::DEVICE_LOCAL | group };
         stated.memory_heaps[1].size = HOST_HEAP;
         place.write(stated);
     }
@@ -192,7 +194,12 @@ unsafe fn extended(card: &Card, bus: u32, kind: Kind, at: *mut c_void) {
         PHYSICAL_DEVICE_EXTERNAL_MEMORY_HOST_PROPERTIES_EXT = PhysicalDeviceExternalMemoryHostPropertiesEXT {
             min_imported_host_pointer_alignment: 4096,
         }
-        PHYSICAL_DEVICE_PCI_BUS_INFO_PROPERTIES_EXT = PhysicalDevicePCIBusInfoPropertiesEXT { pci_bus: bus }
+        PHYSICAL_DEVICE_PCI_BUS_INFO_PROPERTIES_EXT = PhysicalDevicePCIBusInfoPropertiesEXT {
+            pci_domain: 0,
+            pci_bus: bus,
+            pci_device: 0,
+            pci_function: 0,
+        }
     }
 }
 

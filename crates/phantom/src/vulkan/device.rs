@@ -37,9 +37,22 @@ vulkan! {
     }
 
     fn vkEnumeratePhysicalDevices(_instance: u64, count: *mut u32, room: *mut u64) -> vk::Result {
-        let created = || (0..machine().cards.len()).map(Dispatchable::make).collect();
-        let created = machine().physical.hold().get_or_insert_with(created).clone();
-        list(count, room, created.into_iter())
+        list(count, room, physical().into_iter())
+    }
+
+    /// One group of all cards.
+    fn vkEnumeratePhysicalDeviceGroups(
+        _instance: u64, count: *mut u32, room: *mut vk::PhysicalDeviceGroupProperties<'static>,
+    ) -> vk::Result {
+        let cards = physical();
+        if let Some(group) = room.as_mut() {
+            group.physical_device_count = u32::try_from(cards.len()).unwrap_or(0);
+            for (place, card) in group.physical_devices.iter_mut().zip(&cards) {
+                *place = vk::Handle::from_raw(*card);
+            }
+        }
+        count.write(1);
+        SUCCESS
     }
 
     fn vkEnumerateDeviceExtensionProperties(
@@ -127,6 +140,12 @@ vulkan! {
         let all = [(128, narrow, HALF), (128, narrow, SINGLE), (256, wide, HALF), (256, wide, SINGLE)];
         list(count, room, all.map(of).into_iter())
     }
+}
+
+/// The cards, made at the first call.
+fn physical() -> alloc::vec::Vec<u64> {
+    let created = || (0..machine().cards.len()).map(Dispatchable::make).collect();
+    machine().physical.hold().get_or_insert_with(created).clone()
 }
 
 /// Answers a list in Vulkan's way: its length where there is no room, else as much as there is room for.

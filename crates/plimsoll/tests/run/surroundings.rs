@@ -119,7 +119,9 @@ fn guard_is_told_by_the_environment_and_nothing_else_is_changed() {
     assert_eq!(value("PLIMSOLL_GUARD_TRACE").unwrap(), trace.to_str().unwrap());
     assert_eq!(value("LEFT_ALONE").unwrap(), "as it was");
     assert_eq!(value("CUDA_VISIBLE_DEVICES"), None);
+    assert_eq!(value("VK_INSTANCE_LAYERS").unwrap(), "VK_LAYER_PLIMSOLL_guard");
     let pages = value("PLIMSOLL_GUARD_PAGES").unwrap();
+    assert!(value("VK_LAYER_PATH").unwrap().starts_with(&format!("{pages}:")));
     assert!(!std::path::Path::new(&pages).exists(), "{pages} is gone");
 }
 
@@ -147,10 +149,13 @@ fn a_program_sees_only_the_cards_it_was_given_unless_guard_shall_judge() {
     };
     let second = "GPU-00000002-0000-0000-0000-000000000000";
     let end = "plimsoll run: the program allocated no GPU memory";
-    assert_eq!(seen(&["--card", "1=8GiB"]), format!("{second}|PCI_BUS_ID|card={second}:8589934592{end}"));
+    assert_eq!(
+        seen(&["--card", "1=8GiB"]),
+        format!("{second}|PCI_BUS_ID|card={second}:8589934592 hide-others{end}")
+    );
     assert_eq!(
         seen(&["--card", "Fake 2", "--budget", "1GiB"]),
-        format!("{second}|PCI_BUS_ID|card={second} budget=1073741824{end}")
+        format!("{second}|PCI_BUS_ID|card={second} budget=1073741824 hide-others{end}")
     );
     assert_eq!(
         seen(&["--card", second, "--strict-cards"]),

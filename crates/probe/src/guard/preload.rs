@@ -1,4 +1,5 @@
-//! Sets the environment variables that preload guard into a child process, with its options.
+//! Sets the environment variables that preload guard into a child process, with its options, and switch it on
+//! in Vulkan's loader.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -6,6 +7,8 @@ use std::path::Path;
 use plimsoll_process::Environment;
 use plimsoll_wire::env as names;
 use plimsoll_wire::options::GuardOptions;
+
+use super::vulkan_layer;
 
 const LD_PRELOAD: &str = "LD_PRELOAD";
 
@@ -30,6 +33,11 @@ pub fn preload(environment: &mut Environment, preload: &Preload<'_>) {
         list.push(others);
     }
     environment.set(LD_PRELOAD, list);
+    if let Err(error) = vulkan_layer::switch_on(environment, preload.library, preload.pages) {
+        tracing::warn!(
+            "Vulkan programs run unguarded, because the manifest of guard cannot be written: {error}"
+        );
+    }
     environment.set(names::GUARD, preload.options.to_string());
     environment.set(names::GUARD_PAGES, preload.pages);
     match preload.trace {
@@ -46,10 +54,11 @@ mod tests {
     #[test]
     fn guard_comes_first_and_what_was_preloaded_stays() {
         let options = GuardOptions::read("budget=7 reuse").unwrap();
+        let pages = tempfile::tempdir().unwrap();
         let guard = Preload {
             library: Path::new("/lib/guard.so"),
             options: &options,
-            pages: Path::new("/dev/shm/x"),
+            pages: pages.path(),
             trace: None,
         };
         let mut environment: Environment = [
@@ -62,7 +71,7 @@ mod tests {
         let stated = |name| environment.get(name).map(|value| value.to_str().unwrap());
         assert_eq!(stated("LD_PRELOAD"), Some("/lib/guard.so:/lib/jemalloc.so /lib/b.so"));
         assert_eq!(stated(names::GUARD), Some("budget=7 reuse"));
-        assert_eq!(stated(names::GUARD_PAGES), Some("/dev/shm/x"));
+        assert_eq!(stated(names::GUARD_PAGES), pages.path().to_str());
         assert_eq!(stated(names::GUARD_TRACE), None);
     }
 }

@@ -82,6 +82,10 @@ pub(super) fn seen(chosen: &[Chosen], machine: &[Card], usual: Option<Bytes>) ->
 
 /// The UUID of the card with this number, UUID or name.
 pub(in crate::command) fn find(name: &str, present: &[Card]) -> Result<String, CardError> {
+    // By its place on the PCI bus a card of AMD's or Intel's is known to guard, and no survey lists it here.
+    if let Some(place) = Uuid::of_address(name) {
+        return Ok(place.to_string());
+    }
     // In a sandbox without NVML the program may still reach the card through CUDA.
     if present.is_empty() {
         let whole = Uuid::read(name).map(|_| name.to_owned());
@@ -169,6 +173,7 @@ mod tests {
             (&["GPU-b"], &["GPU-bb03"]),
             (&["nvidia l4"], &["GPU-bb03"]),
             (&["L4"], &["GPU-bb03"]),
+            (&["0000:03:00.0"], &["GPU-00000000-0300-0000-0000-000000000000"]),
         ] {
             assert_eq!(chosen(names).unwrap(), uuids, "{names:?}");
         }
