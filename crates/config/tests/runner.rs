@@ -6,6 +6,7 @@
 mod all_mistakes;
 mod compose;
 mod exposure;
+#[cfg(unix)]
 mod hostile_config;
 mod keys;
 mod llama_swap;

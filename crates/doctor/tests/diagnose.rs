@@ -9,6 +9,7 @@ mod hostile;
 mod innocent;
 mod kills;
 mod logs;
+#[cfg(unix)]
 mod long_lines;
 mod proof;
 mod remedies;

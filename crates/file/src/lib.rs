@@ -5,28 +5,37 @@
 //! is opened here.
 #![forbid(unsafe_code)]
 
+#[cfg(unix)]
+mod linux;
+#[cfg(windows)]
+mod windows;
+
 use std::env;
-use std::fs::{self, File, Metadata};
+use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+#[cfg(unix)]
+use linux as system;
 use plimsoll_base::Bytes;
-use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
+#[cfg(windows)]
+use windows as system;
+
+const READ: Access = Access { writes: false, follows: true };
 
 /// Opens a regular file for reading, and nothing else.
 pub fn open(path: &Path) -> io::Result<File> {
-    open_as(path, OFlags::RDONLY)
+    open_as(path, READ)
 }
 
 /// The same, but a symbolic link is refused.
 pub fn open_nofollow(path: &Path) -> io::Result<File> {
-    open_as(path, OFlags::RDONLY | OFlags::NOFOLLOW)
+    open_as(path, Access { follows: false, ..READ })
 }
 
 /// Opens a regular file for writing over its bytes; a symbolic link is refused.
 pub fn open_to_write(path: &Path) -> io::Result<File> {
-    open_as(path, OFlags::WRONLY | OFlags::NOFOLLOW)
+    open_as(path, Access { follows: false, writes: true })
 }
 
 /// Reads a regular file of at most `most` bytes.
@@ -56,7 +65,7 @@ pub fn read_open(file: File, most: Bytes) -> io::Result<Vec<u8>> {
 
 /// A base directory of the user: that of the variable, or else this one in the home directory.
 pub fn user_base(variable: &str, in_home: &str) -> Option<PathBuf> {
-    absolute(variable).or_else(|| Some(absolute("HOME")?.join(in_home)))
+    absolute(variable).or_else(|| Some(absolute(system::HOME)?.join(in_home)))
 }
 
 /// The path that a variable holds. The XDG base directory specification says that relative paths are invalid
@@ -65,14 +74,19 @@ pub fn absolute(variable: &str) -> Option<PathBuf> {
     env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
-fn open_as(path: &Path, flags: OFlags) -> io::Result<File> {
+/// What a path is opened for. Each system's half opens it.
+#[derive(Clone, Copy, Debug)]
+struct Access {
+    writes: bool,
+    /// A symbolic link at the end of the path is followed.
+    follows: bool,
+}
+
+fn open_as(path: &Path, access: Access) -> io::Result<File> {
     // Looked at before it is opened, because opening some devices does something.
-    let about =
-        if flags.contains(OFlags::NOFOLLOW) { fs::symlink_metadata(path)? } else { fs::metadata(path)? };
-    check(&about)?;
-    // Asked of the descriptor too: the path may name a FIFO by now, for whose writer NONBLOCK does not wait.
-    let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    check(&system::look(path, access)?)?;
+    // Asked of the open file too: the path may name something else by now.
+    let file = system::open(path, access)?;
     check(&file.metadata()?)?;
     Ok(file)
 }
@@ -80,7 +94,7 @@ fn open_as(path: &Path, flags: OFlags) -> io::Result<File> {
 fn check(about: &Metadata) -> io::Result<()> {
     match () {
         () if about.is_file() => Ok(()),
-        () if about.is_dir() => Err(Errno::ISDIR.into()),
+        () if about.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
         () => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
     }
 }
