@@ -3,6 +3,7 @@
 //! Guard's tests need a C++ compiler to imitate ggml's pool, and Vulkan's loader with Mesa's software driver;
 //! those of metrics need Prometheus' own tools. For aarch64 they need the target's standard library, a C
 //! compiler and an emulator. Tests of packages need whole systems: debootstrap creates them, QEMU boots them.
+//! Programs for Windows need a linker and Wine.
 
 use std::process::{Command, ExitCode};
 
@@ -39,6 +40,12 @@ pub(crate) fn systems() -> ExitCode {
 /// The browser that looks at the web page of `serve`.
 pub(crate) fn browser() -> ExitCode {
     installed(&["chromium"], &["chromium"])
+}
+
+/// The linker for Windows, and Wine.
+pub(crate) fn windows() -> ExitCode {
+    let packages = ["gcc-mingw-w64-x86-64-win32", "wine64", "wine", "libwine"];
+    installed(&["x86_64-w64-mingw32-gcc", "wine"], &packages)
 }
 
 fn installed(programs: &[&str], packages: &[&str]) -> ExitCode {

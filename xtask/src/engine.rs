@@ -93,9 +93,7 @@ fn built(build: &str) -> Result<PathBuf, BuildError> {
 }
 
 fn cache() -> Result<PathBuf, BuildError> {
-    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
-    base.map(|base| base.join("plimsoll/engines")).ok_or(BuildError::Place)
+    Ok(crate::cache().ok_or(BuildError::Place)?.join("engines"))
 }
 
 /// FNV-1a over the flags: other flags are another folder.

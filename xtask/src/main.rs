@@ -9,6 +9,7 @@ use clap::{Parser, Subcommand};
 
 mod artifacts;
 mod cross;
+mod debian;
 mod docs;
 mod drift;
 mod engine;
@@ -26,6 +27,7 @@ mod stamp;
 mod supply;
 mod test;
 mod tidy;
+mod windows;
 
 /// Chores of the repository.
 #[derive(Debug, Parser)]
@@ -82,6 +84,8 @@ enum Chore {
     Test(test::Options),
     /// Rules that hold invariants and that no compiler checks
     Tidy,
+    /// The program for Windows: its parts are tested under Wine
+    Windows,
 }
 
 #[derive(Debug, Subcommand)]
@@ -109,12 +113,20 @@ fn main() -> ExitCode {
         Chore::Supply => supply::run(&root),
         Chore::Test(options) => test::run(&root, &options),
         Chore::Tidy => tidy::run(&root),
+        Chore::Windows => windows::run(&root),
     }
 }
 
 /// The workspace this binary was built from.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_path_buf()
+}
+
+/// The user's folder for what takes long to make.
+fn cache() -> Option<PathBuf> {
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
+    Some(base?.join("plimsoll"))
 }
 
 #[cfg(test)]

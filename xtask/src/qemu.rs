@@ -10,6 +10,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
+use crate::debian::{AptState, run_to_end, unpack};
+
 mod archive;
 
 const TARGET: &str = "aarch64-unknown-linux-gnu";
@@ -74,35 +76,14 @@ fn unpacked(folder: &Path) -> io::Result<PathBuf> {
     if packages.join("bin/busybox").exists() {
         return Ok(packages);
     }
-    let state = folder.join("apt");
-    for part in ["lists/partial", "cache/archives/partial"] {
-        fs::create_dir_all(state.join(part))?;
-    }
-    let settings = [
-        format!("Dir::State={}", state.display()),
-        format!("Dir::State::Lists={}", state.join("lists").display()),
-        format!("Dir::Cache={}", state.join("cache").display()),
-        "Dir::State::status=/dev/null".to_owned(),
-        "APT::Architecture=arm64".to_owned(),
-        "APT::Architectures=arm64".to_owned(),
-    ];
-    let apt = |program: &str| {
-        let mut command = Command::new(program);
-        command.args(settings.iter().flat_map(|setting| ["-o", setting])).current_dir(&state);
-        command
-    };
-    run_to_end(apt("apt-get").arg("update"))?;
-    let depends = apt("apt-cache").args(["depends", KERNEL]).output()?;
+    let foreign = ["APT::Architecture=arm64", "APT::Architectures=arm64"].map(str::to_owned);
+    let apt = AptState::open(folder.join("apt"), &foreign)?;
+    let depends = apt.command("apt-cache").args(["depends", KERNEL]).output()?;
     let depends = String::from_utf8_lossy(&depends.stdout);
     let kernel = depends.split_whitespace().find(|word| word.starts_with("linux-image-") && *word != KERNEL);
     let kernel = kernel.ok_or_else(|| io::Error::other(format!("{KERNEL} depends on no kernel")))?;
-    run_to_end(apt("apt-get").args(["download", kernel, "busybox-static"]))?;
-    fs::create_dir_all(&packages)?;
-    for entry in fs::read_dir(&state)?.flatten() {
-        if entry.path().extension().is_some_and(|kind| kind == "deb") {
-            run_to_end(Command::new("dpkg-deb").arg("-x").arg(entry.path()).arg(&packages))?;
-        }
-    }
+    apt.download(&[kernel, "busybox-static"])?;
+    unpack(&apt.packages()?, &packages)?;
     Ok(packages)
 }
 
@@ -210,12 +191,4 @@ fn found(folder: &Path, name: &str) -> io::Result<PathBuf> {
         }
     }
     Err(io::Error::other(format!("no {name} in {}", folder.display())))
-}
-
-fn run_to_end(command: &mut Command) -> io::Result<()> {
-    let status = command.status()?;
-    if status.success() {
-        return Ok(());
-    }
-    Err(io::Error::other(format!("{:?}: {status}", command.get_program())))
 }

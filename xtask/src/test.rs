@@ -20,8 +20,10 @@ mod options;
 mod steps;
 mod times;
 
+pub(crate) use doctests::counted;
 pub(crate) use options::Options;
-use steps::{Outcome, Step};
+pub(crate) use steps::Outcome;
+use steps::Step;
 use times::Times;
 
 /// Runs the steps that `options` name, or all of them.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use super::linted;
 use super::steps::Outcome;
@@ -16,15 +16,15 @@ pub(super) fn run(root: &Path) -> Outcome {
     if packages.is_empty() {
         return Outcome { succeeded: true, ..Outcome::default() };
     }
-    let child = linted::cargo()
-        .args(["test", "--doc", "--no-fail-fast"])
-        .args(packages.iter().flat_map(|package| ["--package", package]))
-        .current_dir(root)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn();
+    let mut cargo = linted::cargo();
+    cargo.args(["test", "--doc", "--no-fail-fast"]).current_dir(root);
+    counted(cargo.args(packages.iter().flat_map(|package| ["--package", package])))
+}
+
+/// Runs `cargo test`, and adds up its results.
+pub(crate) fn counted(cargo: &mut Command) -> Outcome {
     let mut outcome = Outcome::default();
-    let mut child = match child {
+    let mut child = match cargo.stdin(Stdio::null()).stdout(Stdio::piped()).spawn() {
         Ok(child) => child,
         Err(error) => {
             eprintln!("cannot run cargo: {error}");

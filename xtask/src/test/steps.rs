@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use super::options::Options;
 use super::{artefacts, doctests, loom, nextest};
-use crate::{artifacts, cross, docs, guard, house, package, page, supply, tidy};
+use crate::{artifacts, cross, docs, guard, house, package, page, supply, tidy, windows};
 
 /// The result of a step; without tests, only whether it succeeded.
 #[derive(Debug, Default)]
-pub(super) struct Outcome {
-    pub(super) succeeded: bool,
-    pub(super) passed: usize,
-    pub(super) failed: usize,
+pub(crate) struct Outcome {
+    pub(crate) succeeded: bool,
+    pub(crate) passed: usize,
+    pub(crate) failed: usize,
     /// The time that each test took.
-    pub(super) tests: Vec<(String, Duration)>,
+    pub(crate) tests: Vec<(String, Duration)>,
 }
 
 impl Outcome {
@@ -125,6 +125,7 @@ pub(super) const LONG_STEPS: &[Step] = &[
     Step::tests("tests", nextest::LONG),
     Step::tests("fuzz", nextest::FUZZ),
     Step::tests("loom", nextest::LOOM),
+    Step::counted("windows", windows::tested),
 ];
 
 /// The steps that are meant, in their order.

@@ -1,0 +1,35 @@
+//! Wine without a window, in a prefix of its own below the target folder.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::debian::run_to_end;
+
+pub(super) const PROGRAM: &str = "wine";
+pub(super) const LINKER: &str = "x86_64-w64-mingw32-gcc";
+
+/// The prefix, made once, with the library that Wine 8 lacks.
+pub(super) fn prefix(root: &Path) -> io::Result<PathBuf> {
+    let folder = root.join("target/windows");
+    let prefix = folder.join("prefix");
+    let shim = prefix.join("drive_c/windows/system32/bcryptprimitives.dll");
+    if shim.is_file() {
+        return Ok(prefix);
+    }
+    fs::create_dir_all(&folder)?;
+    let mut boot = Command::new(PROGRAM);
+    set(&mut boot, &prefix);
+    run_to_end(boot.args(["wineboot", "--init"]))?;
+    let mut compiler = Command::new(LINKER);
+    compiler.args(["-O2", "-shared", "-o"]).arg(&shim);
+    run_to_end(compiler.arg(root.join("bench/windows/process_prng.c")).arg("-ladvapi32"))?;
+    Ok(prefix)
+}
+
+/// The environment that Wine needs: no window, no messages of its own, and no installer of .NET or Gecko.
+pub(super) fn set(command: &mut Command, prefix: &Path) {
+    command.env("WINEPREFIX", prefix).env("WINEDEBUG", "-all").env_remove("DISPLAY");
+    command.env("WINEDLLOVERRIDES", "mscoree,mshtml=d");
+}
