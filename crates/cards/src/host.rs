@@ -6,7 +6,7 @@ use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting};
 use plimsoll_host::{MemInfo, ProcTree, limits};
 
 use super::{Machine, Reading};
-use crate::Sysroot;
+use crate::running;
 
 /// The id of the host's card.
 pub const HOST_CARD: &str = "host";
@@ -21,9 +21,9 @@ pub struct HostMemory {
 }
 
 impl HostMemory {
-    /// Reads it now; `None` without a usable `/proc`.
+    /// Reads it now; `None` where the system does not tell.
     pub fn read() -> Option<Self> {
-        Self::of(&Sysroot::live())
+        running::host()
     }
 
     pub(super) fn of(tree: &impl ProcTree) -> Option<Self> {
@@ -85,6 +85,7 @@ impl Reading {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Sysroot;
     use std::fs;
 
     fn machine(files: &[(&str, &str)]) -> Option<HostMemory> {

@@ -2,13 +2,16 @@
 //!
 //! No CUDA context is opened, so a reading takes no GPU memory. The daemon reads the cards through a helper
 //! process (`plimsoll look`), because `nvmlInit` loads libcuda (seen with driver 580.159.04).
-// The other foreign calls are in `nvml-wrapper` and `rustix`; `linux/render_node.rs` has the one ioctl.
+// The other foreign calls are in `nvml-wrapper` and `rustix`; `running` has one ioctl and one of Windows.
 #![deny(unsafe_code)]
 
 mod host;
 mod kernel;
 mod linux;
+#[cfg(unix)]
 mod lookout;
+mod running;
+#[cfg(unix)]
 mod sampler;
 mod sources;
 mod unified;
@@ -21,7 +24,9 @@ pub use host::{HOST_CARD, HostMemory};
 use kernel::KernelSurvey;
 pub use kernel::{Board, KernelCard, MemoryPool, RoomLimit};
 pub use linux::{OpenSysrootError, Sysroot};
+#[cfg(unix)]
 pub use lookout::answer_questions;
+#[cfg(unix)]
 pub use sampler::{Sampler, StartSamplerError};
 
 /// State of a machine at one moment.

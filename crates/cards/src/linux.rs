@@ -3,8 +3,6 @@
 //! They are the live system's, or were captured from another machine into a folder. Captured files are
 //! untrusted input, so links are resolved inside the folder.
 
-mod render_node;
-
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
@@ -13,6 +11,7 @@ use plimsoll_base::{Bytes, Order};
 use plimsoll_host::{ProcTree, Unseen};
 
 use crate::kernel::{CardFiles, IntelDriver};
+use crate::running;
 
 /// More than any file of `/proc` or `/sys` that is asked for; a captured log may be this long.
 const LARGEST: Bytes = Bytes::mib(64);
@@ -97,8 +96,7 @@ impl ProcTree for Sysroot {
     fn page(&self) -> Option<Bytes> {
         // A captured machine may have other pages (64 KiB on some aarch64 kernels), so ours say nothing about
         // it.
-        let size = u64::try_from(rustix::param::page_size()).ok();
-        size.filter(|_| self.live).map(Bytes::new)
+        running::page().filter(|_| self.live)
     }
 }
 
@@ -124,7 +122,7 @@ impl CardFiles for Sysroot {
         if !self.live {
             return None;
         }
-        render_node::memory_regions(&self.root.join(format!("dev/dri/renderD{minor}")), driver).ok()
+        running::memory_regions(&self.root.join(format!("dev/dri/renderD{minor}")), driver)
     }
 }
 
@@ -176,7 +174,7 @@ fn components(path: &Path) -> Vec<PathBuf> {
     names.map(|name| PathBuf::from(name.as_os_str())).collect()
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
     use super::*;
     use std::os::unix::fs::symlink;

@@ -1,4 +1,4 @@
-//! Finds an installed engine that can answer for the given cards, and collects what else a plan depends on.
+//! Finds an installed engine that can answer for the given cards.
 
 use std::ffi::OsStr;
 use std::time::Duration;
@@ -6,9 +6,6 @@ use std::time::Duration;
 use plimsoll_base::{Card, CardKind};
 use plimsoll_engine::program::is_shell_script;
 use plimsoll_flags::ProgramKind;
-use plimsoll_plan::{Estimate, Models};
-use plimsoll_planner::EngineBuild;
-use plimsoll_probe::{contexts, processor};
 
 use super::{Oracle, RunTerms, backends};
 
@@ -20,17 +17,6 @@ const NAMED_BACKEND: &str = "GGML_BACKEND_PATH";
 
 /// Time limit of a run that the user did not ask for. The formulas answer at once if it passes.
 const UNASKED: Duration = Duration::from_secs(5);
-
-/// An estimate for this machine: with the contexts that were measured here, and its processor.
-pub fn estimate(models: Models, engine: EngineBuild, program: ProgramKind) -> Estimate {
-    Estimate {
-        engine,
-        program,
-        contexts: contexts::measured(),
-        processor: processor(),
-        ..Estimate::new(models)
-    }
-}
 
 impl Oracle {
     /// The installed engine, where it can speak for these cards. `None` where a plan is by the formulas.

@@ -32,6 +32,7 @@ use plimsoll_engine::program::EngineProgram;
 use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_planner::EngineBuild;
 use plimsoll_planner::exact::{EngineRefusal, Transcript};
+pub use plimsoll_probe::estimate;
 use plimsoll_probe::guard::unreachable;
 use plimsoll_probe::library;
 
@@ -39,7 +40,6 @@ use self::cache::{Answer, Cache};
 pub use self::engine_estimate::EngineEstimate;
 pub use self::error::ExactError;
 use self::files::{Files, Form};
-pub use self::installed::estimate;
 pub use self::price::Requested;
 pub use self::prompt::PromptError;
 use self::question::Question;

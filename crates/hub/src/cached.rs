@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use plimsoll_base::Order;
 
 use crate::listing::is_repository;
+use crate::system;
 
 /// Entries of a folder that are looked at; a cache may be anything.
 const MOST: usize = 4096;
@@ -34,7 +35,7 @@ impl Caches {
     /// The caches that the environment names, in llama-server's order.
     pub fn of_environment(variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let path = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let cache = path("XDG_CACHE_HOME").or_else(|| Some(path("HOME")?.join(".cache")));
+        let cache = path("XDG_CACHE_HOME").or_else(|| Some(path(system::HOME)?.join(".cache")));
         let home = path("HF_HOME").or_else(|| Some(cache.clone()?.join("huggingface")));
         let hubs = [
             path("LLAMA_CACHE"),

@@ -7,16 +7,14 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use plimsoll_base::Bytes;
-use rustix::fs::{CWD, RenameFlags, renameat_with};
-use rustix::io::Errno;
 
 use crate::error::{HubError, HubFailure};
 use crate::listing::is_sha256;
 use crate::part_file::{FetchPart, PartFile, fits};
+use crate::system;
 
 /// Digits of the digest in the name of a partial file.
 const TELLING: usize = 16;
@@ -70,7 +68,8 @@ impl FileCopy {
             let folder = file.folder();
             let about = fs::metadata(folder).map_err(|error| file.of_disk(&error))?;
             let have = fs::symlink_metadata(file.part()).map_or(0, |part| part.len()).min(file.size);
-            needed.entry(about.dev()).or_insert((Bytes::ZERO, folder)).0 += Bytes::new(file.size - have);
+            needed.entry(system::disk(&about)).or_insert((Bytes::ZERO, folder)).0 +=
+                Bytes::new(file.size - have);
         }
         for (needed, folder) in needed.into_values() {
             fits(needed, folder).map_err(|failure| failure.of(folder.display()))?;
@@ -147,14 +146,7 @@ impl FileCopy {
 
     /// Gives the file its name, unless something has it by now.
     fn name(&self, part: &Path) -> Result<(), HubError> {
-        let named = match renameat_with(CWD, part, CWD, &self.path, RenameFlags::NOREPLACE) {
-            // A file system that cannot rename so can link.
-            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
-                fs::hard_link(part, &self.path).and_then(|()| fs::remove_file(part))
-            }
-            named => named.map_err(io::Error::from),
-        };
-        named.map_err(|error| match error.kind() {
+        system::rename_new(part, &self.path).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => HubFailure::InTheWay.of(self.path.display()),
             _ => self.of_disk(&error),
         })

@@ -7,7 +7,6 @@
 
 use std::fs;
 use std::io::{self, Read};
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use plimsoll_base::Bytes;
@@ -17,6 +16,7 @@ use crate::downloaded::DownloadedModel;
 use crate::error::{HubError, HubFailure};
 use crate::part_file::{PartFile, fits};
 use crate::source::Hub;
+use crate::system;
 
 /// Bytes of one request: a server that stalls costs no more, and a slow line has the whole patience for them.
 const PART: u64 = 8 << 20;
@@ -151,6 +151,6 @@ fn link(path: &Path, digest: &str, depth: usize) -> io::Result<()> {
     let up: PathBuf = std::iter::repeat_n("..", depth + 2).collect();
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => symlink(up.join("blobs").join(digest), path),
+        _ => system::link(up.join("blobs").join(digest), path),
     }
 }

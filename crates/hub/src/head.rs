@@ -3,9 +3,8 @@
 //! The first request takes 64 KiB, the whole header of most files.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Seek, SeekFrom, Write};
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -248,9 +247,12 @@ impl RemoteHead {
 
     /// Writes a file of the same length that has the header, and a hole instead of the weights.
     pub fn write_hollow(&self, path: &Path) -> io::Result<()> {
-        let file = File::create_new(path)?;
+        let mut file = File::create_new(path)?;
         file.set_len(self.origin.size)?;
-        self.reader.pieces.iter().try_for_each(|(start, bytes)| file.write_all_at(bytes, *start))
+        self.reader.pieces.iter().try_for_each(|(start, bytes)| {
+            file.seek(SeekFrom::Start(*start))?;
+            file.write_all(bytes)
+        })
     }
 }
 

@@ -18,11 +18,20 @@ mod download_plan;
 mod downloaded;
 mod error;
 mod head;
+#[cfg(unix)]
+mod linux;
 mod listing;
 mod notes;
 mod part_file;
 mod post;
 mod source;
+#[cfg(windows)]
+mod windows;
+
+#[cfg(unix)]
+use linux as system;
+#[cfg(windows)]
+use windows as system;
 
 pub use address::Address;
 pub use cached::Caches;

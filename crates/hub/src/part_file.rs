@@ -3,16 +3,15 @@
 use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
 use plimsoll_base::Bytes;
 use ring::digest::{Context, SHA256};
-use rustix::fs::OFlags;
 
 use crate::error::{HubError, HubFailure};
+use crate::system;
 
 /// Failures in a row after which a fetch ends; the pause doubles each time.
 const FAILURES: u32 = 4;
@@ -26,12 +25,11 @@ pub(crate) type FetchPart<'a> = &'a mut dyn FnMut(u64, u64) -> Result<Vec<u8>, H
 
 /// Checks that so much more fits on the disk of a folder.
 pub(crate) fn fits(needed: Bytes, folder: &Path) -> Result<(), HubFailure> {
-    let disk = rustix::fs::statvfs(folder).map_err(|error| HubFailure::Disk(error.to_string()))?;
-    let free = Bytes::new(disk.f_bavail.saturating_mul(disk.f_frsize));
-    if needed.is_zero() || needed + MARGIN <= free {
-        Ok(())
-    } else {
-        Err(HubFailure::NoSpace { needed, margin: MARGIN, free })
+    match system::free(folder).map_err(|error| HubFailure::Disk(error.to_string()))? {
+        Some(free) if !needed.is_zero() && needed + MARGIN > free => {
+            Err(HubFailure::NoSpace { needed, margin: MARGIN, free })
+        }
+        _ => Ok(()),
     }
 }
 
@@ -47,8 +45,7 @@ impl PartFile {
     /// files belong to others.
     pub(crate) fn open(path: &Path, size: u64, resumes: bool) -> Result<Self, HubFailure> {
         let of_disk = |error: io::Error| HubFailure::Disk(error.to_string());
-        let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).unwrap_or_default();
-        let open = File::options().create(true).read(true).append(true).custom_flags(flags).open(path);
+        let open = system::itself(File::options().create(true).read(true).append(true)).open(path);
         let mut file = open.map_err(of_disk)?;
         if !file.metadata().map_err(of_disk)?.is_file() {
             return Err(HubFailure::InTheWay);

@@ -192,6 +192,6 @@ fn server_style(format: Option<LogFormat>) -> LineStyle {
 /// True if journald reads stderr: `JOURNAL_STREAM` names its device and inode (systemd.exec(5)). The variable
 /// alone passes to children whose stderr is another file.
 fn is_journal() -> bool {
-    let stream = rustix::fs::fstat(io::stderr()).map(|file| format!("{}:{}", file.st_dev, file.st_ino));
-    std::env::var("JOURNAL_STREAM").is_ok_and(|named| stream.is_ok_and(|stream| stream == named))
+    let stream = super::file::of_stderr();
+    std::env::var("JOURNAL_STREAM").is_ok_and(|named| stream.is_some_and(|stream| stream == named))
 }

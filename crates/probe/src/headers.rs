@@ -5,8 +5,7 @@
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hasher};
-use std::io::{self, Read};
-use std::os::unix::fs::FileExt;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use plimsoll_base::Bytes;
@@ -74,7 +73,7 @@ fn each_file<T>(
 
 /// Reads the header of one file without its vocabulary; `piece` is what is read into.
 fn excerpt(path: &Path, dialect: Dialect, piece: &mut Vec<u8>) -> Result<(PathBuf, Excerpt), ReadModelError> {
-    let (file, length) = open(path)?;
+    let (mut file, length) = open(path)?;
     let mut excerpt = Excerpt::new(length, dialect);
     while let Some(wanted) = excerpt.wants() {
         let least = usize::try_from(wanted.end - wanted.start).unwrap_or(usize::MAX);
@@ -84,9 +83,8 @@ fn excerpt(path: &Path, dialect: Dialect, piece: &mut Vec<u8>) -> Result<(PathBu
         // More than is wanted is read, because the next thing wanted usually follows.
         let left = usize::try_from(length.saturating_sub(wanted.start)).unwrap_or(usize::MAX);
         let piece = &mut piece[..left.min(least.max(PIECE))];
-        // pread(2) into memory of our own: a file that shrinks meanwhile gives an error, where a mapping
-        // gives SIGBUS.
-        let read = file.read_exact_at(piece, wanted.start);
+        // Into memory of our own: a file that shrinks meanwhile gives an error, where a mapping gives SIGBUS.
+        let read = file.seek(SeekFrom::Start(wanted.start)).and_then(|_| file.read_exact(piece));
         read.map_err(unread(path))?;
         excerpt.take(piece);
     }
@@ -163,6 +161,18 @@ impl FileHead {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[cfg(windows)]
+    fn the_name_of_a_device_is_refused_in_every_spelling_and_not_opened() {
+        let refused = |name: &str| read_model(Path::new(name), Dialect::Ggml).unwrap_err().to_string();
+        for name in ["NUL", r"c:\x\nul.txt", r"\\.\pipe\x", "com1", r"d\LPT9.log", "con ", "aux:"] {
+            assert!(refused(name).contains("it is the name of a device"), "{name}");
+        }
+        for name in ["null", "com", "com10", r"c:\com1\model.gguf", "console.log", "lpt"] {
+            assert!(!refused(name).contains("device"), "{name}");
+        }
+    }
 
     #[test]
     fn a_file_that_is_no_model_is_named_and_a_missing_one_too() {

@@ -4,12 +4,17 @@
 
 pub mod bus;
 pub mod contexts;
+mod estimate;
 pub mod folder;
+#[cfg(unix)]
 pub mod guard;
 pub mod headers;
+#[cfg(unix)]
 pub mod library;
+#[cfg(unix)]
 pub mod own_file;
 mod processor;
 mod user_folder;
 
+pub use estimate::estimate;
 pub use processor::processor;

@@ -13,8 +13,7 @@ use plimsoll_wire::env as names;
 
 use super::CardSource;
 use crate::visible::keep_visible;
-use crate::{Holder, Machine, Reading, Sysroot, unified};
-use plimsoll_process::reading;
+use crate::{Holder, Machine, Reading, Sysroot, running, unified};
 
 /// An open NVML library, or the reason of its absence.
 #[derive(Debug)]
@@ -187,7 +186,7 @@ fn holders(device: &Device<'_>, card: &CardId) -> Vec<Holder> {
             outside: None,
             // Inside a container the driver still counts by the host's numbers, so there may be no such
             // process here.
-            name: reading::name(pid),
+            name: running::process_name(pid),
         })
         .collect()
 }

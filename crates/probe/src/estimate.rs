@@ -1,0 +1,18 @@
+//! What a plan depends on besides models, flags and cards: contexts measured here, and the processor.
+
+use plimsoll_flags::ProgramKind;
+use plimsoll_plan::{Estimate, Models};
+use plimsoll_planner::EngineBuild;
+
+use crate::{contexts, processor};
+
+/// An estimate for this machine.
+pub fn estimate(models: Models, engine: EngineBuild, program: ProgramKind) -> Estimate {
+    Estimate {
+        engine,
+        program,
+        contexts: contexts::measured(),
+        processor: processor(),
+        ..Estimate::new(models)
+    }
+}

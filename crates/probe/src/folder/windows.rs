@@ -1,0 +1,21 @@
+//! Windows' half: a folder among the user's temporary files, which only the user can read there.
+
+use std::io;
+use std::path::Path;
+
+use tempfile::TempDir;
+
+/// Private folder of this process. Dropping it removes it.
+#[derive(Debug)]
+pub struct OwnedFolder(TempDir);
+
+impl OwnedFolder {
+    /// Creates a folder whose name starts with `prefix`.
+    pub fn create(prefix: &str) -> io::Result<Self> {
+        tempfile::Builder::new().prefix(prefix).tempdir().map(Self)
+    }
+
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
