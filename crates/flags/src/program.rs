@@ -15,7 +15,9 @@ pub enum ProgramKind {
 impl ProgramKind {
     /// Reads a program's name, with or without a path.
     pub fn from_name(name: &str) -> Option<Self> {
-        match name.rsplit('/').next().unwrap_or(name) {
+        // Command lines of Windows are pasted as well.
+        let name = name.rsplit(['/', '\\']).next().unwrap_or(name);
+        match name.strip_suffix(".exe").unwrap_or(name) {
             "llama-server" => Some(Self::LlamaServer),
             "llama-fit-params" => Some(Self::LlamaFitParams),
             // All of them load a model with `common_params` and decode one sequence.
