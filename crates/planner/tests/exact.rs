@@ -73,7 +73,10 @@ fn older_by_ourselves() -> Recorded {
 fn rows() -> Vec<(u32, Row)> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/measured");
     let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let matrices = paths.filter(|path| path.to_string_lossy().contains("/h200-matrix-"));
+    let is_matrix = |path: &std::path::PathBuf| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("h200-matrix-"))
+    };
+    let matrices = paths.filter(is_matrix);
     let measured = matrices.map(|path| serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap());
     let all = [recorded(), older(), older_by_ourselves()].into_iter().chain(measured);
     all.flat_map(|recorded: Recorded| recorded.rows.into_iter().map(move |row| (recorded.build, row)))
