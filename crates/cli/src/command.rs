@@ -100,7 +100,7 @@ enum Command {
     /// Run an unmodified CUDA program within a memory budget
     // Boxed, because clippy (`large_enum_variant`) objects where one variant is far larger than the others.
     Run(Box<run::Arguments>),
-    /// Find out why a GPU allocation failed: in a log, a program or here
+    /// Explain a failed GPU allocation (log, program or this machine)
     Doctor(doctor::Arguments),
     /// Free memory on a machine whose GPU shares the host's memory
     #[command(after_help = "Examples:\n\
@@ -109,7 +109,7 @@ enum Command {
             Exit status: 0 if there is enough memory (with --dry-run: if there would be), 1 if there is \
             not, 2 for bad input.")]
     Reclaim(reclaim::Arguments),
-    /// Calibrate cards, load servers, record memory
+    /// Measure cards, servers under load, and the memory of programs
     #[command(after_help = "Example: plimsoll measure soak 127.0.0.1:8080 --for 30m\n\n\
             Exit status: that of each verb, which its own help states.")]
     Measure(plimsoll_measure::Arguments),

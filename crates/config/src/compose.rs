@@ -41,8 +41,8 @@ pub(super) fn parse(
         roster.add(entry, found);
     }
     if roster.models.is_empty() && roster.refused.is_empty() {
-        let text = "no service of this Compose file runs an engine of one model".to_owned();
-        let hint = "give a preset of llama-server, or a configuration of llama-swap, to this program itself";
+        let text = "no service of this Compose file runs an engine that serves one model".to_owned();
+        let hint = "give a preset of llama-server, or a configuration of llama-swap, to `plimsoll serve`";
         roster.warnings.push(Warning::new(FlagOrigin::file(file, services.line), text).hint(hint));
     }
     (roster, Vec::new())
@@ -83,7 +83,7 @@ impl ServiceReader<'_> {
                 quoted(&pair.key)
             );
             let warning = Warning::new(FlagOrigin::file(self.file, self.at), text);
-            warnings.push(warning.hint("give its preset file to this program"));
+            warnings.push(warning.hint("give its preset file to `plimsoll serve`"));
             return None;
         }
         let mut entry = ConfiguredModel::new(pair.key.clone(), FlagOrigin::file(self.file, self.at));

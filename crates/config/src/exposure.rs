@@ -22,7 +22,7 @@ const HOST_FLAG: &str = "--host";
 const HOST_VARIABLE: &str = "LLAMA_ARG_HOST";
 /// Flags of other engines that name the address where they listen.
 const ADDRESS_FLAGS: [&str; 6] = ["--host", "--hostname", "--listen", "--listen-ip", "--bind", "--ip"];
-const OPEN: &str = "with its port open to the network without the router's keys";
+const OPEN: &str = "so that other machines reach it without an API key";
 
 impl Configuration {
     /// Moves engines of users' commands to the loopback where that is one flag of a llama-server, and warns
@@ -44,7 +44,7 @@ fn confined(entry: &mut ConfiguredModel) -> Option<Warning> {
             let (place, host) = replaced(argv, at, &mut entry.env)?;
             let given = quoted(&host);
             let why = if is_loopback(&host) {
-                "the router reaches engines at that address alone".to_owned()
+                "plimsoll serve reaches engines at that address only".to_owned()
             } else {
                 format!("the engine would listen on {}, {OPEN}", listener(&host))
             };

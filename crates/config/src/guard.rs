@@ -77,7 +77,7 @@ pub struct GuardSettings {
     pub contexts: Option<Contexts>,
 }
 
-/// Word of the configuration for a mode of ggml's legacy pool.
+/// What serves ggml's legacy pool (temporary buffers): guard's own pool, or ggml's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PoolChoice {

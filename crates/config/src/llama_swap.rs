@@ -54,7 +54,7 @@ const WITHOUT_EFFECT: [Unused; 15] = [
     ("upstream", "remove it", true),
     ("sendLoadingState", "the progress of loading is shown in the model's status, not in answers", true),
     ("includeAliasesInList", "the model list shows aliases in each model's entry", true),
-    ("profiles", "llama-swap starts with no profile, and no request here chooses one", true),
+    ("profiles", "profiles are not supported; llama-swap too starts without one", true),
     (
         "peers",
         "give each model of another server an entry, whose `proxy` is that server; hosts that run plimsoll share models as a fleet",

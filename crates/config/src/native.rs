@@ -180,8 +180,9 @@ fn named_keys(
 ) -> Vec<ConfiguredKey> {
     let read = |(name, table): (&Spanned<String>, &KeyTable)| {
         let fail = |why| ConfigError::new(lines.origin(name.span().start), ConfigProblem::Parse(why));
-        let secret =
-            table.key.as_ref().ok_or_else(|| "the key has no `key`; add its text or its digest".to_owned());
+        let secret = table.key.as_ref().ok_or_else(|| {
+            "the section has no `key`; add the API key, or `sha256:` and its digest".to_owned()
+        });
         let secret = secret.and_then(|text| {
             if text.get_ref().trim().is_empty() {
                 Err("`key` is empty, which would admit requests without a key; write the key".to_owned())

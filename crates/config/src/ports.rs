@@ -72,8 +72,9 @@ fn foreign(models: &[ConfiguredModel]) -> Option<Warning> {
         more => format!(" and {more} more"),
     };
     let text = format!(
-        "requests for {}{more} go to other hosts or to containers by name, which are not isolated here; \
-            they claim memory of this machine only if their commands or `memory` state it",
+        "requests for {}{more} go to other hosts or to containers by name, which plimsoll does not \
+            isolate; memory of this machine is reserved for them only if their commands or `memory` state \
+            it",
         names.join(", ")
     );
     let at = named.first()?.origin.0.clone();

@@ -23,14 +23,14 @@ impl ProxyAddress {
         let Some(rest) = address.strip_prefix("http://") else {
             let is_tls = address.starts_with("https://");
             return fail(if is_tls {
-                "`proxy` needs TLS, which is not spoken to engines"
+                "`proxy` begins with https://, but engines are reached only by http://"
             } else {
                 NO_ADDRESS
             });
         };
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         if rest.contains(['/', '?', '#']) {
-            return fail("`proxy` has a path, which requests cannot be put below");
+            return fail("`proxy` has a path after its port, which is not supported");
         }
         let bracketed = rest.strip_prefix('[').and_then(|rest| rest.split_once(']'));
         let (host, port) = match bracketed {

@@ -49,7 +49,7 @@ fn shell_words(entry: &ConfiguredModel) -> Vec<(String, &'static str)> {
     }
     if argv.iter().any(|word| word == "#") {
         let text = format!("{no_shell} `#` and the words after it are arguments of the program");
-        found.push((text, "begin a line of a `cmd: |` with the comment"));
+        found.push((text, "put the comment on a line of its own, in a `cmd: |`"));
     }
     if let Some(variable) = variable(argv) {
         let text = format!("{no_shell} its program would be `{}=…`", quoted(variable));

@@ -59,7 +59,7 @@ models = ["a"]
                 `proxy = \"http://127.0.0.1:…\"`",
             "p.toml:19: model `d` has no command; add `cmd`, or `model` and `flags`",
             "p.toml:21: unknown key `modles` in the file; did you mean `models`?",
-            "p.toml:23: the key has no `key`; add its text or its digest",
+            "p.toml:23: the section has no `key`; add the API key, or `sha256:` and its digest",
         ]
     );
 }

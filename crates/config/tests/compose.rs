@@ -80,7 +80,7 @@ fn a_file_without_an_engine_says_so() {
     assert!(
         roster.warnings[0]
             .to_string()
-            .contains("no service of this Compose file runs an engine of one model")
+            .contains("no service of this Compose file runs an engine that serves one model")
     );
     assert!(plimsoll_config::parse_each("c.yml", "services: [a]\n", &|_| None).is_err());
 }

@@ -31,8 +31,7 @@ const REST: &str = "-m /a.gguf --port ${PORT}";
 fn a_llama_server_listens_on_the_loopback_whatever_its_command_says() {
     let open = |host: &str, on: &str| {
         format!(
-            "a.yaml:2: `--host {host}` of `a` is replaced by 127.0.0.1: the engine would listen on {on}, with its port open \
-             to the network without the router's keys; write `--host 127.0.0.1`, or remove it"
+            "a.yaml:2: `--host {host}` of `a` is replaced by 127.0.0.1: the engine would listen on {on}, so that other machines reach it without an API key; write `--host 127.0.0.1`, or remove it"
         )
     };
     for (start, given, host, on) in [
@@ -67,7 +66,7 @@ fn an_address_where_the_router_does_not_look_is_replaced_too() {
     for host in ["::1", "127.0.0.2", "127.1"] {
         let roster = confined(&format!("llama-server --host {host} {REST}"), "");
         assert_eq!(argv(&roster), format!("llama-server --host 127.0.0.1 {REST}"));
-        let reached = "replaced by 127.0.0.1: the router reaches engines at that address alone";
+        let reached = "replaced by 127.0.0.1: plimsoll serve reaches engines at that address only";
         assert!(reported(&roster)[0].contains(reached), "{:?}", reported(&roster));
     }
     for host in ["127.0.0.1", "localhost", "/run/a.sock"] {
@@ -95,8 +94,9 @@ fn the_variable_of_llama_server_counts_as_its_flag_does() {
     let script = confined("/opt/start.sh ${PORT}", own);
     assert_eq!(host(&script), "0.0.0.0", "nobody knows what a script does with it");
     assert!(
-        reported(&script)[0]
-            .contains("listens on all interfaces (`LLAMA_ARG_HOST=0.0.0.0`), with its port open")
+        reported(&script)[0].contains(
+            "listens on all interfaces (`LLAMA_ARG_HOST=0.0.0.0`), so that other machines reach it"
+        )
     );
     assert!(reported(&confined("docker run -p 127.0.0.1:${PORT}:80 x", own)).is_empty());
 }
@@ -164,7 +164,7 @@ fn another_program_runs_as_it_is_written_and_is_warned_of() {
     ] {
         let roster = confined(cmd, "");
         assert_eq!(argv(&roster), cmd.replace('\'', ""));
-        let open = "with its port open to the network without the router's keys";
+        let open = "so that other machines reach it without an API key";
         let expected = format!("a.yaml:2: the engine of `a` listens on {words}, {open}; {remedy}");
         assert_eq!(reported(&roster), [expected], "{cmd}");
     }

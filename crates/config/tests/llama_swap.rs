@@ -291,7 +291,7 @@ fn llama_swap_errors_carry_a_line_and_a_remedy() {
         ),
         (
             "models:\n  a:\n    cmd: p\n    proxy: https://x\n",
-            "config.yaml:2: `proxy` needs TLS, which is not spoken to engines; write `http://HOST:PORT`, for example \
+            "config.yaml:2: `proxy` begins with https://, but engines are reached only by http://; write `http://HOST:PORT`, for example \
                 `http://127.0.0.1:${PORT}`",
         ),
         (

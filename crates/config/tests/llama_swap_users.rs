@@ -85,7 +85,7 @@ fn groups_keep_their_meaning_and_pin_only_what_never_leaves() {
     let reported = reported(&roster);
     assert!(reported.iter().any(|line| line.contains("unknown key `simultaneous`")), "{reported:?}");
     let twice = read("models:\n  a: {cmd: 'p ${PORT}'}\ngroups:\n  g: {members: [a]}\n  h: {members: [a]}\n");
-    let line = "c.yaml:5: `a` is in the group `g` already, which counts; name it in one group";
+    let line = "c.yaml:5: `a` is already in the group `g`, and only that one counts; name it in one group";
     assert_eq!(self::reported(&twice), [line]);
 }
 
@@ -173,7 +173,7 @@ fn an_engine_elsewhere_is_routed_to_and_told_once() {
         "it listens where requests go, and is planned"
     );
     for (proxy, why) in
-        [("https://x", "needs TLS"), ("http://x/v1", "has a path"), ("x:1", "is not the address")]
+        [("https://x", "begins with https://"), ("http://x/v1", "has a path"), ("x:1", "is not the address")]
     {
         let roster = read(&format!("models:\n{}", model("a", "p ${PORT}", proxy)));
         let refused = roster.refused[0].error.to_string();
@@ -195,7 +195,7 @@ fn one_bad_entry_is_one_model_and_the_file_is_served() {
         ("{cmd: 'p ${PORT}', macros: {'a b': 1}}", "the name is not valid"),
         ("{cmd: 'p ${PORT}', env: [A]}", "a variable has no `=`"),
         ("just text", "its settings below it"),
-        ("{cmd: 'p ${PORT}', proxy: 'https://x'}", "needs TLS"),
+        ("{cmd: 'p ${PORT}', proxy: 'https://x'}", "begins with https://"),
         ("{cmd: 'llama-server --port ${PORT} -m m -c 8k'}", "llama-server reads this as 8"),
         ("{cmd: 'p ${PORT}', filters: {setParamsByID: {'${no}:x': {a: 1}}}}", "there is no such macro"),
     ];

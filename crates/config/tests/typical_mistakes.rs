@@ -21,8 +21,7 @@ fn words_of_a_shell_are_told_with_what_to_write_instead() {
         (
             "llama-server --port ${PORT} # the port",
             format!(
-                "{start} `#` and the words after it are arguments of the program; begin a line of a `cmd: \
-                    |` with the comment"
+                "{start} `#` and the words after it are arguments of the program; put the comment on a line of its own, in a `cmd: |`"
             ),
         ),
         (

@@ -117,7 +117,7 @@ pub(super) fn hints(cause: Cause, sub_cause: Option<SubCause>, facts: &Facts) ->
                 match quantised_cache(facts) {
                     Some(QuantisedCache::Whole) => hints.insert(0, Hint::new(Advice::QuantiseCache("q8_0"))),
                     Some(QuantisedCache::Shorter(fit)) => hints.push(hint(&format!(
-                        "or store the KV cache as q8_0 with at most {fit} tokens (-ctk q8_0 -ctv q8_0 -c {fit})"
+                        "alternatively, store the KV cache as q8_0 with at most {fit} tokens (-ctk q8_0 -ctv q8_0 -c {fit})"
                     ))),
                     None => {}
                 }

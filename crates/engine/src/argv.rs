@@ -33,7 +33,13 @@ pub(super) fn stop_command(line: &[String], spec: &ChildSpec, pid: u32) -> io::R
         EngineAddress::Socket { .. } => String::new(),
     };
     let mut words = line.iter().map(|word| word.replace(PID, &pid).replace(PORT, &port));
-    let program = words.next().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it is empty"))?;
+    let program = words.next().ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "the command is \
+        empty",
+        )
+    })?;
     let mut command = tokio::process::Command::new(program);
     command
         // The child's environment, so that the command sees the same variables and cards as the engine.

@@ -37,7 +37,7 @@ impl FromStr for StoreAddress {
         let is_encrypted = match scheme {
             "etcd" => false,
             "etcds" => true,
-            _ => return Err(fail("it does not begin with etcd:// or etcds://")),
+            _ => return Err(fail("the address does not begin with etcd:// or etcds://")),
         };
         let (members, fleet) = rest.split_once('/').unwrap_or((rest, FLEET));
         let fleet = if fleet.is_empty() { FLEET } else { fleet };
@@ -50,7 +50,7 @@ impl FromStr for StoreAddress {
             .collect::<Option<_>>()
             .ok_or_else(|| fail("a member is not HOST or HOST:PORT"))?;
         if members.len() > MOST_MEMBERS {
-            return Err(fail("it names more than 16 members"));
+            return Err(fail("the address names more than 16 members"));
         }
         Ok(Self { members, fleet: fleet.to_owned(), is_encrypted })
     }

@@ -72,7 +72,8 @@ impl Connector for TlsMember {
 
 /// A member that speaks plain HTTP ends the connection.
 fn without_tls(error: io::Error) -> io::Error {
-    const ENDED: &str = "it ends the handshake; hint: the address of a store without TLS begins with etcd://";
+    const ENDED: &str =
+        "the store ended the TLS handshake; hint: the address of a store without TLS begins with etcd://";
     if error.kind() == io::ErrorKind::UnexpectedEof { io::Error::new(error.kind(), ENDED) } else { error }
 }
 
@@ -95,28 +96,31 @@ fn explained(failure: &rustls::Error) -> String {
     let words = match failure {
         Tls::InvalidCertificate(wrong) => match wrong {
             Wrong::UnknownIssuer => {
-                "its certificate is of an authority that is not trusted; hint: name the file of the store's authority as `store-ca`"
+                "the store's certificate is of an authority that is not trusted; hint: name the file of \
+                    that authority as `store-ca`"
             }
             Wrong::NotValidForName | Wrong::NotValidForNameContext { .. } => {
-                "its certificate is for another name; hint: write the member in the address as its certificate names it"
+                "the store's certificate is for another name; hint: write the member in the address as \
+                    the certificate names it"
             }
             Wrong::Expired | Wrong::ExpiredContext { .. } => {
-                "its certificate has expired; hint: renew it, or compare the clocks"
+                "the store's certificate has expired; hint: renew it, or compare the clocks"
             }
             Wrong::NotValidYet | Wrong::NotValidYetContext { .. } => {
-                "its certificate is not valid yet; hint: compare the clocks"
+                "the store's certificate is not valid yet; hint: compare the clocks"
             }
-            other => return format!("its certificate is not accepted: {other:?}"),
+            other => return format!("the store's certificate is not accepted: {other:?}"),
         },
         Tls::InvalidMessage(_) => {
-            "it does not speak TLS; hint: the address of a store without TLS begins with etcd://"
+            "the store does not speak TLS; hint: the address of a store without TLS begins with etcd://"
         }
         // Go's servers answer a missing certificate like a bad one.
         Tls::AlertReceived(
             Alert::BadCertificate | Alert::CertificateExpired | Alert::CertificateRequired | Alert::UnknownCA,
         ) => {
-            "it requires a certificate for clients of an authority that it trusts (its --trusted-ca-file); hint: set \
-                `store-certificate` and `store-certificate-key`, or renew what they name"
+            "the store requires a client certificate of an authority that it trusts (etcd's \
+                --trusted-ca-file); hint: set `store-certificate` and `store-certificate-key`, or renew \
+                what they name"
         }
         other => return other.to_string(),
     };

@@ -82,7 +82,7 @@ impl Gateway {
             }
             self.first.fetch_add(1, Ordering::Relaxed);
         }
-        Err(last.unwrap_or_else(|| silent("the store", "it has no member")))
+        Err(last.unwrap_or_else(|| silent("the store", "its address names no member")))
     }
 
     /// Asks one member; another one only if the first cannot be reached.
@@ -95,14 +95,14 @@ impl Gateway {
             }
             self.first.fetch_add(1, Ordering::Relaxed);
         }
-        Err(last.unwrap_or_else(|| silent("the store", "it has no member")))
+        Err(last.unwrap_or_else(|| silent("the store", "its address names no member")))
     }
 
     async fn ask_next(&self, path: &str, body: &Value) -> Result<Answer, StoreError> {
         let (stream, answer) = self.open_next(path, body).await?;
         let member = &stream.member;
         let whole = timeout(ANSWER, collect_body(answer, LONGEST)).await;
-        let whole = whole.map_err(|_| silent(member, "the answer does not end"))?;
+        let whole = whole.map_err(|_| silent(member, "its answer did not end in time"))?;
         let whole = whole.map_err(|error| failed(member, error))?;
         let unreadable = |error: serde_json::Error| StoreError::Unreadable {
             member: member.clone(),
@@ -129,7 +129,7 @@ impl Gateway {
             }
             self.first.fetch_add(1, Ordering::Relaxed);
         }
-        Err(last.unwrap_or_else(|| silent("the store", "it has no member")))
+        Err(last.unwrap_or_else(|| silent("the store", "its address names no member")))
     }
 
     async fn open_next(&self, path: &str, body: &Value) -> Result<(Stream, Response<Incoming>), StoreError> {
@@ -162,12 +162,12 @@ impl Gateway {
                 let unreadable =
                     |why: &str| StoreError::Unreadable { member: stream.member.clone(), why: why.to_owned() };
                 let body = timeout(ANSWER, collect_body(answer, LONGEST_TOKEN)).await;
-                let body = body.map_err(|_| silent(member, "the answer does not end"))?;
+                let body = body.map_err(|_| silent(member, "its answer did not end in time"))?;
                 let body = body.map_err(|error| failed(member, error))?;
                 let body: Value =
                     serde_json::from_slice(&body).map_err(|error| unreadable(&error.to_string()))?;
                 let token = body["token"].as_str().and_then(|token| HeaderValue::from_str(token).ok());
-                let mut token = token.ok_or_else(|| unreadable("it has no token"))?;
+                let mut token = token.ok_or_else(|| unreadable("it contains no token for the user"))?;
                 token.set_sensitive(true);
                 Token::Header(token)
             }
@@ -198,7 +198,7 @@ impl Gateway {
         let request = request.map_err(|error| silent(member, &error.to_string()))?;
         let mut client = self.client(member);
         let answer = timeout(CONNECT + ANSWER, client.send(request)).await;
-        let answer = answer.map_err(|_| silent(member, "no answer in time"))?;
+        let answer = answer.map_err(|_| silent(member, "it did not answer in time"))?;
         let answer = answer.map_err(|error| failed(member, error))?;
         let status = answer.status();
         if status == StatusCode::OK {

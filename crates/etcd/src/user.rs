@@ -73,11 +73,13 @@ pub(crate) fn remedy(message: &str, has_user: bool) -> Option<&'static str> {
         ("user name is empty", NO_USER),
         (
             GATEWAY_NAME,
-            "issue the certificate of `store-certificate` without a common name (CN): the user counts, and not that name",
+            "issue the certificate of `store-certificate` without a common name (CN): etcd does not \
+                accept one beside `store-user`",
         ),
         (
             "invalid user ID or password",
-            "compare `store-user` and the file of `store-password-file` with the store's user",
+            "check that `store-user` and the password in `store-password-file` are those of a user of the \
+                store",
         ),
         (
             DENIED,

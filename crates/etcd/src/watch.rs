@@ -42,9 +42,13 @@ impl StoreWatch {
             }
             self.searched = self.read.len();
             if self.read.len() > LONGEST {
-                return Err(self.unreadable("a line is too long"));
+                return Err(self.unreadable("a line of its answer is too long"));
             }
-            let frame = self.body.frame().await.ok_or_else(|| self.unreadable("the watch has ended"))?;
+            let frame = self
+                .body
+                .frame()
+                .await
+                .ok_or_else(|| self.unreadable("the stream of the store's changes has ended"))?;
             let frame = frame.map_err(|error| self.unreadable(&error.to_string()))?;
             self.read.extend(frame.data_ref().into_iter().flatten());
         }
@@ -54,12 +58,14 @@ impl StoreWatch {
         let line: WatchLine =
             serde_json::from_slice(line).map_err(|error| self.unreadable(&error.to_string()))?;
         // An `error` instead of a result: the member has no leader, for one.
-        let result = line.result.ok_or_else(|| self.unreadable("the etcd member ended the watch"))?;
+        let result = line
+            .result
+            .ok_or_else(|| self.unreadable("the etcd member ended the stream of the store's changes"))?;
         if result.compact_revision > 0 {
             return Err(StoreError::Compacted { revision: result.compact_revision });
         }
         if result.canceled {
-            return Err(self.unreadable("the watch was cancelled"));
+            return Err(self.unreadable("etcd has cancelled the stream of the store's changes"));
         }
         Ok(result.events.iter().filter_map(|event| event.change(&self.keys)).collect())
     }

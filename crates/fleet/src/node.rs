@@ -295,7 +295,7 @@ impl FleetNode {
             random: settings.seed | 1,
             settings,
             view: FleetView::default(),
-            silent: Some((Duration::ZERO, "the store has not been read yet".to_owned())),
+            silent: Some((Duration::ZERO, "this host has not read the fleet's store yet".to_owned())),
             lives: 0,
             trust: SourceTrust::default(),
             doubts: SeatDoubts::default(),
@@ -478,7 +478,10 @@ impl FleetNode {
         self.giving_up.clear();
         self.unclaimed.clear();
         self.view = FleetView::default();
-        self.silent = Some((Duration::ZERO, "the store has been restored and is read anew".to_owned()));
+        self.silent = Some((
+            Duration::ZERO,
+            "the fleet's store was restored from a backup, and this host reads it again".to_owned(),
+        ));
         self.registration = Registration::default();
         for run in self.runs.values_mut() {
             (run.token, run.leaves) = (None, false);
@@ -486,7 +489,10 @@ impl FleetNode {
         let waiting = std::mem::take(&mut self.claims).into_values().flat_map(|claim| claim.waiting);
         let hops = std::mem::take(&mut self.confirming).into_values().flatten();
         let requests = waiting.map(|(demand, _)| demand.request).chain(hops.map(|(request, _)| request));
-        let reason = Reason::new("store_restored", "the fleet's store has been restored; ask again");
+        let reason = Reason::new(
+            "store_restored",
+            "the fleet's store was restored from a backup; send the request again",
+        );
         effects.extend(requests.map(|request| FleetEffect::Refuse { request, reason: reason.clone() }));
     }
 

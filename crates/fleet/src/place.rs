@@ -214,7 +214,10 @@ impl Refusal {
                 format!("the server at the address of '{host}' has not proved that it is this host"),
             ),
             Self::HasOne => Reason::new("has_seat", format!("the model is assigned to '{host}' already")),
-            Self::Drains => Reason::new("host_drains", format!("'{host}' accepts no more models")),
+            Self::Drains => Reason::new(
+                "host_drains",
+                format!("'{host}' is drained or cordoned, and accepts no more models"),
+            ),
             Self::NotOffered => Reason::new(
                 "not_offered",
                 format!(
@@ -227,8 +230,10 @@ impl Refusal {
                 Reason::new("too_large", text).fact("need", need).fact("capacity", capacity)
             }
             Self::Full { need, free } => {
-                let text =
-                    format!("the models of '{host}' are busy; {free} is free, and the model takes {need}");
+                let text = format!(
+                    "the models of '{host}' are busy: {free} of its memory is free, but the model \
+                        takes {need}"
+                );
                 Reason::new("host_full", text).fact("need", need).fact("free", free)
             }
         }

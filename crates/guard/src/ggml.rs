@@ -59,7 +59,10 @@ pub(crate) fn look() {
 fn report_nothing() {
     static STATED: AtomicBool = AtomicBool::new(false);
     if !STATED.swap(true, Relaxed) {
-        say!("no pool is replaced: no ggml legacy pool is loaded yet, or its symbols are stripped");
+        say!(
+            "ggml's legacy pool is not replaced yet: the program has not loaded it, or its symbols are \
+            stripped"
+        );
     }
 }
 

@@ -154,7 +154,8 @@ fn divided_cache(wanted: &WantedRange, place: SpillPlace, whole: u64, head: u64)
         make::range(&WantedRange { segments, exchanged: partner.is_some(), ..wanted.clone() }).ok()?;
     caches::created(cache.number);
     say!(
-        "card {}: of the KV cache's {} positions the first {} are on the card; beyond them an answer slows down",
+        "card {}: of the KV cache's {} positions, the first {} are on the card; answers that go beyond \
+            them are slower",
         index.number(),
         cache.layout.positions(),
         on_card.positions(),

@@ -169,7 +169,8 @@ fn cap(snapshot: &HostSnapshot) -> Option<AllowanceBound> {
     if !used.is_zero() {
         text += &format!("; {used} are in use (NvMapMemUsed), so {bytes} remain");
     }
-    let mut bound = AllowanceBound::fixed(bytes, format!("the cap of {release}"), "nvmap_policy_cap", text);
+    let mut bound =
+        AllowanceBound::fixed(bytes, format!("the limit that {release} sets"), "nvmap_policy_cap", text);
     bound.reason = bound.reason.because(remedy(release));
     Some(bound)
 }

@@ -156,7 +156,7 @@ impl Client {
         let etag = text(ETAG).filter(|etag| !etag.starts_with("W/"));
         let (bytes, _) = self.read(response.into_body().into_reader(), to - from + 1, address)?;
         if widened(bytes.len()) != to - from + 1 {
-            let why = format!("{} of {} bytes came", bytes.len(), to - from + 1);
+            let why = format!("only {} of {} bytes arrived", bytes.len(), to - from + 1);
             return Err(HubFailure::Broken(why).of(address));
         }
         Ok(Part { bytes, total, etag, digest, at })
@@ -253,7 +253,7 @@ impl Client {
 
 /// A name whose addresses are all outside the public network.
 #[derive(Debug, thiserror::Error)]
-#[error("the host is not of the public network")]
+#[error("the host has no public address")]
 struct PrivateHost;
 
 /// Looks names up, and gives their public addresses alone: a name may lead anywhere, and elsewhere the next

@@ -120,9 +120,8 @@ impl Hub {
         };
         let (bytes, rest) = self.client.read(open, length, &file.address)?;
         if u64::try_from(bytes.len()) != Ok(length) {
-            return Err(
-                HubFailure::Broken(format!("{} of {length} bytes came", bytes.len())).of(&file.address)
-            );
+            return Err(HubFailure::Broken(format!("only {} of {length} bytes arrived", bytes.len()))
+                .of(&file.address));
         }
         *answer = Some(rest);
         Ok(bytes)

@@ -52,8 +52,8 @@ pub enum HubFailure {
     #[error("the server answered with status {0}\nhint: try again, or download the file and give it with -m")]
     Status(u16),
     #[error(
-        "the server is not of the public network, and this client may not make this machine ask others\n\
-         hint: download the model with `plimsoll` on this machine, or with a key of `api-keys`"
+        "the server's address is not public, and this client may not have it contacted\nhint: download \
+            the model with `plimsoll` on this machine, or with a key of `api-keys`"
     )]
     NotPublic,
     #[error("the server redirects more than {0} times\nhint: give the final address of the file")]

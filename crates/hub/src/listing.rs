@@ -150,7 +150,7 @@ fn commit(client: &Client, api: &Address) -> Result<String, HubError> {
     let branches: Vec<Branch> =
         refs.branches.0.into_iter().filter(|branch| is_hex(&branch.commit, 40)).collect();
     let main = branches.iter().find(|branch| branch.name == "main").or(branches.first());
-    let none = || HubFailure::Answer("the answer names no branch with a commit".to_owned()).of(&address);
+    let none = || HubFailure::Answer("the answer names no branch of the repository".to_owned()).of(&address);
     main.map(|branch| branch.commit.clone()).ok_or_else(none)
 }
 

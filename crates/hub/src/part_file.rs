@@ -84,7 +84,7 @@ impl PartFile {
             let most = length.min(size - self.have);
             match fetch(self.have, most) {
                 Ok(bytes) if bytes.is_empty() || u64::try_from(bytes.len()).is_ok_and(|got| got > most) => {
-                    let text = format!("{} bytes for {most}", bytes.len());
+                    let text = format!("{} bytes arrived for a request of {most}", bytes.len());
                     return Err(HubFailure::WrongRange(text).of(of));
                 }
                 Ok(bytes) => {

@@ -270,7 +270,9 @@ impl Hub {
                 let sized = some.iter().map(|wanted| Wanted { first: each, ..wanted.clone() });
                 let fetch = |wanted| scope.spawn(move || RemoteHead::fetch(&self.client, &wanted, allowance));
                 let threads: Vec<_> = sized.map(fetch).collect();
-                let broken = |_| Err(HubFailure::Broken("its thread ended".to_owned()).of(&first.address));
+                let broken = |_| {
+                    Err(HubFailure::Broken("the thread that read it has ended".to_owned()).of(&first.address))
+                };
                 threads.into_iter().map(|thread| thread.join().unwrap_or_else(broken)).collect()
             });
             heads.extend(fetched.into_iter().collect::<Result<Vec<_>, _>>()?);

@@ -126,7 +126,9 @@ fn take_renewed(
     let identity = HostIdentity::of(grant, present.address.clone(), key);
     check(&identity, &present.fleet, &present.host)?;
     if identity.authority != present.authority {
-        return Err(IdentityError::Key("another authority signed it".to_owned()).into());
+        return Err(
+            IdentityError::Key("another authority than that of the invitation signed it".to_owned()).into()
+        );
     }
     identity.write(folder)?;
     Ok(identity)

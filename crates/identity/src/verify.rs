@@ -179,7 +179,7 @@ fn reported(error: webpki::Error) -> Error {
 
 /// Hosts speak TLS 1.3 alone.
 fn too_old() -> Error {
-    Error::General("hosts speak TLS 1.3 alone".to_owned())
+    Error::General("hosts of a fleet accept only TLS 1.3".to_owned())
 }
 
 impl ServerCertVerifier for PeerVerifier {

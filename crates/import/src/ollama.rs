@@ -192,7 +192,7 @@ impl StoreReader<'_> {
                 "license" => {}
                 _ => self.notify(
                     format!("has a layer `{}`, which is left out", quoted(kind)),
-                    "no engine here reads it",
+                    "no engine of plimsoll reads it",
                 ),
             }
         }

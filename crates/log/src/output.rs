@@ -79,7 +79,8 @@ impl LogOutput {
             style: if options.is_server { server_style(options.format) } else { LineStyle::Bare },
         };
         let style = terms.style;
-        let lost = move |count| dropped(style, count, "no process read stderr");
+        let lost =
+            move |count| dropped(style, count, "the program that reads stderr was too slow or has ended");
         let stderr = LineQueue::start("stderr", io::stderr(), lost)?;
         let started = StartedOutput { stderr, file: OnceLock::new(), terms: RwLock::new(terms) };
         let output = Self(Some(Arc::new(started)));

@@ -102,7 +102,7 @@ impl FleetMember {
                 self.reported.begin(header, 0);
                 let _telling = Telling(Rc::clone(self));
                 if let Err(error) = self.watch(seen, stays).await {
-                    tracing::debug!("the watch of the fleet's store has ended: {error}");
+                    tracing::debug!("the fleet's store no longer reports its changes: {error}");
                 }
             }
             Err(error) => {
@@ -121,7 +121,10 @@ impl FleetMember {
 
     /// Takes a new lease for a new life of this host.
     pub(super) fn begin_life(&self) {
-        tracing::warn!("the fleet's store has been restored; former seats are worth nothing");
+        tracing::warn!(
+            "the fleet's store was restored from a backup; this host registers again, and its \
+            models are assigned anew"
+        );
         self.lease.set(0);
         self.lease_given_up.notify_one();
     }

@@ -45,7 +45,7 @@ pub(super) enum NewsError {
     Broken(hyper::Error),
     #[error("the host sends nothing")]
     Silent,
-    #[error("the host's answer does not hold a fleet's records")]
+    #[error("the host's answer does not contain records of a fleet")]
     Unreadable,
     #[error("the host's records differ from those of the store")]
     Foreign,
@@ -57,7 +57,7 @@ pub(super) enum NewsError {
     Doubted,
     #[error("the host sends more than a fleet's store can hold")]
     TooMuch,
-    #[error("the source is changed from time to time")]
+    #[error("the host from which records come is changed from time to time")]
     Tenure,
     #[error(transparent)]
     Store(#[from] StoreError),

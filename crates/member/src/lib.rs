@@ -250,7 +250,7 @@ impl FleetMember {
             HostTrust::Certificates(certificates) => {
                 let (me, name) = (self.me.get().cloned().unwrap_or_default(), host.to_owned());
                 peer.of_host(certificates.tls(), host, move |error| {
-                    tracing::warn!("fleet: host '{name}' is not trusted for a minute: {error}");
+                    tracing::warn!("fleet: host '{name}' is not used for a minute: {error}");
                     if let Some(me) = me.upgrade() {
                         me.submit(FleetEvent::HostDistrusted { host: name.clone() });
                     }
@@ -324,7 +324,8 @@ impl FleetMember {
             FleetEffect::StoreRestored => self.begin_life(),
             FleetEffect::NewsDoubted { host } => {
                 tracing::warn!(
-                    "fleet: host '{host}' sent records that the store does not have; its news is ignored for an hour"
+                    "fleet: host '{host}' sent records that the store does not have; its records are \
+                        ignored for an hour"
                 );
             }
             FleetEffect::LeaveSource => {

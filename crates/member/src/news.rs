@@ -155,7 +155,7 @@ impl Extension for FleetMember {
         family("plimsoll_fleet_refused_total", MetricKind::Counter, help, self.refused.borrow().count);
         if let Some(files) = &self.files {
             let (given, copied) = files.totals();
-            let help = "Bytes of model files that other hosts of the fleet got";
+            let help = "Bytes of model files that other hosts of the fleet got from this one";
             family("plimsoll_fleet_given_bytes_total", MetricKind::Counter, help, given);
             let help = "Bytes of model files that came from other hosts of the fleet";
             family("plimsoll_fleet_copied_bytes_total", MetricKind::Counter, help, copied);

@@ -44,12 +44,16 @@ impl FleetMember {
             HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, code, text).retry_after(AGAIN)
         };
         let Some((header, depth)) = self.reported.from.get().filter(|(_, depth)| *depth < DEEPEST) else {
-            return Err(refused("no_news", "this host has no news of the fleet itself"));
+            return Err(refused(
+                "no_news",
+                "this host cannot pass on the fleet's records: it has none yet, \
+                or got them through too many hosts",
+            ));
         };
         if self.reported.feed.borrow().listeners() >= MOST_LISTENERS {
             return Err(refused(
                 "too_many_listeners",
-                "this host already sends its news to as many hosts as it may",
+                "this host already sends the fleet's records to as many hosts as it may",
             ));
         }
         let first = self.all_records(header, depth);

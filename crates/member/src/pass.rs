@@ -98,7 +98,8 @@ impl PeerPass {
             if is_declined.get() {
                 member.submit(FleetEvent::SeatsDeclined);
             }
-            let text = format!("host '{host}' and others before it do not serve the model");
+            let text =
+                format!("none of the hosts that were asked serves the model; the last one was '{host}'");
             return Err(super::refusal(Reason::new("host_unreachable", text)));
         }
         tokio::time::sleep(PAUSE * (tries + 1)).await;

@@ -49,7 +49,8 @@ pub enum FleetError {
     Identity(plimsoll_identity::IdentityError),
     #[error("the certificate of this host has expired and is not renewed: {0}")]
     Renew(plimsoll_identity::JoinError),
-    #[error("the identity in {} is of host '{host}' in fleet '{fleet}', and `{key}` under [fleet] says otherwise", folder.display())]
+    #[error("the identity in {} is of host '{host}' in fleet '{fleet}', but `{key}` under [fleet] names \
+        another", folder.display())]
     OtherIdentity { folder: PathBuf, host: String, fleet: String, key: &'static str },
     #[error("this host is not a member of the fleet: {problem}; hint: remove {} and join with a new invitation", folder.display())]
     Certificate { folder: PathBuf, problem: CertificateProblem },

@@ -44,7 +44,7 @@ impl FleetMember {
                 Ok(answer) => {
                     if answer.seconds == 0 {
                         tracing::warn!(
-                            "the fleet's store has ended this host's lease; the host registers again"
+                            "the fleet's store has ended this host's registration; the host registers again"
                         );
                         self.lease.set(0);
                     }

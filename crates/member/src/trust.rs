@@ -192,7 +192,7 @@ impl FleetMember {
         let (new, kept) = certificates.revoked.add(node.view.revoked.keys());
         drop(node);
         if let Err(error) = kept {
-            tracing::error!("the fleet's revocations cannot be saved for the next start: {error}");
+            tracing::error!("the list of revoked certificates cannot be saved for the next start: {error}");
         }
         if new.is_empty() {
             return;
@@ -296,9 +296,13 @@ impl PeerGate for FleetMember {
             }
         }
         let token = headers.get(SEAT).and_then(|token| token.to_str().ok()?.parse().ok());
-        token
-            .map(HostRequest::Passed)
-            .ok_or_else(|| HttpProblem::new(StatusCode::BAD_REQUEST, "bad_seat", "the request names no seat"))
+        token.map(HostRequest::Passed).ok_or_else(|| {
+            HttpProblem::new(
+                StatusCode::BAD_REQUEST,
+                "bad_seat",
+                "the forwarded request does not say for which assignment of the model it is",
+            )
+        })
     }
 
     fn is_revoked(&self, shown: &PeerCertificate) -> bool {

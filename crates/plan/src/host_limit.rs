@@ -126,7 +126,8 @@ impl HostLimit<'_> {
         let is_context = answer.dimension == Dimension::Context;
         let found = is_context.then(|| self.context_within(options, most)).flatten();
         let Some((tokens, plan)) = found else {
-            answer.text = format!("nothing fits: {}; on the cards alone, {}", doubt.text, answer.text);
+            answer.text =
+                format!("no value fits: {}; without the limit of host memory, {}", doubt.text, answer.text);
             answer.trades.clear();
             // Weights that are read from disk for each token are no answer to paste.
             (answer.best, answer.change) = (None, None);

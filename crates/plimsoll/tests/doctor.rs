@@ -60,7 +60,7 @@ fn the_log_of_a_healthy_server_has_no_cause() {
     let lines = [
         "engine /opt/llama-server (llama.cpp b10605, CPU only)",
         "card  host  21662 MiB available of 24106 MiB",
-        "load alpha: 1514 MiB on host (1514 MiB of 21662 MiB claimed)",
+        "load alpha: 1514 MiB on host (1514 MiB of 21662 MiB reserved)",
         "ready alpha in 104 ms",
         "request alpha 200: 12 tokens, the answer ends after 30 ms",
         "the yield on host ends; other processes keep 512 MiB of memory",
@@ -301,7 +301,9 @@ fn a_captured_machine_is_read_instead_of_this_one() {
     assert_eq!(output.status.code(), Some(0));
     let (stdout, stderr) = stated(&output);
     assert!(
-        stdout.contains("R36.4.7 refuses large allocations no matter how much is free; R36.5.0 does not"),
+        stdout.contains(
+            "R36.4.7 refuses large allocations no matter how much is free; upgrade to R36.5.0 or later"
+        ),
         "{stdout}"
     );
     assert!(stdout.contains("are in blocks of 64 KiB or more"), "{stdout}");
@@ -356,7 +358,7 @@ fn cards_of_a_captured_machine_are_shown_in_bytes_and_unknown_figures_are_null()
     let (text, _) = stated(&doctor(&["--sysroot", sysroot]).output().unwrap());
     assert!(
         text.contains(
-            "card 0: AMD Radeon 8060S Graphics, 91136 MiB of 123392 MiB free, limited by MemAvailable; it \
+            "card 0: AMD Radeon 8060S Graphics, 91136 MiB of 123392 MiB free, limited by the host's available memory (MemAvailable); it \
              shares the host's memory"
         ),
         "{text}"

@@ -136,7 +136,7 @@ fn an_operator_moves_a_model_and_drains_a_host() {
     let host = fleet.ask(0, "one").header("plimsoll-host").unwrap().to_owned();
     let other = if host == "h1" { "h2" } else { "h1" };
     assert!(operator(&fleet, &["status"]).contains("one: "));
-    assert!(operator(&fleet, &["move", "one", other]).contains("is seated on"));
+    assert!(operator(&fleet, &["move", "one", other]).contains("is now assigned to"));
     daemon::until("the model moves", || fleet.ask(0, "one").header("plimsoll-host") == Some(other));
     operator(&fleet, &["leave", other]);
     daemon::until("the model leaves", || fleet.ask(0, "one").header("plimsoll-host") == Some(&*host));
@@ -156,7 +156,7 @@ fn a_restored_backup_makes_former_seats_worthless() {
     let loaded = |fleet: &Fleet| fleet.hosts.iter().map(|host| host.engines().len()).sum::<usize>();
     assert_eq!(loaded(&fleet), 2, "a restored store unloads nothing");
     daemon::until("the restored store is noticed", || {
-        fleet.hosts.iter().any(|host| host.talk().contains("has been restored"))
+        fleet.hosts.iter().any(|host| host.talk().contains("was restored from a backup"))
     });
     // A host that has not noticed yet may be given its model again, so the former revision must be past.
     fleet.write_past(former.rsplit_once(':').unwrap().1.parse().unwrap());
@@ -188,7 +188,7 @@ fn invalid_fleet_settings_are_rejected_at_the_start() {
     assert!(refused("[fleet]\nkey-file = \"/nowhere/key\"\n", store).contains("/nowhere/key"));
     assert!(refused("[fleet]\nkey-file = \"/dev/null\"\n", store).contains("is not a regular file"));
     assert!(refused("[fleet]\nhost = \"a b\"\n", store).contains("not a valid host name"));
-    assert!(refused("", &["--fleet", "http://a"]).contains("it does not begin with etcd://"));
+    assert!(refused("", &["--fleet", "http://a"]).contains("the address does not begin with etcd://"));
     assert!(refused("[fleet]\nstores = \"x\"\n", &[]).contains("stores"));
 }
 

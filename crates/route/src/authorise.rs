@@ -115,7 +115,8 @@ fn foreign_page() -> HttpProblem {
 }
 
 fn no_place() -> HttpProblem {
-    let message = "all connections are in use, and no client holds more of them than this one";
+    let message = "all connections of the server are in use, and no client holds more of them than this \
+        one; close some";
     HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_connections", message)
         .retry_after(Duration::from_secs(1))
 }

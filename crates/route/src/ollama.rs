@@ -257,7 +257,8 @@ impl<H: RequestRouter> HttpServer<H> {
         let mut reported = self.reported_contexts.borrow_mut();
         if reported.len() < MOST_REPORTED && reported.insert((task.model, wanted)) {
             tracing::info!(
-                "{}  a client asks for a context of {wanted} tokens (num_ctx); a request has {context}",
+                "{}  a client asks for a context of {wanted} tokens (num_ctx), but the configuration \
+                    gives a request {context}",
                 listing.name
             );
         }

@@ -104,7 +104,7 @@ impl<H: RequestRouter> PeerPort<H> {
         match shaken {
             Some(Ok((stream, shown))) => self.serve(client, Box::new(stream), shown, from, draining).await,
             Some(Err(refused)) => self.gate.refused(Some(from), &refused),
-            None => self.gate.refused(Some(from), &"the handshake took too long"),
+            None => self.gate.refused(Some(from), &"the TLS handshake took too long"),
         }
     }
 

@@ -287,6 +287,6 @@ impl ProxyRequest {
 }
 
 fn bad_upgrade() -> HttpProblem {
-    let message = "the engine switched protocols and the connection did not follow";
+    let message = "the engine switched to another protocol, but its connection was lost";
     HttpProblem::new(StatusCode::BAD_GATEWAY, "bad_upgrade", message)
 }

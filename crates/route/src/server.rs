@@ -370,7 +370,7 @@ impl<H: RequestRouter> HttpServer<H> {
                     if waits.get() {
                         server.service.local().wait_line(model)
                     } else {
-                        "the engine has the request".to_owned()
+                        "the engine is working on the request".to_owned()
                     }
                 };
                 let heartbeat = Heartbeat::new(exchange, every, request.target.path(), line);
@@ -469,7 +469,7 @@ fn no_route<P: super::model_service::Pass>(path: &str, missing: RouteMissing) ->
         }
         RouteMissing::Method(methods) => {
             let methods = methods.iter().map(Method::as_str).collect::<Vec<_>>().join(", ");
-            let message = format!("{path} takes {methods}");
+            let message = format!("{path} accepts only {methods}");
             let problem = HttpProblem::new(StatusCode::METHOD_NOT_ALLOWED, "wrong_method", message);
             let mut reply = reply::problem(&problem, ErrorShape::of(path));
             if let Ok(methods) = HeaderValue::from_str(&methods) {
@@ -488,6 +488,7 @@ fn foreign_host() -> HttpProblem {
 }
 
 fn no_tools() -> HttpProblem {
-    let message = "no model has flags for this: --tools, --mcp-servers-config or --ui-mcp-proxy";
+    let message =
+        "no model has a flag that enables this path: --tools, --mcp-servers-config or --ui-mcp-proxy";
     HttpProblem::new(StatusCode::FORBIDDEN, "feature_disabled", message)
 }

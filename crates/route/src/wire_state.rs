@@ -124,7 +124,11 @@ impl AsyncRead for LimitedStream {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let most = match this.state.0.interim_left.get() {
-            Some(0) => return Poll::Ready(Err(io::Error::other("interim responses without an answer"))),
+            Some(0) => {
+                return Poll::Ready(Err(io::Error::other(
+                    "the engine sent interim responses (status 1xx), but no answer",
+                )));
+            }
             Some(left) if left < MOST_INTERIM => INTERIM_READ,
             _ => this.state.0.read_limit.get(),
         };

@@ -58,11 +58,13 @@ fn add_derived(roster: &mut Configuration) {
             Warning::new(origin.clone(), text).hint(hint)
         };
         if roster.has_model(&name) {
-            roster.warnings.push(not_served("another model has its name".to_owned()));
+            roster
+                .warnings
+                .push(not_served("another model in the configuration has the same name".to_owned()));
             continue;
         }
         let Some(entry) = roster.models.iter_mut().find(|model| model.name == of) else {
-            let why = format!("its model `{}` is gone", quoted(&of));
+            let why = format!("the model `{}`, from which it is derived, is not served", quoted(&of));
             roster.warnings.push(not_served(why));
             continue;
         };

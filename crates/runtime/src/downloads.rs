@@ -158,7 +158,7 @@ impl Runtime {
         self.files.downloads.forget_failure(name);
         let _ = running.total.set(plan.size().get());
         let words = memory.as_ref().map_or_else(String::new, |text| format!("; the model {text}"));
-        tracing::info!("download {name}: {} in all{words}", plan.size());
+        tracing::info!("download {name}: started, {} in all{words}", plan.size());
         memory.clone().map(|text| running.memory.set(text));
         spawn_local(self.me().finish_download(place, (hub, plan), folder, running));
         Ok(memory)
@@ -235,7 +235,7 @@ impl Runtime {
         self.reload().await?;
         if !self.resolve(&name).is_some_and(|owner| self.has_derived(owner, &name)) {
             // The configuration has changed meanwhile.
-            return Err(refused("model_refused", format!("model '{of}' is gone")));
+            return Err(refused("model_refused", format!("model '{of}' is no longer in the configuration")));
         }
         tracing::info!("{name} is now another name of {of}");
         Ok(())

@@ -122,7 +122,11 @@ impl EngineRun {
         // One request wakes it, and those behind it wait for that.
         let _turn = self.waking.lock().await;
         if self.needs_wake.replace(false) && self.ask(Method::POST, path, None, WAKE_WITHIN).await.is_none() {
-            tracing::warn!("{} did not wake within {} s", self.entry.name, WAKE_WITHIN.as_secs());
+            tracing::warn!(
+                "the engine of {} did not take its memory back within {} s",
+                self.entry.name,
+                WAKE_WITHIN.as_secs()
+            );
         }
     }
 }

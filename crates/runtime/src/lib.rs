@@ -233,7 +233,7 @@ impl Runtime {
             }
             SchedulerEffect::PlanGrowth { run, model, cards } => {
                 let demand = self.state.statuses.demand(*model);
-                let demand = demand.ok_or_else(|| "the model was not surveyed".to_owned());
+                let demand = demand.ok_or_else(|| "the model's memory has not been planned yet".to_owned());
                 let curve = demand.and_then(|demand| demand.curve(cards));
                 self.submit(SchedulerEvent::GrowthPlanned { run: *run, curve });
             }

@@ -115,7 +115,10 @@ impl Runtime {
         let began = self.readings.preceding.newly_on(&reading, names, || self.state.process_groups());
         for (card, pid, name) in began {
             let label = self.settings.label(&card);
-            tracing::info!("{name} (process {pid}) uses {label}: idle models are unloaded");
+            tracing::info!(
+                "{name} (process {pid}), a program of `yield-to`, uses {label}: idle models on \
+                it are unloaded"
+            );
             self.submit(SchedulerEvent::PrecedenceTaken { card, name: name.clone() });
         }
         self.readings.last.replace(reading);

@@ -49,7 +49,7 @@ impl OperatorLog {
         let places = placement.shares.iter().map(|share| {
             let card = snapshot.cards.iter().find(|card| card.id == share.card);
             let occupied = card
-                .map_or(String::new(), |card| format!(" ({} of {} claimed)", card.claimed, card.capacity));
+                .map_or(String::new(), |card| format!(" ({} of {} reserved)", card.claimed, card.capacity));
             format!("{} on {}{occupied}", share.bytes, self.state.settings.label(&share.card))
         });
         let places = places.collect::<Vec<_>>().join(", ");
@@ -92,7 +92,7 @@ impl OperatorLog {
     fn refusal(&self, refusal: &RequestRefusal) {
         // Other figures are another refusal.
         if self.is_news(&refusal.reason, |stated, now| stated == now) {
-            tracing::info!("refuse: {}", in_a_line(&refusal.reason));
+            tracing::info!("request refused: {}", in_a_line(&refusal.reason));
         }
     }
 
@@ -157,7 +157,7 @@ impl OperatorLog {
 
     pub(super) fn ended(&self, run: &EngineRun, end: &End) {
         match end {
-            End::Expected => tracing::info!("gone {}", run.entry.name),
+            End::Expected => tracing::info!("stopped {}", run.entry.name),
             End::Crashed { reason } | End::OutOfMemory { reason, .. } | End::Unstartable { reason, .. } => {
                 // Stored, so that the change of state that follows does not repeat it.
                 self.state.statuses.with(run.model, |status| status.reported = Some(reason.clone()));

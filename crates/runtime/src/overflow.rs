@@ -45,7 +45,7 @@ impl KnownBus {
     pub(super) fn log_overflow(&self, run: &EngineRun) {
         let Some(speed) = self.full_speed(run) else { return };
         let beyond = speed.beyond.map_or(String::new(), |time| {
-            format!("; each {TOKENS} tokens beyond take {:.1} ms of a token", milliseconds(time))
+            format!("; each {TOKENS} tokens beyond them delay each new token by {:.1} ms", milliseconds(time))
         });
         tracing::info!(
             "{}: {} of its cache are in host memory, so the first {} tokens of a conversation are at full speed{beyond}",
@@ -74,7 +74,10 @@ impl KnownBus {
             self.0.set(Some(rate));
             drop(spawn_blocking(move || {
                 if let Err(error) = bus::keep(rate) {
-                    tracing::debug!("the rate of the bus could not be saved: {error}");
+                    tracing::debug!(
+                        "the measured speed of the bus to the card could not be saved: \
+                        {error}"
+                    );
                 }
             }));
         }

@@ -61,7 +61,7 @@ pub(super) async fn probe(runtime: Rc<Runtime>, run_id: RunId) {
     let Some(run) = runtime.state.run(run_id) else { return };
     let fault = fault(&run).await;
     if let Some(fault) = fault {
-        tracing::warn!("model {}: {fault}; it is replaced", run.entry.name);
+        tracing::warn!("model {}: {fault}; the engine is stopped and started again", run.entry.name);
     }
     let outcome = if fault.is_some() { ProbeOutcome::Fails } else { ProbeOutcome::Lives };
     runtime.submit(SchedulerEvent::Probed { run: run_id, outcome });
@@ -89,7 +89,7 @@ async fn fault(run: &EngineRun) -> Option<&'static str> {
             ProbeAnswer::Failed => {}
         }
     }
-    Some("the engine failed requests of clients and three of Plimsoll's own")
+    Some("the engine failed requests of clients and three test requests of Plimsoll")
 }
 
 /// Sends a small request, and looks at the engine's work meanwhile. Where no kind of request is known, its

@@ -112,7 +112,7 @@ impl RequestTable {
 /// Reports a request that one side thinks has ended and the other does not.
 pub(super) fn report_stray(handled: Result<(), UnknownRequest>) {
     if let Err(stray) = handled {
-        tracing::error!("a bug in plimsoll: {stray}");
+        tracing::error!("a bug in plimsoll, please report it: {stray}");
     }
 }
 

@@ -203,7 +203,7 @@ impl WarmSlots {
         let key = of_run.key.clone();
         let Some((saved, refused)) = self.blocking(move |store| store.list(&key)).await else { return };
         for (path, error) in refused {
-            tracing::warn!("{}: removed {}: {error}", run.entry.name, path.display());
+            tracing::warn!("{}: removed the saved slot {}: {error}", run.entry.name, path.display());
         }
         let pays = |slot: &SavedSlot| {
             self.is_likely(run.model, slot)
@@ -291,7 +291,7 @@ impl WarmSlots {
             let expected = times(costs.save, slot.tokens);
             if prompt < LEAST || expected > limit || expected + times(costs.restore, slot.tokens) > prompt {
                 tracing::debug!(
-                    "{}: saving slot {} would take longer than it saves",
+                    "{}: slot {} is not saved, because computing its prompt again is about as fast",
                     run.entry.name,
                     slot.id
                 );
@@ -338,7 +338,7 @@ impl WarmSlots {
                 return Err(());
             }
             () = self.overflow(&path) => {
-                tracing::info!("{name}: slot {} takes more disk space than `warm` allows", slot.id);
+                tracing::info!("{name}: slot {} is not saved, because it takes more disk space than `warm` allows", slot.id);
                 self.learn(&of_run.key, |costs| costs.save = Duration::MAX);
                 return Err(());
             }

@@ -106,7 +106,10 @@ impl RuntimeSettings {
             return Err(HttpProblem::new(StatusCode::BAD_REQUEST, "card_missing", message));
         }
         if let Some(card) = chosen.iter().find(|card| bytes > card.total) {
-            let message = format!("{} has {}, which is less than {bytes}", card.name, card.total);
+            let message = format!(
+                "{} has {} of memory, which is less than the {bytes} to keep free",
+                card.name, card.total
+            );
             return Err(HttpProblem::new(StatusCode::BAD_REQUEST, "bad_yield", message));
         }
         Ok(chosen)

@@ -21,7 +21,7 @@ fn refusal(kind: RequestRefusalKind, retry_after: Option<Duration>, reason: Reas
 }
 
 pub(crate) fn shutting_down() -> RequestRefusal {
-    let reason = Reason::new("shutting_down", "the daemon is shutting down");
+    let reason = Reason::new("shutting_down", "the server is shutting down");
     refusal(RequestRefusalKind::ShuttingDown, Some(LATER), reason)
 }
 
@@ -81,7 +81,8 @@ pub(crate) fn load_failed(name: &str, record: &FailureRecord, wait: Option<Durat
 pub(crate) fn sparing(name: &str, record: &FailureRecord, wait: Duration) -> RequestRefusal {
     let mut refusal = load_failed(name, record, None);
     let text = format!(
-        "it stops no other model for another {:.0} s, because its last load failed; until then it takes only free memory",
+        "because its last load failed, it displaces no other model for another {:.0} s; until then it \
+            uses only free memory",
         wait.as_secs_f64().ceil()
     );
     refusal.reason = refusal.reason.because(Reason::new("spares_others", text));

@@ -396,7 +396,10 @@ fn a_limit_of_runs_is_kept_whatever_memory_is_free() {
     let by_file = pinned.map(|tenant| CardTenant { is_pinned_by_file: true, ..tenant });
     let PlacementVerdict::Never(never) = verdict(&two, &by_file) else { panic!("a pinned model leaves") };
     let hints: Vec<String> = never.hints.iter().map(ToString::to_string).collect();
-    assert_eq!(hints, [format!("remove `pin` of {} from the configuration and reload", holder())]);
+    assert_eq!(
+        hints,
+        [format!("remove `pin` of {} from the configuration and run `plimsoll reload`", holder())]
+    );
     // What is too large for the empty cards is so after an unpin too, and no pinned model is counted in its
     // arithmetic.
     let PlacementVerdict::Never(never) = placed(&two, &declared(25), &[], &pinned) else {

@@ -78,7 +78,7 @@ pub enum DaemonError {
             --card name=…,total=…"
     )]
     NoCard,
-    #[error("{} contains no model", .0.display())]
+    #[error("the configuration {} contains no model; add one", .0.display())]
     NoModel(PathBuf),
     #[error(transparent)]
     Listen(#[from] Listen),
@@ -94,7 +94,7 @@ pub enum DaemonError {
     Address(&'static str),
     #[error(transparent)]
     Fleet(#[from] FleetError),
-    #[error("cannot hear signals: {0}")]
+    #[error("cannot listen for signals: {0}")]
     Signals(#[source] std::io::Error),
 }
 
@@ -226,7 +226,7 @@ impl Daemon {
         let server = Rc::new(HttpServer::new(service, settings));
         for address in &addresses {
             tracing::info!(
-                "{} of {} at http://{address}",
+                "serving {} of {} at http://{address}",
                 counted(runtime.state.count(), "model"),
                 setup.config.display()
             );

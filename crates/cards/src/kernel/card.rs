@@ -109,8 +109,8 @@ impl fmt::Display for RoomLimit {
             Self::Vram => "its own memory",
             Self::VramAndGtt => "VRAM and GTT together",
             Self::TtmPagesLimit => "ttm.pages_limit",
-            Self::MemAvailable => "MemAvailable",
-            Self::CarveOut => "the firmware's carve-out",
+            Self::MemAvailable => "the host's available memory (MemAvailable)",
+            Self::CarveOut => "the memory that the firmware sets aside for it",
         })
     }
 }

@@ -105,12 +105,15 @@ impl KernelCard {
         let MemoryPool { total: Some(carved), .. } = self.vram else { return };
         if let Some((major, minor)) = host.kernel.filter(|kernel| *kernel < HIP_TAKES_GTT) {
             self.note(format!(
-                "with kernel {major}.{minor}, HIP takes the carve-out of {carved} alone (6.15 and later take \
-                 GTT too); Vulkan takes both"
+                "with kernel {major}.{minor}, HIP uses only the {carved} that the firmware sets aside \
+                    (from kernel 6.15 on, GTT too); Vulkan uses both"
             ));
         }
         if self.architecture.as_deref() == Some("gfx1151") {
-            self.note("GGML_CUDA_ENABLE_UNIFIED_MEMORY is reported to give wrong output on gfx1151");
+            self.note(
+                "leave GGML_CUDA_ENABLE_UNIFIED_MEMORY unset: users report that it gives wrong \
+                output on gfx1151",
+            );
         }
     }
 

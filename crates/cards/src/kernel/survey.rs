@@ -196,20 +196,27 @@ impl KernelCard {
         }
         let text = match (driver.as_str(), self.total, self.free) {
             (_, Some(_), Some(_)) => return,
-            ("nvidia", ..) => "the driver nvidia states memory through its library (NVML) alone".to_owned(),
+            ("nvidia", ..) => "its memory is unknown: the driver nvidia reports it only through its \
+                library (NVML)"
+                .to_owned(),
             ("amdgpu", None, _) => "its memory is unknown: mem_info_vram_total cannot be read".to_owned(),
             ("amdgpu", ..) => "the used memory is unknown: mem_info_*_used cannot be read".to_owned(),
-            ("kfd", None, _) => "its memory is unknown: the node has no mem_banks".to_owned(),
+            ("kfd", None, _) => {
+                "its memory is unknown: its node in /sys/class/kfd lists no mem_banks".to_owned()
+            }
             ("xe" | "i915", None, _) if !is_live => {
                 format!(
-                    "its memory is unknown: the driver {driver} states it to a program on that machine alone"
+                    "its memory is unknown: the driver {driver} reports it only to programs on that \
+                        machine, and not in files"
                 )
             }
             ("xe" | "i915", None, _) => {
                 format!("its memory is unknown: the driver {driver} does not answer at the render node")
             }
-            ("xe" | "i915", ..) => "the used memory is hidden without the right CAP_PERFMON".to_owned(),
-            (_, None, _) => format!("its memory is unknown: the driver {driver} states none"),
+            ("xe" | "i915", ..) => "the used memory is unknown: the driver reports it only to programs \
+                with the capability CAP_PERFMON"
+                .to_owned(),
+            (_, None, _) => format!("its memory is unknown: the driver {driver} does not report it"),
             _ => "the used memory is unknown".to_owned(),
         };
         // An integrated GPU said it of the host.

@@ -33,7 +33,11 @@ impl NvmlSource {
     /// Loads the library; `PLIMSOLL_NVML` names another one, or none if it is empty.
     pub(super) fn open() -> Self {
         let library = match std::env::var_os(names::NVML) {
-            Some(path) if path.is_empty() => Err(format!("{} is empty", names::NVML)),
+            Some(path) if path.is_empty() => Err(format!(
+                "the environment variable {} is empty, which \
+                switches NVML off",
+                names::NVML
+            )),
             Some(path) => {
                 Nvml::builder().lib_path(OsStr::new(&path)).init().map_err(|cause| reported(&cause))
             }
@@ -145,7 +149,7 @@ fn memory(device: &Device<'_>) -> Memory {
         Ok(_) | Err(NvmlError::NotSupported) => Memory::Unified,
         // `nvmlDeviceGetMemoryInfo_v2`, which leaves out what the driver reserves.
         Err(NvmlError::FailedToLoadSymbol(_)) => {
-            Memory::Unknown("this NVIDIA driver is older than release 510".to_owned())
+            Memory::Unknown("this NVIDIA driver is older than release 510; update it".to_owned())
         }
         Err(cause) => Memory::Unknown(cause.to_string()),
     }

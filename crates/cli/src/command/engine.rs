@@ -168,7 +168,7 @@ impl<'a> Row<'a> {
             EngineOrigin::SearchPath => "on PATH",
             EngineOrigin::Installed => "installed",
         };
-        let build = self.build.map_or_else(|| "build not known".to_owned(), |build| format!("b{build}"));
+        let build = self.build.map_or_else(|| "unknown build".to_owned(), |build| format!("b{build}"));
         let what = match (&self.error, self.kind) {
             (None, Some(kind)) => format!("{kind} {build}"),
             (error, _) => error.clone().unwrap_or_default(),

@@ -56,7 +56,7 @@ enum Verb {
     #[command(after_help = "Example: plimsoll fleet init 10.0.0.11\n\n\
             Exit status: 0, 1 if the store does not answer or refuses, 2 for bad input.")]
     Init(membership::Init),
-    /// Print an invitation, with which one host joins the fleet; on the host that began it
+    /// Print an invitation for one further host; run this on the host that began the fleet
     #[command(after_help = "Example: plimsoll fleet invite\n\n\
             Exit status: 0, 1 if the store does not answer or refuses, 2 for bad input.")]
     Invite(membership::Invite),
@@ -64,11 +64,11 @@ enum Verb {
     #[command(after_help = "Example: plimsoll fleet join plimsoll-join-1.eyJmbGVldCI6...\n\n\
             Exit status: 0, 1 if the store does not answer or refuses, 2 for bad input.")]
     Join(membership::Join),
-    /// Revoke the certificates of a host; on the host that began the fleet
+    /// Revoke the certificates of a host; run this on the host that began the fleet
     #[command(after_help = "Example: plimsoll fleet revoke host-3\n\n\
             Exit status: 0, 1 if the store does not answer or refuses, 2 for bad input.")]
     Revoke(membership::Revoke),
-    /// List the hosts, their models, and what is drained
+    /// List the hosts and their models, and which hosts are drained
     #[command(
         visible_alias = "ps",
         after_help = "Example: plimsoll fleet status --store etcd://10.0.0.1\n\n\
@@ -216,9 +216,9 @@ async fn drain(host: &Host, leave: Option<bool>) -> Result<(), ErrorReport> {
         ));
     }
     let what = match leave {
-        Some(true) => "accepts no more models, and its idle models are unloaded",
-        Some(false) => "takes no more models",
-        None => "takes models",
+        Some(true) => "is drained: it accepts no more models, and its idle models are unloaded",
+        Some(false) => "is cordoned: it accepts no more models",
+        None => "accepts models again",
     };
     let absent = if is_known { "" } else { " (it is not registered now)" };
     print(format!("{name} {what}{absent}\n"))
@@ -228,7 +228,7 @@ async fn drain(host: &Host, leave: Option<bool>) -> Result<(), ErrorReport> {
 fn not_registered(view: &FleetView, name: &str) -> ErrorReport {
     let known: Vec<&str> = view.hosts.keys().map(String::as_str).take(MOST_NAMED).collect();
     let more = if view.hosts.len() > known.len() { ", …" } else { "" };
-    let known = if known.is_empty() { "none is".to_owned() } else { format!("{}{more}", known.join(", ")) };
+    let known = if known.is_empty() { "none".to_owned() } else { format!("{}{more}", known.join(", ")) };
     ErrorReport::new(format!("no host `{name}` is registered in the fleet\nhint: registered: {known}"))
 }
 
@@ -249,7 +249,7 @@ async fn move_seat(store: &Etcd, model: &str, host: &str) -> Result<(), ErrorRep
     for attempt in 0..MOVE_TRIES {
         let view = view(store).await?;
         if view.seat(model).is_some_and(|seat| seat.record.body.host == host) {
-            return print(format!("{model} is seated on {host}\n"));
+            return print(format!("{model} is now assigned to {host}\n"));
         }
         let purpose = SeatPurpose::Moved;
         let demand =
@@ -260,7 +260,12 @@ async fn move_seat(store: &Etcd, model: &str, host: &str) -> Result<(), ErrorRep
         let plan = place(&view, &demand).map_err(|reason| ErrorReport::new(reason.to_string()))?;
         let nonce = format!("move-{}-{attempt}", std::process::id());
         let claim = Claim::new(&view, model, plan, nonce);
-        let claim = claim.ok_or_else(|| ErrorReport::new("a later version wrote the model's seat"))?;
+        let claim = claim.ok_or_else(|| {
+            ErrorReport::new(
+                "a later version of plimsoll assigned the model, \
+            and this one cannot read its record; update plimsoll here",
+            )
+        })?;
         is_unknown = match store.transact(&claim.transaction, 0).await {
             TransactionOutcome::Full => return Err(ErrorReport::new(FULL)),
             // The next reading shows it.
@@ -269,9 +274,9 @@ async fn move_seat(store: &Etcd, model: &str, host: &str) -> Result<(), ErrorRep
         };
     }
     Err(ErrorReport::new(if is_unknown {
-        format!("the store did not answer {MOVE_TRIES} times; it is unknown where {model} is seated")
+        format!("the store did not answer {MOVE_TRIES} times; it is unknown which host has {model}")
     } else {
-        format!("the seat of {model} changed {MOVE_TRIES} times during the move; try again")
+        format!("{model} was assigned to other hosts {MOVE_TRIES} times during the move; try again")
     }))
 }
 
@@ -314,12 +319,12 @@ fn in_words(view: &FleetView) -> String {
         let taken: Bytes = seats.iter().map(|(_, _, seat)| seat.need).sum();
         let drained = drained(view, name).map(|word| format!(", {word}")).unwrap_or_default();
         let line = format!(
-            "{name} at {}: {taken} of {} seated{drained} (plimsoll {})",
+            "{name} at {}: {taken} of {} assigned to models{drained} (plimsoll {})",
             host.address, host.capacity, host.version
         );
         say(&line);
         for (model, token, seat) in seats {
-            say(&format!("  {model}: {} (seat {token})", seat.need));
+            say(&format!("  {model}: {} (assignment {token})", seat.need));
         }
         if let Some(copy) = copying(view, name) {
             say(&format!("  {}: its files come from {}, {} %", copy.model, copy.from, copy.percent));

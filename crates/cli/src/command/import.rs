@@ -58,7 +58,7 @@ fn write(path: &Path, arguments: &Arguments, imported: &ImportedConfiguration) -
     let refused = |why: &str| ErrorReport::input(ErrorReport::new(format!("{} {why}", path.display())));
     let real = |path: &Path| path.canonicalize().ok();
     if real(path).is_some_and(|output| Some(output) == real(&arguments.source)) {
-        return Err(refused("is the source; choose another --output"));
+        return Err(refused("is also the source of the import; choose another file with --output"));
     }
     let mut options = OpenOptions::new();
     options.write(true).mode(SECRET);

@@ -21,7 +21,7 @@ pub(super) fn prepare() -> Result<(), ErrorReport> {
         // Where it is ignored, the kernel reaps each child itself, and nobody learns how it ended (wait(2)).
         // A program that is started gets the default back.
         flag::register(Signal::CHILD.as_raw(), Arc::new(AtomicBool::new(false)))
-            .map_err(ErrorReport::of("cannot wait for programs"))?;
+            .map_err(ErrorReport::of("cannot observe how started programs end"))?;
     }
     Ok(())
 }

@@ -219,7 +219,11 @@ pub(super) fn on_one_thread<T>(work: impl Future<Output = Result<T, ErrorReport>
     let mut done = None;
     plimsoll_serve::on_one_thread(Box::pin(async { done = Some(work.await) }))
         .map_err(ErrorReport::of("cannot start the server's event loop"))?;
-    done.unwrap_or_else(|| Err(ErrorReport::new("the server's event loop ended too early")))
+    done.unwrap_or_else(|| {
+        Err(ErrorReport::new(
+            "the server's event loop ended before its work, which is a bug in plimsoll; please report it",
+        ))
+    })
 }
 
 /// Prints the address on stdout, where scripts that asked for port 0 read it.

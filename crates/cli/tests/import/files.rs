@@ -62,7 +62,7 @@ fn a_home_servers_llama_swap_file_becomes_toml_with_its_places() {
                 [serve]",
             "swap.yaml:38: `sendLoadingState` has no effect; the progress of loading is shown in the model's status, \
                 not in answers",
-            "swap.yaml:45: `profiles` has no effect; llama-swap starts with no profile, and no request here chooses one",
+            "swap.yaml:45: `profiles` has no effect; profiles are not supported; llama-swap too starts without one",
         ]
     );
 }
@@ -87,9 +87,8 @@ fn typical_mistakes_are_told_with_line_and_remedy() {
             absolute path; `~` is not expanded",
         "swap.yaml:24: unknown flag `--ctx-sise`; did you mean --ctx-size? The plan ignores this flag, and the engine may not start with it",
         "swap.yaml:23: `--host 0.0.0.0` of `coder` is replaced by 127.0.0.1: the engine would listen on all interfaces, \
-            with its port open to the network without the router's keys; write `--host 127.0.0.1`, or remove it",
-        "swap.yaml:29: the engine of `whisper` listens on all interfaces (`-p 9000:8080`), with its port open to the \
-            network without the router's keys; write `-p 127.0.0.1:9000:8080`",
+            so that other machines reach it without an API key; write `--host 127.0.0.1`, or remove it",
+        "swap.yaml:29: the engine of `whisper` listens on all interfaces (`-p 9000:8080`), so that other machines reach it without an API key; write `-p 127.0.0.1:9000:8080`",
         "swap.yaml:29: stopping `whisper` ends the program that started the container, but maybe not the container; run \
             it with --rm and --init, and set `stop`, for example \"docker stop NAME\"",
         "swap.yaml:33: `whisper`, `tts` all listen on port 9000, so only one of them can be loaded at a time; pass `${PORT}` to \

@@ -64,7 +64,7 @@ impl LlamaSwapReader<'_> {
             };
             if let Some(other) = &entry.company.group {
                 let (name, other) = (quoted(&member), quoted(&other.name));
-                let text = format!("`{name}` is in the group `{other}` already, which counts");
+                let text = format!("`{name}` is already in the group `{other}`, and only that one counts");
                 self.warn(line, text, "name it in one group");
                 continue;
             }
@@ -79,7 +79,7 @@ impl LlamaSwapReader<'_> {
         self.warn_of_unread(
             matrix,
             &["vars", "sets"],
-            &[("evict_costs", "of models that could leave, those with the fastest next load do", false)],
+            &[("evict_costs", "to make room, plimsoll unloads the models whose next load is fastest", false)],
         );
         let names = self.roster.models.iter().map(|model| model.name.clone());
         let mut known: Vec<String> = names.collect();
@@ -97,7 +97,7 @@ impl LlamaSwapReader<'_> {
             let text = pair.value.as_text().unwrap_or_default();
             if let Err(why) = sets.add(&pair.key, text) {
                 let text = format!("the set `{}` is left out: {why}", quoted(&pair.key));
-                self.warn(pair.value.line, text, "its models run together only as other sets say");
+                self.warn(pair.value.line, text, "its models run together only where other sets allow it");
             }
         }
         let sets: Arc<[_]> = sets.done().into();

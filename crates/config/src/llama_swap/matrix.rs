@@ -106,7 +106,7 @@ impl<'a> Words<'a, '_> {
         if self.takes('(') {
             self.depth += 1;
             if self.depth > DEPTH {
-                return Err("it has too many parentheses".to_owned());
+                return Err("its parentheses are nested too deeply".to_owned());
             }
             let sets = self.alternatives()?;
             self.depth -= 1;

@@ -75,8 +75,8 @@ pub(super) struct Serve {
     /// Sets of models that may run together, e.g. `[["a", "b"], ["b", "c"]]`: two models run at a time only
     /// if one set has both. Default: none, memory alone decides.
     pub(super) together: Vec<Vec<String>>,
-    /// Shortest turn of a model in use while another waits. The time of a swap is added: both loads, once, or
-    /// one and a half times where it has more clients. Default: `5s`.
+    /// Shortest time for which a model in use goes on while another waits for its memory. The time that both
+    /// loads take is added, one and a half times if the model in use has more clients. Default: `5s`.
     pub(super) patience: Option<Length>,
     /// Longest wait of a request in the queue. Default: `10m`.
     pub(super) wait: Option<Length>,
@@ -178,8 +178,8 @@ pub(super) struct FleetTable {
     /// File with the key that all hosts of the fleet share, for a network of their own; instead of
     /// `identity`.
     pub(super) key_file: Option<std::path::PathBuf>,
-    /// Hosts up to which all watch the store. In a larger fleet at most 32 do, and tell the others. Default:
-    /// 300.
+    /// Number of hosts up to which each host watches the store itself. In a larger fleet at most 32 hosts do,
+    /// and pass its changes on to the others. Default: 300.
     #[schemars(range(min = 1, max = 10_000))]
     pub(super) watchers: Option<usize>,
     /// A model's files that this host lacks are copied from another host with this setting, when no host that
@@ -357,7 +357,7 @@ pub(super) struct KeyTable {
     pub(super) expires: Option<ExpiryText>,
 }
 
-/// Values of [`Priority`] for the schema.
+/// Importance of requests, or of the load of a model.
 #[derive(JsonSchema)]
 #[schemars(rename_all = "kebab-case", rename = "Priority")]
 #[expect(dead_code, reason = "the type of a schema only")]

@@ -42,7 +42,10 @@ fn of_guard(guard: &GuardSettings) -> Option<&'static str> {
         _ if budget.is_some() => "`spill` sets the budget itself, but the model's `guard` has `budget`",
         _ if need.is_some() => "`spill` follows from the model's plan, but the model's `guard` has `need`",
         _ if keep.is_some() => "`spill` follows from the model's plan, but the model's `guard` has `keep`",
-        _ if on_oom.is_some() => "`spill` answers what does not fit, but the model's `guard` has `on-oom`",
+        _ if on_oom.is_some() => {
+            "`spill` and `on-oom` both say where an allocation goes that does not \
+            fit, but the model's `guard` has `on-oom`"
+        }
         _ => return None,
     })
 }

@@ -33,7 +33,8 @@ fn room_is_left_for_the_compute_buffer_and_slots_have_equal_contexts() {
             "use a context of at most {tokens} tokens (-c {tokens}): 8192 MiB were needed for 65536 tokens; 4537 MiB are free, of which 256 MiB are left for the compute buffer"
         )
     };
-    let shorter = "or store the KV cache as q8_0 with at most 59648 tokens (-ctk q8_0 -ctv q8_0 -c 59648)";
+    let shorter =
+        "alternatively, store the KV cache as q8_0 with at most 59648 tokens (-ctk q8_0 -ctv q8_0 -c 59648)";
     assert_eq!(hints(&log("")), [reported(34048), shorter.to_owned()]);
     let slots = hints(&log("llama_context: n_seq_max     = 4\n"));
     assert_eq!(slots[0], reported(33792));

@@ -269,7 +269,7 @@ CUDA error: out of memory
     ));
     let text: String = paged.hints.iter().map(|hint| format!("{hint}\n")).collect();
     assert!(!text.contains("--pool ours") && text.contains("plimsoll plan -- FLAGS"), "{text}");
-    assert!(text.contains("left 2900 MiB free: each 1024 tokens less of context (-c) free 64 MiB"), "{text}");
+    assert!(text.contains("left 2900 MiB: each 1024 tokens less of context (-c) free 64 MiB"), "{text}");
     assert!(paged.evidence[0].text.starts_with("cuMemCreate("), "{:?}", paged.evidence);
     assert!(paged.reason.to_string().contains("line 15: cuMemCreate("), "{}", paged.reason);
     let legacy = LLAMA.replace("VMM: yes", "VMM: no");

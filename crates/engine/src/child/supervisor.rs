@@ -36,7 +36,7 @@ const LEAVES_WITHIN: Duration = Duration::from_secs(5);
 /// Interval at which lines alone count as progress.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
 const EVENTS: usize = 64;
-const UNBOUND: &str = "the engine did not create the socket";
+const UNBOUND: &str = "the engine did not create the Unix socket on which plimsoll reaches it";
 
 /// Starts the task that owns the child.
 pub(crate) fn supervise(
@@ -212,8 +212,8 @@ impl Supervisor {
         {
             tracing::warn!(
                 model = self.spec.name,
-                "the engine listens on port {port} of every address of this machine, open to the network without the router's keys; \
-                 let its command listen on 127.0.0.1"
+                "the engine listens on port {port} of every address of this machine, so other machines \
+                    reach it without an API key; let its command listen on 127.0.0.1"
             );
         }
     }

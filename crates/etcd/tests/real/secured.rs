@@ -74,7 +74,7 @@ async fn refusals_of_tls_name_the_setting() {
     let error = async |access: &StoreAccess| client(&cluster, access).header().await.unwrap_err().to_string();
     let stranger = StoreAccess { ca: Some(cluster.file("client.pem")), ..good.clone() };
     let stranger = error(&stranger).await;
-    assert!(stranger.contains("hint: name the file of the store's authority as `store-ca`"), "{stranger}");
+    assert!(stranger.contains("hint: name the file of that authority as `store-ca`"), "{stranger}");
     let without = StoreAccess { certificate: None, certificate_key: None, ..good.clone() };
     let without = error(&without).await;
     assert!(without.contains("`store-certificate`"), "{without}");

@@ -60,14 +60,18 @@ impl FleetNode {
         effects: &mut Vec<FleetEffect>,
     ) {
         if token.incarnation != self.incarnation {
-            return effects.push(stale(request, "the token is from an earlier registration of this host"));
+            return effects
+                .push(stale(request, "the request was forwarded for an earlier registration of this host"));
         }
         match self.runs.get(model).map(|run| run.token) {
             Some(Some(occupied)) if occupied == token.revision => {
                 effects.push(FleetEffect::Serve { request })
             }
             Some(Some(occupied)) if occupied > token.revision => {
-                effects.push(stale(request, "the model has a newer seat on this host"));
+                effects.push(stale(
+                    request,
+                    "the model was assigned to this host again after the request was forwarded",
+                ));
             }
             // Loaded models are served while the store is silent.
             Some(None) if self.silent.is_some() => effects.push(FleetEffect::Serve { request }),
@@ -78,7 +82,7 @@ impl FleetNode {
     /// Asks a quorum of the store for the seat, before a model is loaded under it.
     pub(super) fn confirm(&mut self, request: u64, model: &str, token: u64, effects: &mut Vec<FleetEffect>) {
         if self.burnt.get(model).is_some_and(|burnt| token <= *burnt) {
-            return effects.push(stale(request, "the seat was given up"));
+            return effects.push(stale(request, "this host has given the model up"));
         }
         let waiting = self.confirming.entry(model.to_owned()).or_default();
         waiting.push((request, token));
@@ -103,7 +107,7 @@ impl FleetNode {
         for (request, token) in waiting {
             effects.push(match &accepted {
                 Ok(occupied) if *occupied == token => FleetEffect::Serve { request },
-                Ok(_) => stale(request, "the model has another seat"),
+                Ok(_) => stale(request, "the model was assigned anew after the request was forwarded"),
                 Err(reason) => FleetEffect::Refuse { request, reason: reason.clone() },
             });
         }
@@ -118,13 +122,13 @@ impl FleetNode {
         effects: &mut Vec<FleetEffect>,
     ) -> Result<u64, Reason> {
         let mine = found.into_iter().find(|(_, seat)| self.is_mine(&seat.record.body));
-        let missing = || Reason::new("stale_seat", "the model has no seat on this host");
+        let missing = || Reason::new("stale_seat", "the model is not assigned to this host");
         let (number, seat) = mine.ok_or_else(missing)?;
         let token = seat.revision;
         let occupied_seat = OccupiedSeat { model: model.to_owned(), number, token };
         // Looked at again: it may have been given up while the store was asked.
         if self.burnt.get(model).is_some_and(|burnt| token <= *burnt) {
-            return Err(Reason::new("stale_seat", "the seat was given up"));
+            return Err(Reason::new("stale_seat", "this host has given the model up"));
         }
         let need = seat.record.body.need;
         let occupied: Bytes = self
@@ -135,7 +139,8 @@ impl FleetNode {
             .sum();
         if occupied + need > self.settings.capacity {
             self.give_up(now, occupied_seat, effects);
-            let reason = Reason::new("host_full", "the host's models leave no room");
+            let reason =
+                Reason::new("host_full", "the other models on this host leave too little memory for it");
             return Err(reason.fact("need", need).fact("held", occupied));
         }
         self.unclaimed.remove(&occupied_seat);

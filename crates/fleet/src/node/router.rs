@@ -165,7 +165,10 @@ impl FleetNode {
             return self.route(now, demand, model, stands.then_some(host), effects);
         }
         // The host may be gone, or this daemon may be cut off, so the seat stands until the lease ends.
-        let text = format!("host '{host}' of model '{model}' does not answer, and its lease has not ended");
+        let text = format!(
+            "host '{host}', which has model '{model}', does not answer; another host may \
+            load it once the registration of '{host}' expires"
+        );
         let reason = Reason::new("host_unreachable", text).fact("host", host.to_owned());
         effects.push(FleetEffect::Refuse { request, reason });
     }
@@ -227,7 +230,7 @@ impl FleetNode {
         let (late, waiting): (Vec<_>, Vec<_>) = claim.waiting.into_iter().partition(|(_, end)| *end <= now);
         claim.waiting = waiting;
         if !late.is_empty() {
-            let text = || format!("the store has not given model '{model}' a seat in time");
+            let text = || format!("model '{model}' was not assigned to a host in time");
             let reason = claim.refused.clone().unwrap_or_else(|| Reason::new("no_seat_in_time", text()));
             refuse(late, &reason, effects);
             if claim.waiting.is_empty() && claim.only.is_none() {
@@ -245,8 +248,13 @@ impl FleetNode {
         let near = (!claim.waiting.is_empty() && !claim.more).then_some(&*self.settings.name);
         let demand = SeatDemand { model: &model, only, near, purpose, occupied, random };
         let planned = place(&self.view, &demand).and_then(|plan| {
-            let newer =
-                || Reason::new("newer_record", "a later version of the program wrote the model's seat");
+            let newer = || {
+                Reason::new(
+                    "newer_record",
+                    "a later version of plimsoll assigned the model, and this \
+                    host cannot read its record; update plimsoll here",
+                )
+            };
             Claim::new(&self.view, &model, plan, nonce).ok_or_else(newer)
         });
         match planned {
@@ -304,7 +312,8 @@ impl FleetNode {
             TransactionOutcome::Full => {
                 let waiting = std::mem::take(&mut claim.waiting);
                 self.claims.remove(&model);
-                let text = "the fleet's store is full, so no model is loaded; loaded models are served";
+                let text = "the fleet's store is full, so no model is loaded until etcd is compacted and \
+                    defragmented; loaded models are served";
                 refuse(waiting, &Reason::new("store_full", text), effects);
             }
         }

@@ -198,7 +198,7 @@ fn the_host_that_is_asked_takes_the_model_where_nothing_has_to_leave() {
     assert_eq!(reason.text, "host 'h2' cannot take model 'a'");
     assert_eq!(
         reason.because.iter().map(|one| &*one.text).collect::<Vec<_>>(),
-        ["'h2' accepts no more models"]
+        ["'h2' is drained or cordoned, and accepts no more models"]
     );
 }
 

@@ -42,7 +42,8 @@ hooks! {
         (address: DevicePointer, size: usize, offset: usize, handle: AllocationHandle, flags: u64) calls real
     {
         if reservations::beyond(address, bytes(size)) {
-            say_some!("a mapping of {} at {address:#x} is outside the addresses that the driver reserved", ByteSize(bytes(size)));
+            say_some!("a mapping of {} at {address:#x} was refused: it is outside the addresses that the \
+                driver reserved", ByteSize(bytes(size)));
             return OUT_OF_MEMORY;
         }
         let result = real(address, size, offset, handle, flags);

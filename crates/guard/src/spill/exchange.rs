@@ -109,9 +109,9 @@ fn say_cost(index: CardIndex, layout: &CacheLayout, bus_time: Option<u64>, granu
     let bytes = layout.position_bytes().saturating_mul(TOKENS);
     let tenths = bytes.saturating_mul(time) / granule.max(1) / 100_000;
     say!(
-        "card {}: where the server reports its depth, weights give way to further positions: each {TOKENS} \
-            of them take \
-            {}.{} ms of a token",
+        "card {}: if the server reports the length of its conversations, guard moves weights to host \
+            memory to make room for more KV cache: each {TOKENS} further positions delay each token by \
+            {}.{} ms",
         index.number(),
         tenths / 10,
         tenths % 10,
@@ -134,7 +134,7 @@ fn is_alone() -> bool {
         Err(user) if user == me => true,
         Err(_) => {
             if ARMED.swap(false, Relaxed) {
-                say!("several threads use the card, so no memory is exchanged");
+                say!("several threads use the card, so guard no longer swaps weights for KV cache on it");
             }
             false
         }

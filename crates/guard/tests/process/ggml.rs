@@ -219,7 +219,7 @@ fn stripped_pool_stays_unreplaced_with_one_warning() {
     assert_eq!(run.stated, before.stated);
     assert_eq!(
         run.complaints,
-        "plimsoll guard: no pool is replaced: no ggml legacy pool is loaded yet, or its symbols are stripped\n"
+        "plimsoll guard: ggml's legacy pool is not replaced yet: the program has not loaded it, or its symbols are stripped\n"
     );
 }
 

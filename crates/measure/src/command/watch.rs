@@ -107,7 +107,7 @@ async fn attached(arguments: &Arguments, output: &Path) -> Result<ExitCode, Erro
     let (mut collector, mut recording) = begin((arguments, output), subject, command, Vec::new()).await?;
     let end = tokio::select! {
         failed = recording.go_on(&mut collector, arguments.every) => match failed? {},
-        end = ended(process, arguments.time) => end.map_err(ErrorReport::of("cannot start"))?,
+        end = ended(process, arguments.time) => end.map_err(ErrorReport::of("cannot start the event loop of plimsoll"))?,
     };
     recording.end(end)?;
     Ok(ExitCode::SUCCESS)
@@ -216,7 +216,10 @@ fn guarded(folder: &OwnedFolder) -> (Environment, Vec<String>) {
             (environment, Vec::new())
         }
         // The record is worth having without guard; the note in it says what is missing.
-        Err(error) => (environment, vec![format!("without guard: {error}")]),
+        Err(error) => (
+            environment,
+            vec![format!("the program ran without guard, so its own allocations are not recorded: {error}")],
+        ),
     }
 }
 

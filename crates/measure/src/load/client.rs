@@ -80,7 +80,7 @@ impl Client {
                 return Err(refusal(response).await);
             }
             let bytes = collect_body(response, MOST_BODY).await.map_err(|_| LoadFailure::Broken)?;
-            serde_json::from_slice(&bytes).map_err(|_| LoadFailure::Malformed("no JSON"))
+            serde_json::from_slice(&bytes).map_err(|_| LoadFailure::Malformed("it is not JSON"))
         };
         let read = timeout(patience, read).await.unwrap_or(Err(LoadFailure::Late));
         if read.is_err() {

@@ -41,12 +41,15 @@ pub(super) async fn list(peer: &Upstream, digest: &FileDigest) -> Result<FileLis
     let path = format!("/{}-{}", digest.header, digest.size.get());
     for _ in 0..MOST_PENDING {
         let requested = timeout(PATIENCE, peer.ask(Method::GET, &path, None, LONGEST_LIST)).await;
-        let answer =
-            requested.ok().flatten().ok_or_else(|| HostFault::Silent("no list of the files".to_owned()));
+        let answer = requested
+            .ok()
+            .flatten()
+            .ok_or_else(|| HostFault::Silent("it did not send the list of the model's files".to_owned()));
         let (status, text) = answer?;
         if status == StatusCode::OK {
             let list: Option<FileList> = serde_json::from_slice(&text).ok();
-            return list.ok_or_else(|| HostFault::Lies("no list of files".to_owned()));
+            return list
+                .ok_or_else(|| HostFault::Lies("its list of the model's files cannot be read".to_owned()));
         }
         match refusal(status, &text) {
             HostFault::Silent(code) if code == "digest_pending" => sleep(PENDING).await,
@@ -63,7 +66,7 @@ fn refusal(status: StatusCode, text: &[u8]) -> HostFault {
         text.and_then(|text| Some(text["error"]["code"].as_str()?.chars().take(64).collect::<String>()));
     let code = code.unwrap_or_else(|| format!("status {status}"));
     match status {
-        StatusCode::OK => HostFault::Lies("the whole file instead of a part".to_owned()),
+        StatusCode::OK => HostFault::Lies("it sent the whole file instead of the requested part".to_owned()),
         StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => HostFault::Silent(code),
         _ => HostFault::Refused(code),
     }
@@ -97,7 +100,7 @@ pub(super) async fn part_from(peer: &Upstream, wanted: &WantedPart) -> Result<Ve
     let range = head.headers.get(CONTENT_RANGE).and_then(|range| range.to_str().ok()).unwrap_or_default();
     if range != format!("bytes {start}-{end}/{}", wanted.size) {
         return lies(format!(
-            "`{}` for the bytes {start} to {end}",
+            "its answer to a request for the bytes {start} to {end} states the range `{}`",
             range.escape_debug().take(64).collect::<String>()
         ));
     }
@@ -107,7 +110,7 @@ pub(super) async fn part_from(peer: &Upstream, wanted: &WantedPart) -> Result<Ve
             peer.give_back(source.wire);
             Ok(bytes)
         }
-        None => lies("a different number of bytes than it states".to_owned()),
+        None => lies("its answer has a different number of bytes than it states".to_owned()),
     }
 }
 

@@ -71,7 +71,13 @@ impl FleetMember {
     pub(crate) fn give_files(&self, head: &Parts) -> FileAnswered {
         let (me, name, question) = (self.me(), named(head), FileQuestion::read(head));
         Box::pin(async move {
-            let unread = || problem(StatusCode::BAD_REQUEST, "bad_request", "this asks for no file");
+            let unread = || {
+                problem(
+                    StatusCode::BAD_REQUEST,
+                    "bad_request",
+                    "the path of the request does not name a file",
+                )
+            };
             let me = me.ok_or_else(no_files)?;
             me.give(&name?, question.ok_or_else(unread)?).await
         })
@@ -84,9 +90,11 @@ impl FleetMember {
         })?;
         match question {
             FileQuestion::List(requested) if requested == offered => self.list(files, &entry).await,
-            FileQuestion::List(_) => {
-                Err(problem(StatusCode::CONFLICT, "other_file", "this host offers another file of the model"))
-            }
+            FileQuestion::List(_) => Err(problem(
+                StatusCode::CONFLICT,
+                "other_file",
+                "this host has a different file for the model",
+            )),
             FileQuestion::Part { sha256, start, length } => {
                 self.part(files, &entry, &sha256, (start, length)).await
             }
@@ -171,9 +179,15 @@ impl FleetMember {
             Some((*stamp, path))
         });
         let unknown =
-            || problem(StatusCode::NOT_FOUND, "no_such_file", "the model has no file of this digest");
+            || problem(StatusCode::NOT_FOUND, "no_such_file", "the model has no file with this digest");
         let (stamp, path) = found.ok_or_else(unknown)?;
-        let beyond = || problem(StatusCode::RANGE_NOT_SATISFIABLE, "bad_range", "the file is shorter");
+        let beyond = || {
+            problem(
+                StatusCode::RANGE_NOT_SATISFIABLE,
+                "bad_range",
+                "the file is shorter than the requested part",
+            )
+        };
         start.checked_add(length).filter(|end| *end <= stamp.size).ok_or_else(beyond)?;
         let busy = || {
             let text = "this host already sends as many files as it may";
@@ -188,7 +202,7 @@ impl FleetMember {
         let read = spawn_blocking(move || stamp.read(&own, start, count)).await;
         let bytes = read.ok().and_then(Result::ok).ok_or_else(|| {
             files.forget_digest(&path);
-            problem(StatusCode::CONFLICT, "file_changed", "the file has changed")
+            problem(StatusCode::CONFLICT, "file_changed", "the file changed while it was read")
         })?;
         files.given.set(files.given.get().saturating_add(length));
         let range = format!("bytes {start}-{}/{}", start + length - 1, stamp.size);

@@ -44,7 +44,7 @@ impl FleetMember {
             match timeout(PATIENCE, peer.ask(Method::POST, "/", None, LONGEST)).await {
                 Ok(Some((StatusCode::ACCEPTED, _))) => None,
                 Ok(Some((status, _))) => Some(format!("status {status}")),
-                Ok(None) | Err(_) => Some("no answer".to_owned()),
+                Ok(None) | Err(_) => Some("it does not answer".to_owned()),
             }
         };
         match refused {

@@ -39,7 +39,11 @@ impl FileStamp {
         let mut bytes = vec![0; length];
         file.read_exact_at(&mut bytes, start)?;
         // Afterwards: what was read may be of a file that changed meanwhile.
-        if Self::of(&file)? == *self { Ok(bytes) } else { Err(io::Error::other("the file has changed")) }
+        if Self::of(&file)? == *self {
+            Ok(bytes)
+        } else {
+            Err(io::Error::other("the file changed while it was read"))
+        }
     }
 }
 
@@ -54,12 +58,12 @@ pub(super) fn digest(path: &Path, ends: &AtomicBool) -> io::Result<(FileStamp, S
             break;
         }
         if ends.load(Ordering::Relaxed) {
-            return Err(io::Error::other("the server ends"));
+            return Err(io::Error::other("the server is shutting down"));
         }
         context.update(buffer.get(..count).unwrap_or_default());
     }
     if FileStamp::of(&file)? != stamp {
-        return Err(io::Error::other("the file has changed"));
+        return Err(io::Error::other("the file changed while it was read"));
     }
     Ok((stamp, context.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect()))
 }

@@ -96,7 +96,9 @@ impl FleetMember {
         let of_host = |fault: HostFault| HubFailure::Host(fault).of(&source.host);
         // A name of a model may be any text; a header carries its bytes.
         let name = HeaderValue::from_bytes(entry.name.as_bytes());
-        let name = name.map_err(|_| of_host(HostFault::Refused("no header carries the name".to_owned())))?;
+        let name = name.map_err(|_| {
+            of_host(HostFault::Refused("the model's name cannot be sent in an HTTP header".to_owned()))
+        })?;
         let lines = vec![(HOP, HeaderValue::from_static(FILES)), (MODEL, name)];
         let peer = self.peer(&source.host, &source.address).with_lines(lines);
         let list = list(&peer, &source.digest).await.map_err(of_host)?;
@@ -144,9 +146,11 @@ impl FleetMember {
             return Err(HostFault::Refused("this host is not a member of the fleet any more".to_owned()));
         }
         if !files.taking.turn(wanted.length, TURN).await {
-            return Err(HostFault::Silent("no turn came".to_owned()));
+            return Err(HostFault::Silent(
+                "other copies used all of the bandwidth (`share-bandwidth`)".to_owned(),
+            ));
         }
-        let silent = |_| Err(HostFault::Silent(format!("nothing within {} s", PATIENCE.as_secs())));
+        let silent = |_| Err(HostFault::Silent(format!("it sent nothing within {} s", PATIENCE.as_secs())));
         let bytes = timeout(PATIENCE, part_from(peer, wanted)).await.unwrap_or_else(silent)?;
         files.copied.set(files.copied.get().saturating_add(wanted.length));
         Ok(bytes)

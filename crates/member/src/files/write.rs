@@ -32,19 +32,19 @@ pub(super) fn matched(
     for (place, path) in own {
         let (mut here, mut there) = (own_places.iter().copied(), list.files.iter().map(|file| file.place));
         if of_role(&mut here, place.role) != of_role(&mut there, place.role) {
-            let text = format!("the model has a different number of files there ({:?})", place.role);
+            let text = format!("the host has a different number of files for the model ({:?})", place.role);
             return Err(HostFault::Refused(text));
         }
         let mut found = list.files.iter().filter(|file| file.place == place);
         let (Some(file), None) = (found.next(), found.next()) else {
-            return lies(format!("the list does not have {place:?} exactly once"));
+            return lies(format!("its list of files does not name {place:?} exactly once"));
         };
         if file.size == 0 || (place == FilePlace::FIRST && file.size != digest.size.get()) {
-            return lies(format!("a file of {} bytes is listed", file.size));
+            return lies(format!("its list of files states an impossible size of {} bytes", file.size));
         }
         match FileCopy::new(path, file.size, &file.sha256) {
             Some(copy) => copies.push((place, copy)),
-            None => return lies("a digest is invalid".to_owned()),
+            None => return lies("its list of files contains an invalid digest".to_owned()),
         }
     }
     if copies.is_empty() { Err(HostFault::Refused("the model names no file".to_owned())) } else { Ok(copies) }
@@ -115,7 +115,7 @@ fn is_offered(path: &Path, digest: &FileDigest) -> Result<(), String> {
     if found == *digest {
         Ok(())
     } else {
-        Err(format!("its header is {}, but {} was offered", found.header, digest.header))
+        Err(format!("the digest of its header is {}, but {} was offered", found.header, digest.header))
     }
 }
 

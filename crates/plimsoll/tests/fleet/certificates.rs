@@ -281,7 +281,7 @@ fn a_host_that_lies_about_its_cards_and_its_name_gets_no_request() {
     until("the store says that the model is there", || dump_of(&fleet.store).contains("\"host\":\"liar\""));
     let host = fleet.answered(0);
     assert!(host == "h1" || host == "h2", "{host}");
-    fleet.hosts[0].reported("host 'liar' is not trusted for a minute");
+    fleet.hosts[0].reported("host 'liar' is not used for a minute");
     assert!(fleet.hosts.iter().all(|host| host.talk().lines().all(|line| !line.contains("panicked"))));
 }
 
@@ -326,5 +326,5 @@ fn slow_handshakes_take_no_place_of_a_host() {
     let host = fleet.identity(3 - owner);
     assert_eq!(fleet.visit(owner, Shown::Host(&host)).ask(&hop("x:1")).map(|(status, _)| status), Ok(503));
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
-    fleet.hosts[owner].reported("the handshake took too long");
+    fleet.hosts[owner].reported("the TLS handshake took too long");
 }

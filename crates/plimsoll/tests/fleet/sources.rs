@@ -112,7 +112,7 @@ fn a_silent_and_a_restored_store_are_noticed_by_hosts_that_do_not_watch_it() {
     let former = fleet.seat("two");
     fleet.store.restore();
     // One that asks when the store has passed what it had seen reads all anew as well.
-    until("the restored store is noticed", || talk(&fleet).contains("has been restored"));
+    until("the restored store is noticed", || talk(&fleet).contains("was restored from a backup"));
     for host in 0..3 {
         fleet.ask(host, "one");
         fleet.ask(host, "two");

@@ -193,7 +193,10 @@ fn stdout_has_one_command_line_however_many_directions_fit() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert_eq!(text(&output.stdout), format!("--model {model} --ctx-size 37376\n"));
     let why = unwrapped(&output.stderr);
-    assert!(why.contains("stdout has ctx; ub, np do not fit beside it"), "{why}");
+    assert!(
+        why.contains("the flags on stdout are the answer for ctx; ub, np do not fit in addition"),
+        "{why}"
+    );
 }
 
 #[test]
@@ -211,19 +214,19 @@ fn fit_prints_the_first_hint_or_all_compatible_ones() {
     assert_eq!(line, format!("--model {model} --ctx-size 32768 --n-cpu-moe 37\n"));
     assert!(
         why.contains("hint: --n-cpu-moe 37")
-            && why.contains("stdout has the answer for moe; alternatives: ngl"),
+            && why.contains("the flags on stdout are the answer for moe; alternatives: ngl"),
         "{why}"
     );
     // They fit: both answers hold together.
     let card = "name=A6000,total=48GiB,cc=8.6";
     let (line, why) = fit("moe,np", card);
     assert!(line.contains("--n-cpu-moe 0") && line.contains("--parallel "), "{line}");
-    assert!(why.contains("stdout has moe, np together"), "{why}");
+    assert!(why.contains("the flags on stdout combine the answers for moe, np"), "{why}");
     assert!(why.contains("no expert is left in host memory"), "{why}");
     // Slots bring a context of their own, so the largest context and the most slots exclude each other.
     let (line, why) = fit("ctx,np", card);
     assert!(line.contains("--ctx-size 40960") && !line.contains("--parallel"), "{line}");
-    assert!(why.contains("stdout has ctx; np does not fit beside it"), "{why}");
+    assert!(why.contains("the flags on stdout are the answer for ctx; np does not fit in addition"), "{why}");
 }
 
 #[test]
@@ -269,9 +272,10 @@ fn the_largest_context_is_held_to_the_hosts_memory() {
     assert!(stated.contains(&format!("a context of {largest} tokens fits in the host's memory")), "{stated}");
     let (status, stated) = with_host(model, "1GiB", &fit);
     assert!(status == Some(1) && stated.contains("does not fit as requested"), "{stated}");
-    assert!(stated.contains("nothing fits: ") && !stated.contains("--ctx-size"), "{stated}");
+    assert!(stated.contains("no value fits: ") && !stated.contains("--ctx-size"), "{stated}");
     assert!(
-        stated.contains("; on the cards alone, a context of ") && !stated.contains(" with -ub "),
+        stated.contains("; without the limit of host memory, a context of ")
+            && !stated.contains(" with -ub "),
         "{stated}"
     );
     let (status, stated) = with_host(model, "1GiB", &partly);

@@ -23,7 +23,7 @@ fn the_engine_stops_computing_for_a_client_that_left() {
     body["ignore_eos"] = json!(true);
     let mut stream = http::open(address, "POST", "/v1/chat/completions", Some(&body));
     stream.read_exact(&mut [0; 64]).unwrap();
-    // A load that takes long has its first comments before the engine has the request.
+    // A load that takes long has its first comments before the engine is working on the request.
     until("the slot computes", || slot()["is_processing"] == true);
     drop(stream);
     until("the slot is idle again", || slot()["is_processing"] == false);

@@ -128,7 +128,7 @@ fn a_neighbour_that_calls_nothing_is_not_waited_for_longer_than_was_said() {
         stated.contains("did not answer, because it made no driver call while plimsoll waited\n"),
         "{stated}"
     );
-    assert!(stated.ends_with("not enough: 1024 MiB short\n"), "{stated}");
+    assert!(stated.ends_with("not enough: 1024 MiB are still missing\n"), "{stated}");
 }
 
 #[test]

@@ -158,7 +158,7 @@ fn a_load_without_room_is_not_said_to_be_under_way() {
     printed(&plimsoll(&daemon, "", &["yield", "900MiB", "--for", "1h"]));
     let (status, error) = failed(&plimsoll(&daemon, "", &["load", "alpha"]));
     assert!(status == Some(1) && error.starts_with("plimsoll: alpha is not loaded: "), "{error}");
-    assert!(error.contains("a yield to other programs keeps free 900 MiB"), "{error}");
+    assert!(error.contains("`plimsoll yield` keeps free 900 MiB"), "{error}");
     let status = printed(&plimsoll(&daemon, "", &["status"]));
     assert!(status.contains("  refused: alpha does not fit") && status.contains("900 MiB"), "{status}");
     printed(&plimsoll(&daemon, "", &["yield", "--end"]));

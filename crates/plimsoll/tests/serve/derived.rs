@@ -107,7 +107,8 @@ fn a_derived_model_goes_with_its_model_and_a_warning() {
     std::fs::write(served.config_file(), config.replace("[models.a]", "[models.b]")).unwrap();
     let reloaded = get(served.address, "/models?reload=1");
     assert_eq!(reloaded.status, 200, "{}", reloaded.text());
-    let warning = "the derived model `mine` is not served: its model `a` is gone";
+    let warning =
+        "the derived model `mine` is not served: the model `a`, from which it is derived, is not served";
     until("the warning", || served.talk().contains(warning));
     assert_eq!(names(&served, "/api/tags", "models", "name"), ["b"]);
     drop(served);

@@ -302,7 +302,7 @@ fn a_plea_makes_an_idle_neighbour_leave_and_raises_the_budget() {
     assert_eq!(budget_in(&folder), Some(5000 * MIB));
     assert_eq!(daemon.running(), ["alpha", "small"], "one suffices, and of the two that do the older leaves");
     daemon.reported("stop idle");
-    daemon.reported("alpha requests 2000 MiB more");
+    daemon.reported("alpha requests 2000 MiB more memory");
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn a_stream_that_waits_is_told_which_model_leaves_for_it() {
         assert_eq!((answer.status, answer.whole), (200, true));
         assert_eq!(answer.header("content-type"), Some("text/event-stream"));
         let text = answer.text();
-        let line = ": waiting for 700 MiB on host; busy is unloaded when its answer ends\n\n";
+        let line = ": waiting for 700 MiB of memory on host; busy is unloaded when its answer ends\n\n";
         assert!(text.matches(line).count() > 2, "{text}");
         assert_eq!(answer.events().last().map(String::as_str), Some("[DONE]"));
     }

@@ -72,7 +72,11 @@ fn failed_imports_exit_with_a_status_and_a_remedy() {
         (&["none.yaml"], 2, "name llama-swap's YAML, a preset of llama-server (.ini) or `ollama`"),
         (&["."], 2, "there is no store of Ollama in /"),
         (&["b.yaml", "--force"], 2, "--output"),
-        (&["b.yaml", "-o", "b.yaml", "--force"], 2, "b.yaml is the source; choose another --output"),
+        (
+            &["b.yaml", "-o", "b.yaml", "--force"],
+            2,
+            "b.yaml is also the source of the import; choose another file with --output",
+        ),
         (&["b.yaml", "-o", "no/such/folder.toml"], 1, "cannot write `no/such/folder.toml`"),
     ] {
         let (code, printed, stated) = plimsoll(folder.path(), &[&["import"], words].concat());

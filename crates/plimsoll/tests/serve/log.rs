@@ -80,7 +80,7 @@ fn the_command_line_chooses_before_the_environment_and_the_configuration() {
     let quiet = "[serve]\nlog-level = 'warn'\n";
     let setup = || Setup::new().config(quiet).model("alpha", "100MiB", "", "");
     let talk = end(setup().argument("--log-level").argument("info").variable("RUST_LOG", "off").start());
-    assert!(talk.contains("INFO 1 model of "), "{talk}");
+    assert!(talk.contains("INFO serving 1 model of "), "{talk}");
     let mut daemon = setup().variable("JOURNAL_STREAM", "1:2").start();
     assert_eq!(chat(daemon.address, "alpha").status, 200);
     daemon.signal("TERM");

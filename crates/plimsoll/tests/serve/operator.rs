@@ -48,18 +48,18 @@ fn each_load_and_each_leave_is_a_line_with_bytes_and_the_reason() {
     let _ = post(daemon.address, "/models/unload", &order);
     until("the last engine has left", || daemon.engines().is_empty());
     for line in [
-        "INFO load alpha: 612 MiB on host (612 MiB of 1024 MiB claimed)",
+        "INFO load alpha: 612 MiB on host (612 MiB of 1024 MiB reserved)",
         "INFO ready alpha in ",
         "INFO stop alpha (idle 0 s): beta needs 500 MiB",
-        "INFO gone alpha",
-        "INFO load beta: 500 MiB on host (500 MiB of 1024 MiB claimed)",
-        "INFO refuse: huge would not fit on the cards that it may use",
+        "INFO stopped alpha",
+        "INFO load beta: 500 MiB on host (500 MiB of 1024 MiB reserved)",
+        "INFO request refused: huge would not fit on the cards that it may use",
         "WARN bad ran out of",
     ] {
         daemon.reported(line);
     }
     let talk = daemon.talk();
-    assert_eq!(talk.matches("refuse: huge would not fit").count(), 1, "{talk}");
+    assert_eq!(talk.matches("request refused: huge would not fit").count(), 1, "{talk}");
     assert_eq!(talk.matches("is refused: huge would not fit").count(), 1, "at the start: {talk}");
 }
 

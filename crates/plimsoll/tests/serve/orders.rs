@@ -72,7 +72,7 @@ fn a_wait_for_the_end_of_a_yield_says_so_everywhere() {
     let client = asks(&daemon, "large");
     until("it waits for room", || wait(&daemon, "large")["cause"] == "room");
     let reason = &wait(&daemon, "large")["reason"];
-    let yields = "a yield to other programs keeps free 512 MiB of host";
+    let yields = "`plimsoll yield` keeps free 512 MiB of host";
     assert_eq!(reason["because"].as_array().map(Vec::len), Some(1), "{reason}");
     assert_eq!(reason["because"][0]["text"], yields);
     let line = format!("the model still waits for memory that is kept free for other programs: {yields}");
@@ -101,7 +101,7 @@ fn refusals_with_other_figures_are_other_refusals() {
     assert!(reported[1].0.contains("keeps free 700 MiB") && reported[1].1 == 2, "{reported:?}");
     // The line of the last request comes after those of all refusals.
     until("three requests are told", || daemon.talk().matches("request alpha: 503").count() == 3);
-    let lines = daemon.talk().matches("refuse: alpha does not fit").count();
+    let lines = daemon.talk().matches("request refused: alpha does not fit").count();
     assert_eq!(lines, 2, "{}", daemon.talk());
     // A client that leaves is no refusal.
     keep_free(&daemon, "700MiB", 30);

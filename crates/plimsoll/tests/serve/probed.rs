@@ -39,7 +39,7 @@ fn replaced_after(script: &str) -> Duration {
         thread::sleep(Duration::from_millis(200));
     }
     assert_eq!(process(&chat(daemon.address, "good")), neighbour);
-    daemon.reported("failed requests of Plimsoll's own, did not end by itself, and was killed");
+    daemon.reported("failed Plimsoll's test requests, did not end by itself, and was killed");
     start.elapsed()
 }
 

@@ -290,7 +290,7 @@ fn guard_divides_the_cache_where_the_server_says() {
     assert_eq!(chat(daemon.address, "spills").status, 200);
     let tokens = model(&daemon.status(), "spills")["spill"]["full_speed_tokens"].as_u64().expect("a number");
     let stated = get(daemon.address, "/logs").text();
-    let begin = format!("of the KV cache's {CONTEXT} positions the first ");
+    let begin = format!("of the KV cache's {CONTEXT} positions, the first ");
     let (_, rest) = stated.split_once(&begin).unwrap_or_else(|| panic!("{stated}"));
     let printed: u64 = rest.split(' ').next().and_then(|word| word.parse().ok()).expect("a number");
     // The stand-in has no NVML that tells guard of the context. So guard takes the 32 MiB that its budget has

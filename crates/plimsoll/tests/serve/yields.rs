@@ -183,7 +183,7 @@ fn yields_eight(delay: u64) -> (Duration, Duration) {
     until("all are gone", || card.used() == 0 && daemon.claimed() == 0);
     let refused = chat(daemon.address, "d");
     assert_eq!((refused.status, &refused.json()["error"]["code"]), (503, &Value::from("no_room")));
-    assert!(refused.text().contains("a yield to other programs keeps free"), "{}", refused.text());
+    assert!(refused.text().contains("`plimsoll yield` keeps free"), "{}", refused.text());
     assert_eq!(plimsoll(&daemon, &["yield", "--end"]), "no memory is kept free for other programs\n");
     until("it is loaded again", || chat(daemon.address, "d").status == 200);
     daemon.reported("8192 MiB of Fake 16G are kept free for other programs");
@@ -253,7 +253,7 @@ fn idle_models_leave_for_a_program_with_precedence_that_starts() {
     assert_eq!(daemon.running().len(), 4);
     let _blender = card.grows("blender", 1 << 20, 0, 0.0);
     until("the idle ones are gone", || daemon.running() == ["a"]);
-    daemon.reported("idle models are unloaded");
+    daemon.reported("idle models on it are unloaded");
     // It started once, and models that are asked for come back.
     until("it is loaded again", || chat(daemon.address, "d").status == 200);
     std::thread::sleep(Duration::from_millis(600));

@@ -128,7 +128,8 @@ impl Created {
         let unknown = |name: &&String| !WITHOUT_EFFECT.contains(&name.as_str());
         let mut others = self.others.iter().filter(|(_, value)| !is_empty(value)).map(|(name, _)| name);
         if let Some(name) = others.find(unknown) {
-            let text = "`from`, `system` and `parameters` make a model here; the rest of it is its model's";
+            let text = "only `from`, `system` and `parameters` define a model here; the rest is taken \
+                from its base model";
             return Err(refused(format!("`{name}` is not supported: {text}, {}", of.name)));
         }
         for (name, value) in self.parameters.iter().filter(|(_, value)| !value.is_null()) {
@@ -163,7 +164,8 @@ fn of_engine(name: &str, value: &Value, of: &ModelListing) -> HttpProblem {
         None => String::new(),
     };
     refused(format!(
-        "`parameters.{name}` = {value} is not supported: it is a setting of the engine, and that is the one of {}{has}",
+        "`parameters.{name}` = {value} is not supported: it is a setting of the engine, which is shared \
+            with {}{has}",
         of.name
     ))
 }

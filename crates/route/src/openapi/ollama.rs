@@ -24,7 +24,10 @@ pub(super) const fn of_store(endpoint: StoreEndpoint) -> Operation {
         StoreEndpoint::Tags => return shows(OLLAMA, "Lists the models", json("OllamaModels")),
         StoreEndpoint::Running => return shows(OLLAMA, "Lists the loaded models", json("OllamaModels")),
         StoreEndpoint::Push => {
-            return Operation { successes: &[], ..does(OLLAMA, "Is not supported").refuses(&[501]) };
+            return Operation {
+                successes: &[],
+                ..does(OLLAMA, "Refused: models cannot be pushed").refuses(&[501])
+            };
         }
         StoreEndpoint::Show => (shows(OLLAMA, "Describes a model", json("Object")), "OllamaOrder"),
         StoreEndpoint::Pull => {

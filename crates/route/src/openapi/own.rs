@@ -15,15 +15,15 @@ const ICON: Content = text("image/svg+xml");
 pub(super) const fn operation(own: Own) -> Operation {
     match own {
         Own::Root => {
-            shows(PLIMSOLL, "Greets as Ollama does, and a browser with the page", TEXT).or_shows(HTML)
+            shows(PLIMSOLL, "Answers as Ollama does, and a browser with the page", TEXT).or_shows(HTML)
         }
         Own::Index => shows(PLIMSOLL, "Lists this server's own paths", TEXT),
         Own::OpenApi => shows(PLIMSOLL, "Describes the API", json("Object")),
         Own::Page(PageFile::Document) => shows(PLIMSOLL, "Shows the page", HTML),
-        Own::Page(PageFile::Script) => shows(PLIMSOLL, "Has the page's script", SCRIPT),
-        Own::Page(PageFile::Icon) => shows(PLIMSOLL, "Has the page's icon", ICON),
+        Own::Page(PageFile::Script) => shows(PLIMSOLL, "Returns the script of the page", SCRIPT),
+        Own::Page(PageFile::Icon) => shows(PLIMSOLL, "Returns the icon of the page", ICON),
         Own::Health => shows(PLIMSOLL, "Says that the server runs", json("Health")),
-        Own::Version => shows(PLIMSOLL, "Names the versions", json("Version")),
+        Own::Version => shows(PLIMSOLL, "Returns the version of the server", json("Version")),
         Own::Props => shows(LLAMA_SERVER, "Shows the properties of the router or of a model", json("Object")),
         Own::Models => {
             shows(OPENAI, "Lists the models", json("ModelList")).query(&["reload"]).refuses(&[400])
@@ -61,12 +61,14 @@ pub(super) const fn operation(own: Own) -> Operation {
         Own::Yield => shows(PLIMSOLL, "Keeps memory free for other programs", json("YieldList"))
             .takes("YieldOrder")
             .refuses(&[404]),
-        Own::EndYield => {
-            shows(PLIMSOLL, "Ends the yields", json("YieldList")).query(&["card"]).refuses(&[404])
+        Own::EndYield => shows(PLIMSOLL, "Lets models use the kept memory again", json("YieldList"))
+            .query(&["card"])
+            .refuses(&[404]),
+        Own::WhatIf => {
+            shows(PLIMSOLL, "Shows what a load or a yield would do, without doing it", json("WhatIf"))
+                .query(&["model", "context", "slots", "cache", "yield", "card"])
+                .refuses(&[400, 404, 500])
         }
-        Own::WhatIf => shows(PLIMSOLL, "Plans a load or a yield that does not take place", json("WhatIf"))
-            .query(&["model", "context", "slots", "cache", "yield", "card"])
-            .refuses(&[400, 404, 500]),
         Own::Reload => shows(PLIMSOLL, "Reads the configuration again", json("Reloaded")).refuses(&[400]),
         Own::LmStudioModels => shows(LM_STUDIO, "Lists the models", json("List")),
         Own::LmStudioModel => shows(LM_STUDIO, "Describes a model", json("Object")).refuses(NAME_REFUSALS),

@@ -12,7 +12,7 @@ use crate::{HttpProblem, HttpSettings};
 const EVERY: Duration = Duration::from_millis(30);
 const CHAT: &str = "/v1/chat/completions";
 const STREAM: &str = r#"{"model":"real","stream":true}"#;
-const COMMENT: &str = ": waiting for 3 GiB on card 0\n\n";
+const COMMENT: &str = ": waiting for 3 GiB of memory on card 0\n\n";
 const EVENTS: &str =
     "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
 
@@ -55,7 +55,7 @@ fn a_stream_that_waits_gets_its_headers_and_comments_and_then_the_engines_events
         write(&mut engine, &format!("{EVENTS}9\r\ndata: 1\n\n\r\n9\r\ndata: 2\n\n\r\n0\r\n\r\n")).await;
         seen += &read_until(&mut client, "0\r\n\r\n").await;
         let body = unchunked(&seen).unwrap();
-        let body = body.replace(": the engine has the request\n\n", "");
+        let body = body.replace(": the engine is working on the request\n\n", "");
         assert_eq!(body.replace(COMMENT, ""), "data: 1\n\ndata: 2\n\n", "{body}");
         stage.until_idle().await;
         // The connection carries the next request.
@@ -71,7 +71,7 @@ fn a_refusal_after_the_headers_is_an_event_in_the_dialect_of_the_path() {
         ("/v1/responses", COMMENT, "event: error\n"),
         (
             "/v1/messages",
-            ": waiting for 3 GiB on card 0\nevent: ping\ndata: {\"type\": \"ping\"}\n\n",
+            ": waiting for 3 GiB of memory on card 0\nevent: ping\ndata: {\"type\": \"ping\"}\n\n",
             "event: error\n",
         ),
     ] {

@@ -160,7 +160,7 @@ impl ModelService for StubService {
     }
 
     fn wait_line(&self, _: ModelId) -> String {
-        "waiting for 3 GiB\non card 0".to_owned()
+        "waiting for 3 GiB of memory\non card 0".to_owned()
     }
 
     fn models(&self) -> Vec<ModelId> {

@@ -23,7 +23,7 @@ impl Board {
                 let terms = self.planned_terms(*model, placement);
                 self.terms.borrow_mut().insert(*run, terms);
                 let bytes: Bytes = placement.shares.iter().map(|share| share.bytes).sum();
-                marks.add(now, "load", Some(*model), format!("claims {bytes}"));
+                marks.add(now, "load", Some(*model), format!("reserves {bytes}"));
             }
             SchedulerEffect::Stop { run, .. } => {
                 let Some(model) = self.state.run(*run).map(|run| run.model) else { return };
@@ -36,7 +36,12 @@ impl Board {
                 self.mark_failure("refused", None, &refusal.reason, &refusal.hints);
             }
             SchedulerEffect::StateChanged { model, state: ModelState::Ready } => {
-                let stays = if was == ModelState::Draining { "it no longer has to be unloaded" } else { "" };
+                let stays = if was == ModelState::Draining {
+                    "its memory is no longer needed by another \
+                    model"
+                } else {
+                    ""
+                };
                 marks.add(now, "ready", Some(*model), stays.to_owned());
             }
             SchedulerEffect::GiveUpLoad { model, reason } => {

@@ -23,7 +23,7 @@ pub(crate) async fn keep(runtime: Rc<Runtime>) {
         failures.drain(..failures.len().saturating_sub(FAILURES));
         let store = runtime.board.store.clone();
         if let Ok(Err(error)) = spawn_blocking(move || store.write(failures)).await {
-            tracing::debug!("failures are not kept: {error}");
+            tracing::debug!("the list of failures could not be saved: {error}");
         }
         tokio::time::sleep(KEPT_APART).await;
     }

@@ -45,7 +45,7 @@ fn deliver<E: std::fmt::Display>(
         while let Err(error) = post(&document) {
             let Some(pause) = left.next() else {
                 tracing::warn!(
-                    "the webhook did not take a failure in {} attempts: {error}",
+                    "the webhook did not accept a failure report in {} attempts: {error}",
                     pauses.len() + 1
                 );
                 break;

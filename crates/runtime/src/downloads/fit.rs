@@ -34,7 +34,7 @@ pub(super) async fn foresee(
     match (own.never_fits(), least.never_fits()) {
         (false, _) => Ok(own.refused.is_none().then(|| own.text.clone())),
         (true, false) => Ok(Some(format!(
-            "{} with a context of {LEAST_CONTEXT} tokens; with its own it fits on no card",
+            "{} with a context of {LEAST_CONTEXT} tokens; with its own context, the model fits on no card",
             least.text
         ))),
         (true, true) if order.force => Ok(Some(own.text.clone())),

@@ -18,9 +18,9 @@ use super::store::hex;
 const HEADER: u64 = 1 << 20;
 /// Flags with which slots are not saved, and the reason.
 const UNFIT: [(&str, &str); 3] = [
-    ("--slot-save-path", "its flags name a folder for slots"),
-    ("--embedding", "it computes no answers"),
-    ("--rerank", "it computes no answers"),
+    ("--slot-save-path", "its flags set --slot-save-path"),
+    ("--embedding", "the model computes no answers"),
+    ("--rerank", "the model computes no answers"),
 ];
 /// Variables of the daemon that change how an engine computes.
 const OF_ENGINES: [&str; 2] = ["GGML_", "LLAMA_ARG_"];
@@ -37,26 +37,26 @@ pub(super) fn slot_key(
     context: Option<u64>,
 ) -> Result<String, &'static str> {
     let Launch::LlamaServer { options, .. } = &entry.launch else {
-        return Err("it is started by `cmd`");
+        return Err("the model is started by `cmd`");
     };
-    let program = program.ok_or("its engine's program is unknown")?;
+    let program = program.ok_or("the program of the model's engine is unknown")?;
     if let Some((_, why)) = UNFIT.iter().find(|(flag, _)| options.get(flag).is_some()) {
         return Err(why);
     }
     for setting in options.settings() {
         match setting.flag.effect {
             // Its file may change without a change of the flag.
-            FlagClass::Remote | FlagClass::Bundle => return Err("its model is not a file on this machine"),
+            FlagClass::Remote | FlagClass::Bundle => return Err("the model is not a file on this machine"),
             FlagClass::Draft | FlagClass::DraftRemote | FlagClass::Speculation => {
                 return Err("the engine saves no cache of a draft model");
             }
             // Requests may change its scale.
-            FlagClass::Adapters | FlagClass::ScaledAdapters => return Err("it has adapters"),
+            FlagClass::Adapters | FlagClass::ScaledAdapters => return Err("the model has adapters (LoRA)"),
             _ => {}
         }
     }
     let model =
-        options.text("--model").map(PathBuf::from).ok_or("its model is not a file on this machine")?;
+        options.text("--model").map(PathBuf::from).ok_or("the model is not a file on this machine")?;
     let header = header(&model).map_err(|_| "the header of its model cannot be read")?;
     let own = entry.environment(0);
     let searched = own.iter().find(|(name, _)| name == "LD_LIBRARY_PATH").map(|(_, value)| OsStr::new(value));
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(reason(""), "the header of its model cannot be read");
         fs::write(folder.path().join("a-00001-of-00002.gguf"), "GGUF").unwrap();
         for (flags, why) in [
-            ("--slot-save-path /tmp", "folder for slots"),
+            ("--slot-save-path /tmp", "set --slot-save-path"),
             ("--embeddings", "no answers"),
             ("-md /b.gguf", "draft"),
             ("--lora /l.gguf", "adapters"),

@@ -96,7 +96,10 @@ impl ExactAnswers {
     pub fn new(news: Option<mpsc::UnboundedSender<String>>) -> Self {
         let found = PHANTOM.find();
         if let Err(error) = &found {
-            tracing::debug!("no engine is asked for its memory: {error}");
+            tracing::debug!(
+                "engines cannot be asked for the memory of models, so plans use formulas: \
+                {error}"
+            );
         }
         Self(Arc::new(SharedAnswers {
             ledger: Mutex::default(),
@@ -167,7 +170,14 @@ impl ExactAnswers {
             shared.answer_all();
         };
         let started = thread::Builder::new().name("plimsoll-ask".to_owned()).spawn(work);
-        started.inspect_err(|error| tracing::debug!("no engine is asked for its memory: {error}")).ok()
+        started
+            .inspect_err(|error| {
+                tracing::debug!(
+                    "engines cannot be asked for the memory of models, so \
+            plans use formulas: {error}"
+                )
+            })
+            .ok()
     }
 }
 
@@ -201,7 +211,11 @@ impl SharedAnswers {
                     }
                 },
             };
-            tracing::debug!("asking {} for the memory of {}", engine.program.display(), question.model);
+            tracing::debug!(
+                "asking the engine {} how much memory {} takes",
+                engine.program.display(),
+                question.model
+            );
             match oracle.ask(&question.options, &question.cards) {
                 Ok(stated) => self.succeed(&question, stated),
                 Err(error) => self.fail(&question, &error),

@@ -41,7 +41,7 @@ pub(crate) async fn overlong(
     let count = move || fewest_tokens(&entry, engine.as_deref(), &certain);
     let tokens = spawn_blocking(count).await.ok().flatten().filter(|tokens| *tokens >= holds)?;
     let text = format!(
-        "the prompt has at least {}, and the context of {name} holds {context}",
+        "the prompt has at least {}, but the context of {name} holds only {context}",
         counted(tokens, "token")
     );
     let reason = Reason::new("prompt_too_long", text)

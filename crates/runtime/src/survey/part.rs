@@ -16,8 +16,8 @@ impl MemoryModel for PartOfCards {
         let wanted = self.0.cards;
         if cards.len() != wanted {
             let text = match wanted {
-                1 => "the model's command computes on one card".to_owned(),
-                _ => format!("the model's command computes on {wanted} cards together"),
+                1 => "the model's command computes on exactly one card".to_owned(),
+                _ => format!("the model's command computes on exactly {wanted} cards together"),
             };
             return Err(Reason::new("other_number_of_cards", text));
         }

@@ -36,7 +36,7 @@ impl NeedAnswers {
     pub fn extend(&mut self, answers: Vec<NeedAnswer>) {
         for mut answer in answers {
             if answer.shares.as_ref().is_ok_and(|shares| is_repeated(shares)) {
-                let text = "the plan gives several figures for one card";
+                let text = "the plan states two memory figures for the same card";
                 answer.shares = Err(Reason::new("plan_failed", text));
             }
             self.all.push(answer);

@@ -52,7 +52,10 @@ pub(super) fn never(
             Err(reason) => reason.clone().fact("cards", names(ledger, set)),
         }));
     if requested.len() > SPELT_OUT {
-        let more = format!("further sets of cards that are also too small: {}", requested.len() - SPELT_OUT);
+        let more = format!(
+            "number of further sets of cards that are also too small: {}",
+            requested.len() - SPELT_OUT
+        );
         reason = reason.because(Reason::new("more_sets", more));
     }
     // Without these lines a model would be refused for a need that neither plan nor configuration shows.
@@ -140,7 +143,7 @@ pub(crate) const RULES: &str = "`groups` or `together` in the configuration";
 /// Way to release a pinned model.
 fn unpin(tenants: &[CardTenant], run: RunId, name: &str) -> String {
     if tenants.iter().any(|tenant| tenant.run == run && tenant.is_pinned_by_file) {
-        format!("remove `pin` of {name} from the configuration and reload")
+        format!("remove `pin` of {name} from the configuration and run `plimsoll reload`")
     } else {
         format!("unpin {name}")
     }
@@ -171,8 +174,8 @@ fn after_measurement(ledger: &Ledger, placement: &Placement) -> Vec<Hint> {
     let more = small.map(|(card, bytes)| {
         format!("allow models {bytes} of {card}: raise `total=` or `budget=` in its `--card`")
     });
-    let less =
-        "make the engine take less; after a reload of its changed section, its measurement is forgotten";
+    let less = "make the engine take less memory: change its section and run `plimsoll reload`, which also \
+            forgets the measurement";
     more.chain([less.to_owned()]).map(|text| Hint::new(Advice::Other(text))).collect()
 }
 
@@ -208,7 +211,7 @@ fn too_little(ledger: &Ledger, tenants: &[CardTenant], placement: &Placement, cr
         .iter()
         .map(|(account, bytes)| {
             let room = if crowded_out { alongside_pinned(account, tenants) } else { account.limit() };
-            format!("{bytes} of {room} available on {}", account.card().name)
+            format!("{bytes} of the {room} available on {}", account.card().name)
         })
         .collect();
     let text = format!("on {} cards together the model takes {total}: {}", shares.len(), each.join(", "));
@@ -247,7 +250,10 @@ fn withheld(account: &Account) -> Vec<(Bytes, Reason)> {
         let text = format!("the budget is {budget} of the card's {total}");
         (total.saturating_sub(budget), Reason::new("budget", text).fact("budget", budget))
     });
-    budget.into_iter().chain([holding("reserve", account.reserve(), "the reserve is")]).collect()
+    budget
+        .into_iter()
+        .chain([holding("reserve", account.reserve(), "the `reserve` setting keeps free")])
+        .collect()
 }
 
 /// Memory of a card that no model gets, by cause, with its size: what settings withhold, and what others
@@ -255,7 +261,7 @@ fn withheld(account: &Account) -> Vec<(Bytes, Reason)> {
 pub(crate) fn kept_from_models(account: &Account) -> Vec<(Bytes, Reason)> {
     let mut causes = withheld(account);
     causes.push(holding("foreign", account.foreign(), "the system and other processes hold"));
-    causes.push(holding("yield", account.kept_now(), "a yield to other programs keeps free"));
+    causes.push(holding("yield", account.kept_now(), "`plimsoll yield` keeps free"));
     causes
 }
 
@@ -285,8 +291,8 @@ fn lacking(
         true if total.is_zero() => {
             format!("{name} reports a total of {total}, so it has no memory for models")
         }
-        true if account.limit().is_zero() => format!("{name} has no memory for models"),
-        true => format!("{name} would have to be empty, because the model's need is unknown"),
+        true if account.limit().is_zero() => format!("the limit of {name} leaves no memory for models"),
+        true => format!("{name} would have to be empty, because the model's memory need is unknown"),
         false => {
             // 9.0 and 9.3 MiB read the same.
             let more = if available.to_string() == need.to_string() {

@@ -39,7 +39,10 @@ impl Scheduler {
                 limit: AllocationLimit::Driver { card: Some(card), free, occupied },
             }) => match start(card) {
                 Some(start) => self.driver_refusal(run, start, *bytes, *free, *occupied),
-                None => MemoryCause::Unknown(unknown("the engine was not given the card that refused")),
+                None => MemoryCause::Unknown(unknown(
+                    "the card that refused the allocation is not \
+                    assigned to the engine",
+                )),
             },
             _ => match self.crowded_out(run) {
                 Some(foreign) => MemoryCause::Foreign(foreign),
@@ -59,7 +62,10 @@ impl Scheduler {
         occupied: Bytes,
     ) -> MemoryCause {
         let Some(account) = self.ledger().account(&start.card) else {
-            return MemoryCause::Unknown(unknown("the card is gone"));
+            return MemoryCause::Unknown(unknown(
+                "this server no longer manages the card that refused the \
+                allocation",
+            ));
         };
         let missing = missing.max(LEAST_SHORTFALL);
         let (others, now) = account.without(run.id);

@@ -27,7 +27,8 @@ const ROUNDS: u32 = 16;
 const REPEATS: u32 = 3;
 
 /// Why the depth of a run is not tracked whose growth was not told.
-pub(super) const NOT_PLANNED: &str = "the growth of its memory was not planned in time";
+pub(super) const NOT_PLANNED: &str = "the plan of how its memory grows with the tokens in use was not \
+    ready in time";
 
 impl Scheduler {
     /// Asks what the model takes of these cards, unless an answer is on its way.
@@ -130,7 +131,7 @@ impl Scheduler {
     /// Why the depth of a run that starts is not tracked, or not yet.
     pub(super) fn growth(slot: &ModelSlot, need: &ModelNeed) -> &'static str {
         match need.size {
-            _ if !slot.spec.by_depth => "the configuration switches this limit off",
+            _ if !slot.spec.by_depth => "`depth-admission = false` in its section switches this limit off",
             NeedSize::Planned => NOT_PLANNED,
             _ => "it is unknown how much memory the model needs for each further token",
         }
@@ -153,7 +154,7 @@ impl Scheduler {
             {
                 Ok(Occupancy::new(curve, learned))
             }
-            _ => Err("the growth of its memory was planned for other cards".to_owned()),
+            _ => Err("the plan of how its memory grows is for other cards than the engine's".to_owned()),
         });
     }
 

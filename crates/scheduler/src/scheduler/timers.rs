@@ -72,14 +72,18 @@ impl Scheduler {
         match action {
             TimerAction::KillStalledLoad => {
                 let seconds = slot.spec.load_timeout.as_secs_f64();
-                let text =
-                    format!("{} made no progress in loading for {seconds:.0} s and was killed", slot.name);
+                let text = format!(
+                    "{} made no progress in loading for {seconds:.0} s (`load-timeout`) and was \
+                        killed",
+                    slot.name
+                );
                 self.kill_for(id, Reason::new("load_stalled", text));
             }
             TimerAction::KillAgain => self.end_process(id, Stopping::Kill, None),
             TimerAction::KillSuspect => {
                 let text = format!(
-                    "the engine of model {} failed requests of Plimsoll's own, did not end by itself, and was killed",
+                    "the engine of model {} failed Plimsoll's test requests, did not end by itself, and \
+                        was killed",
                     slot.name
                 );
                 self.kill_for(id, Reason::new("unresponsive", text));

@@ -38,7 +38,13 @@ impl Scheduler {
 
     /// Lets the idle runs on the card go.
     pub(super) fn precedence_taken(&mut self, card: &CardId, name: &str) {
-        let reason = Reason::new("yields", format!("{name} has started on {card} and has precedence"));
+        let reason = Reason::new(
+            "yields",
+            format!(
+                "the program {name}, which has precedence \
+            (`yield-to`), has started on {card}"
+            ),
+        );
         for candidate in self.candidates(card, LeaveRank::Idle) {
             self.leave(candidate.run, card, reason.clone());
         }

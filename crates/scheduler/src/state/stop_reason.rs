@@ -15,7 +15,7 @@ impl StateRef<'_> {
             return Some(reason.clone());
         }
         if self.closing {
-            return Some(Reason::new("shutting_down", "the daemon is shutting down"));
+            return Some(Reason::new("shutting_down", "the server is shutting down"));
         }
         if state.draining == Some(Drain::Leave) {
             let pinned = slot.is_pinned() && state.parts_for == Some(PartingCause::Hand);
@@ -29,7 +29,7 @@ impl StateRef<'_> {
         }
         if state.suspect.is_some() {
             let text =
-                "the engine failed a health check or a request of Plimsoll's own, and is considered dead";
+                "the engine failed a health check or a test request of Plimsoll, and is considered dead";
             return Some(Reason::new("unresponsive", text));
         }
         state.draining?;
@@ -47,7 +47,7 @@ impl StateRef<'_> {
         let makes_room = |text: String| Reason::new("makes_room", text);
         if let Some(request) = self.budgets.behind(run) {
             let name = &self.model_of(request.run)?.1.name;
-            let text = format!("{name} requests {} more", request.requested);
+            let text = format!("{name} requests {} more memory", request.requested);
             return Some(makes_room(text).fact("need", request.requested));
         }
         self.models.iter().find_map(|(id, slot)| {
@@ -60,11 +60,11 @@ impl StateRef<'_> {
                     }
                     if self.apart_from_any(id, &[run]).is_some() {
                         return Some(makes_room(format!(
-                            "{name} loads, beside which it may not run ({RULES})"
+                            "{name} is to be loaded, and both may not run at once ({RULES})"
                         )));
                     }
                     if let Some(most) = self.ledger.full_at() {
-                        return Some(makes_room(format!("{name} loads, and {}", at_most(most))));
+                        return Some(makes_room(format!("{name} is to be loaded, and {}", at_most(most))));
                     }
                     let text = format!("{name} needs {}", room.needs);
                     return Some(makes_room(text).fact("need", room.needs));

@@ -373,14 +373,16 @@ impl StateRef<'_> {
         let lost: Duration =
             others().map(|wait| self.now.since(begins.max(wait.since + self.settings.patience))).sum();
         let ends = match turn.ends.since(self.now).as_secs() {
-            _ if turn.ends <= self.now => "its turn is over".to_owned(),
-            left => format!("its turn ends in {} s", left + 1),
+            _ if turn.ends <= self.now => "the turn of its clients is over".to_owned(),
+            left => format!("the turn of its clients ends in {} s", left + 1),
         };
         let (clients, waits) =
             (counted(turn.clients, "client"), counted(others().count(), "waiting request"));
         let (swap, lost) = (turn.swap.as_secs_f64(), lost.as_secs_f64());
-        let text =
-            format!("{ends}: a swap takes {swap:.1} s from its {clients}, and {waits} lost {lost:.1} s");
+        let text = format!(
+            "{ends}: unloading and reloading it would cost its {clients} {swap:.1} s, and {waits} \
+                for other models lost {lost:.1} s"
+        );
         Some(Reason::new("turn", text))
     }
 

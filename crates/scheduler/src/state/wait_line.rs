@@ -62,7 +62,7 @@ impl StateRef<'_> {
         let Some(room) = slot.room().filter(|room| !room.needs.is_zero()) else {
             return format!("waiting for memory for {}", slot.name);
         };
-        let line = format!("waiting for {} on {}", room.needs, self.named(&room.cards));
+        let line = format!("waiting for {} of memory on {}", room.needs, self.named(&room.cards));
         if slot.victims().next().is_some() {
             return line + &self.leaving(slot.victims());
         }
@@ -75,9 +75,9 @@ impl StateRef<'_> {
         };
         match (ahead, left) {
             (0, 0) => line,
-            (0, left) => format!("{line}; the models on it may continue for {} s", left + 1),
+            (0, left) => format!("{line}; the models that use it may keep it for {} s", left + 1),
             (ahead, _) => {
-                format!("{line}; {} before it", counted(ahead, "model"))
+                format!("{line}, behind {}", counted(ahead, "model"))
             }
         }
     }
@@ -124,7 +124,7 @@ impl StateRef<'_> {
                 Some(live) if live.in_flight() > 1 => {
                     format!("; {name} is unloaded when its {} answers end", live.in_flight())
                 }
-                _ => format!("; {name} leaves now"),
+                _ => format!("; {name} is being unloaded"),
             }
         };
         runs.map(line).collect()

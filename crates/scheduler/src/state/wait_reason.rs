@@ -85,25 +85,28 @@ impl StateRef<'_> {
                 if slot.room().is_some_and(|room| room.neighbours == NeighbourQuery::Pending) {
                     "other programs, which are asked for memory that they do not use".to_owned()
                 } else {
-                    "a reading of the cards".to_owned()
+                    "a new reading of the cards' free memory".to_owned()
                 }
             }
             RoomObstacle::Unplanned => "the plan of its memory on the cards".to_owned(),
             RoomObstacle::Turn => {
                 let ahead: Vec<&str> = self.ahead(id).map(|slot| &*slot.name).collect();
                 if ahead.is_empty() {
-                    "memory for other models, which come first".to_owned()
+                    "other models, which get memory first".to_owned()
                 } else {
                     format!("memory that {} first", verb(&ahead, "gets", "get"))
                 }
             }
-            RoomObstacle::OwnRequests => "memory of the model's other requests".to_owned(),
+            RoomObstacle::OwnRequests => "memory that the model's other requests use".to_owned(),
             RoomObstacle::Motion { of } => {
                 let other = of.and_then(|model| self.model(model)).map_or("other models", |slot| &*slot.name);
                 if slot.spec.measures_free {
-                    format!("loads and stops on its card, of {other}: its engine measures free memory")
+                    format!(
+                        "the load or stop of {other} on the same card, because its own engine \
+                        measures the free memory there"
+                    )
                 } else {
-                    format!("the start of {other}, whose engine measures the free memory of the card")
+                    format!("the start of {other}, whose engine is measuring the free memory of the card")
                 }
             }
             RoomObstacle::Occupied { kept, runs } => {
@@ -143,7 +146,7 @@ impl StateRef<'_> {
                 let yields = kept.iter().filter_map(|card| {
                     let account = self.ledger.account(card)?;
                     let (bytes, name) = (account.kept_now(), &account.card().name);
-                    let text = format!("a yield to other programs keeps free {bytes} of {name}");
+                    let text = format!("`plimsoll yield` keeps free {bytes} of {name}");
                     Some(Reason::new("yield", text).fact("card", card.as_str()).fact("yield", bytes))
                 });
                 let holders = self.holds(runs).map(|(run, card, holder, bytes)| {

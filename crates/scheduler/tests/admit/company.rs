@@ -35,7 +35,7 @@ fn a_model_of_a_group_that_swaps_leaves_for_the_next_and_says_why() {
         desk.surveyed(1);
         assert_eq!(desk.stopped(), [(first, Stopping::Graceful)], "persistent: {persistent}");
         let why = desk.scheduler.stop_reason(first, desk.now).unwrap().to_string();
-        assert!(why.starts_with("m1 loads, beside which it may not run"), "{why}");
+        assert!(why.starts_with("m1 is to be loaded, and both may not run at once"), "{why}");
         let (_, wait) = desk.scheduler.wait_reason(ModelId(1)).unwrap();
         assert!(wait.to_string().starts_with("the model waits until m0 is unloaded"), "{wait}");
         let line = desk.scheduler.wait_line(ModelId(1), desk.now).unwrap();

@@ -297,7 +297,7 @@ fn a_model_whose_depth_nobody_is_to_watch_is_sent_everything() {
     let view = desk.view(0);
     assert_eq!(
         (view.depth, view.depth_unwatched),
-        (None, Some("the configuration switches this limit off".to_owned()))
+        (None, Some("`depth-admission = false` in its section switches this limit off".to_owned()))
     );
 }
 
@@ -339,7 +339,6 @@ fn a_request_that_waits_for_its_models_other_requests_says_so() {
     dive(&mut desk, run, 400);
     dive(&mut desk, run, 300);
     let reason = desk.scheduler.wait_reason(ModelId(0)).unwrap().1;
-    let waits = "the next request needs more memory than the model has now, and waits for memory of the \
-                 model's other requests";
+    let waits = "the next request needs more memory than the model has now, and waits for memory that the model's other requests use";
     assert_eq!(reason.to_string(), waits);
 }

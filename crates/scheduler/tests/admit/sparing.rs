@@ -60,7 +60,7 @@ fn its_requests_are_told_why_and_when() {
     assert!(refusal.retry_after.unwrap().as_secs() > 60);
     let reported = refusal.reason.to_string();
     assert!(
-        reported.contains("stops no other model") && reported.contains("killed by signal 11"),
+        reported.contains("displaces no other model") && reported.contains("killed by signal 11"),
         "{reported}"
     );
 }

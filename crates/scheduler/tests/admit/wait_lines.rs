@@ -24,17 +24,20 @@ fn each_step_to_an_answer_is_told() {
     assert_eq!(line(&desk, 0), "waiting for a free slot of m0; it answers 1 request now");
     desk.ask(1);
     desk.surveyed(1);
-    let patience = format!("the models on it may continue for {} s", PATIENCE + 1);
-    assert_eq!(line(&desk, 1), format!("waiting for 6144 MiB on card0; {patience}"));
+    let patience = format!("the models that use it may keep it for {} s", PATIENCE + 1);
+    assert_eq!(line(&desk, 1), format!("waiting for 6144 MiB of memory on card0; {patience}"));
     desk.pass(PATIENCE);
-    assert_eq!(line(&desk, 1), "waiting for 6144 MiB on card0; m0 is unloaded when its answer ends");
+    assert_eq!(
+        line(&desk, 1),
+        "waiting for 6144 MiB of memory on card0; m0 is unloaded when its answer ends"
+    );
     assert_eq!(line(&desk, 0), "waiting for m0, which is being stopped and is loaded again if there is room");
     desk.finish(request);
-    assert_eq!(line(&desk, 1), "waiting for 6144 MiB on card0; m0 leaves now");
+    assert_eq!(line(&desk, 1), "waiting for 6144 MiB of memory on card0; m0 is being unloaded");
     desk.ended(run);
     assert_eq!(
         line(&desk, 1),
-        "waiting for 6144 MiB on card0; the memory of an engine that ended is still being returned"
+        "waiting for 6144 MiB of memory on card0; the memory of an engine that ended is still being returned"
     );
 }
 
@@ -49,13 +52,19 @@ fn a_victim_that_may_still_go_on_does_not_leave_now() {
     desk.pass(PATIENCE);
     assert_eq!(
         line(&desk, 1),
-        "waiting for 6144 MiB on card0; m0 is unloaded after its load and first answers"
+        "waiting for 6144 MiB of memory on card0; m0 is unloaded after its load and first answers"
     );
     desk.ready(run);
     desk.pass(0);
-    assert_eq!(line(&desk, 1), "waiting for 6144 MiB on card0; m0 is unloaded after its first answers");
+    assert_eq!(
+        line(&desk, 1),
+        "waiting for 6144 MiB of memory on card0; m0 is unloaded after its first answers"
+    );
     desk.pass(3 * PATIENCE);
-    assert_eq!(line(&desk, 1), "waiting for 6144 MiB on card0; m0 is unloaded when its answer ends");
+    assert_eq!(
+        line(&desk, 1),
+        "waiting for 6144 MiB of memory on card0; m0 is unloaded when its answer ends"
+    );
 }
 
 #[test]
@@ -70,7 +79,7 @@ fn memory_that_no_model_holds_is_not_told_as_that_of_models() {
         (cause, &*reason.text),
         ("room", "the model still waits for memory that is kept free for other programs")
     );
-    assert_eq!(reason.because[0].text, "a yield to other programs keeps free 8192 MiB of card0");
+    assert_eq!(reason.because[0].text, "`plimsoll yield` keeps free 8192 MiB of card0");
 }
 
 #[test]
@@ -83,7 +92,7 @@ fn a_model_behind_another_is_told_its_place() {
         desk.surveyed(model);
         desk.pass(1);
     }
-    assert_eq!(line(&desk, 2), "waiting for 6144 MiB on card0; 1 model before it");
+    assert_eq!(line(&desk, 2), "waiting for 6144 MiB of memory on card0, behind 1 model");
     assert_eq!(desk.scheduler.wait_line(ModelId(9), desk.now), None);
 }
 

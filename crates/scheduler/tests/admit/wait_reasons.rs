@@ -31,7 +31,7 @@ fn a_yield_whose_end_makes_room_is_named_and_an_idle_model_beside_it_is_not() {
     desk.ask(1);
     desk.surveyed(1);
     let reported = "the model still waits for memory that is kept free for other programs\n  \
-                a yield to other programs keeps free 8192 MiB of card0";
+                `plimsoll yield` keeps free 8192 MiB of card0";
     let yields = reason(&desk, 1);
     assert_eq!(yields.to_string(), reported);
     assert_eq!((yields.because[0].code, &yields.because[0].facts["yield"]), ("yield", &Fact::Bytes(gib(8))));
@@ -47,7 +47,7 @@ fn a_yield_and_the_model_that_must_leave_after_it_are_named_together() {
     desk.ask(1);
     desk.surveyed(1);
     let reported = "the model still waits for memory that is kept free for other programs, and memory that m0 holds\n  \
-                a yield to other programs keeps free 8192 MiB of card0\n  m0 holds 8192 MiB on card0";
+                `plimsoll yield` keeps free 8192 MiB of card0\n  m0 holds 8192 MiB on card0";
     assert_eq!(reason(&desk, 1).to_string(), reported);
 }
 
@@ -140,7 +140,10 @@ fn before_the_cards_are_read_no_model_is_accused() {
     desk.pass(60);
     desk.ask(1);
     desk.surveyed(1);
-    assert_eq!(reason(&desk, 1).to_string(), "the model still waits for a reading of the cards");
+    assert_eq!(
+        reason(&desk, 1).to_string(),
+        "the model still waits for a new reading of the cards' free memory"
+    );
 }
 
 #[test]

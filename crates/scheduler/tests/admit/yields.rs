@@ -81,7 +81,7 @@ fn nothing_is_loaded_into_the_room_and_what_can_wait_for_its_end_waits() {
     let causes: Vec<_> = reason.because.iter().map(|cause| &*cause.text).collect();
     assert_eq!(
         causes,
-        ["a yield to other programs keeps free 8192 MiB of card0", "m0 holds 8192 MiB on card0"],
+        ["`plimsoll yield` keeps free 8192 MiB of card0", "m0 holds 8192 MiB on card0"],
         "the yield is what it waits for"
     );
     desk.ask_until(1, 30);
@@ -105,7 +105,7 @@ fn a_request_that_cannot_outwait_a_yield_is_refused_with_that_reason() {
     assert_eq!(refusals[0].kind, RequestRefusalKind::NoRoom);
     assert!(refusals[0].reason.text.contains("kept free for other programs"), "{}", refusals[0].reason);
     let reported = format!("{:?}", refusals[0].reason);
-    assert!(reported.contains("a yield to other programs keeps free 8192 MiB"), "{reported}");
+    assert!(reported.contains("`plimsoll yield` keeps free 8192 MiB"), "{reported}");
     let hints = format!("{:?}", refusals[0].hints);
     assert!(hints.contains("plimsoll yield --end"), "{hints}");
 }
@@ -224,7 +224,7 @@ fn idle_models_leave_for_a_program_with_precedence_and_come_back_when_asked_for(
     desk.send(SchedulerEvent::PrecedenceTaken { card: card(), name: "blender".to_owned() });
     assert_eq!(stopped(&desk), runs[..1]);
     let reason = desk.scheduler.stop_reason(runs[0], desk.now).unwrap();
-    assert_eq!(&*reason.text, "blender has started on card0 and has precedence");
+    assert_eq!(&*reason.text, "the program blender, which has precedence (`yield-to`), has started on card0");
     desk.gone(runs[0]);
     desk.loaded(0);
 }

@@ -12,8 +12,7 @@ fn a_demand_that_no_set_of_cards_meets_says_why_for_each() {
     assert_eq!(
         never.reason.to_string(),
         "m would not fit on the cards that it may use even if those cards were empty\n  \
-         on 2 cards together the model takes 30720 MiB: 15360 MiB of 10240 MiB available on a, 15360 MiB of 10240 MiB \
-         available on b\n    \
+         on 2 cards together the model takes 30720 MiB: 15360 MiB of the 10240 MiB available on a, 15360 MiB of the 10240 MiB available on b\n    \
          a has 10240 MiB available, but the model needs 15360 MiB\n    \
          b has 10240 MiB available, but the model needs 15360 MiB\n  \
          a has 10240 MiB available, but the model needs 30720 MiB\n  \
@@ -38,14 +37,14 @@ fn the_largest_cause_comes_first_and_empty_cards_hold_no_other_processes() {
         stated(18, 5),
         "m does not fit beside the memory that other models and processes hold\n  \
          a has 15360 MiB available, but the model needs 18432 MiB\n    \
-         the reserve is 5120 MiB\n    \
+         the `reserve` setting keeps free 5120 MiB\n    \
          the system and other processes hold 4096 MiB"
     );
     assert_eq!(
         stated(2, 23),
         "m would not fit on the cards that it may use even if those cards were empty\n  \
          a has 1024 MiB available, but the model needs 2048 MiB\n    \
-         the reserve is 23552 MiB"
+         the `reserve` setting keeps free 23552 MiB"
     );
     assert_eq!(
         stated(30, 0),

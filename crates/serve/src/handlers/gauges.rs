@@ -31,7 +31,7 @@ type DepthGauge = (&'static str, &'static str, fn(&DepthView) -> u64);
 const DEPTHS: [DepthGauge; 4] = [
     (
         "plimsoll_depth_admitted_tokens",
-        "Tokens that the admitted requests of a model can reach together",
+        "Tokens of prompts and answers that a model's admitted requests can reach together",
         |depth| depth.admitted,
     ),
     ("plimsoll_depth_covered_tokens", "Tokens of context for which a model's memory is reserved", |depth| {

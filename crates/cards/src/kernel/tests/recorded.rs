@@ -16,12 +16,12 @@ const NONE: [Option<u64>; 4] = [None; 4];
 const OWN: Option<Board> = Some(Board::Own);
 const SHARED: Option<Board> = Some(Board::Shared);
 const NO_FILE: Option<&str> = Some("mem_info_vram_total cannot be read");
-const OTHER_PROGRAM: Option<&str> = Some("to a program on that machine alone");
+const OTHER_PROGRAM: Option<&str> = Some("only to programs on that machine, and not in files");
 const NO_MEMINFO: Option<&str> = Some("proc/meminfo cannot be read");
 
 /// Folder, name, board, memory, and what the note on it says.
 const CARDS: &[Row] = &[
-    ("amd/hd7870", "AMD Radeon HD 7800 Series", OWN, NONE, Some("the driver radeon states none")),
+    ("amd/hd7870", "AMD Radeon HD 7800 Series", OWN, NONE, Some("the driver radeon does not report it")),
     (
         "amd/phoenix",
         "AMD Radeon 780M Graphics",

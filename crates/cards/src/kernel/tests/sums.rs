@@ -197,7 +197,10 @@ fn an_old_kernel_and_a_known_fault_are_named() {
         ])
         .survey();
     let notes = survey.cards[0].notes.join("\n");
-    assert!(notes.contains("with kernel 6.8, HIP takes the carve-out of 512 MiB alone"), "{notes}");
+    assert!(
+        notes.contains("with kernel 6.8, HIP uses only the 512 MiB that the firmware sets aside"),
+        "{notes}"
+    );
     assert!(notes.contains("GGML_CUDA_ENABLE_UNIFIED_MEMORY"), "{notes}");
 }
 

@@ -117,9 +117,10 @@ fn known_faults(tree: &Sysroot, snapshot: &HostSnapshot) -> Vec<Reason> {
         let text = match release.nvmap_fault() {
             Some(fault) => format!(
                 "{release} refuses large allocations no matter how much is free; {}",
-                fault
-                    .fixed_in
-                    .map_or_else(|| "take a later release".to_owned(), |fixed| format!("{fixed} does not"))
+                fault.fixed_in.map_or_else(
+                    || "upgrade to a later release".to_owned(),
+                    |fixed| format!("upgrade to {fixed} or later")
+                )
             ),
             None => format!("the NvMap driver of {release} has no known fault"),
         };

@@ -81,11 +81,11 @@ pub(super) fn run(runtime: &Runtime, arguments: Arguments) -> Result<ExitCode, E
     };
     // From here on a signal ends the wait, and the trial is removed.
     let mut signals =
-        runtime.block_on(async { Signals::new() }).map_err(ErrorReport::of("cannot hear signals"))?;
+        runtime.block_on(async { Signals::new() }).map_err(ErrorReport::of("cannot listen for signals"))?;
     let folder = std::env::temp_dir().join(format!("plimsoll-fleet-{}", std::process::id()));
     // Of this user alone, and new: the folder of temporary files is everybody's.
     let created = DirBuilder::new().mode(0o700).create(&folder);
-    created.map_err(ErrorReport::of_file("cannot make", &folder))?;
+    created.map_err(ErrorReport::of_file("cannot create the folder", &folder))?;
     let mut trial = Trial { folder: folder.clone(), children: Vec::new() };
     let store = members(&mut trial, &etcd)?;
     let models = quickstart::Folder::make(&folder.join("models"))?;
@@ -213,7 +213,8 @@ fn start(
 ) -> Result<SocketAddr, ErrorReport> {
     let path = trial.folder.join(format!("{host}.toml"));
     write(&path, &format!("{config}\n[fleet]\nidentity = {}\n", json!(identity)))?;
-    let program = std::env::current_exe().map_err(ErrorReport::of("cannot find this program"))?;
+    let program =
+        std::env::current_exe().map_err(ErrorReport::of("cannot find the file of the running plimsoll"))?;
     let mut child = Command::new(program)
         .arg("serve")
         .arg(&path)
@@ -235,7 +236,7 @@ fn start(
     }
     trial.children.push(child);
     let address = line.trim().strip_prefix("http://").and_then(|address| address.parse().ok());
-    address.ok_or_else(|| ErrorReport::new(format!("{host} does not start")))
+    address.ok_or_else(|| ErrorReport::new(format!("host {host} of the trial did not start in time")))
 }
 
 /// Asks until there is an answer; gives the host and the text.
@@ -255,7 +256,10 @@ async fn answer(address: SocketAddr) -> Result<(String, String), ErrorReport> {
             return Ok((host.to_owned(), text.to_owned()));
         }
         if Instant::now() > until {
-            return Err(ErrorReport::new(format!("no answer in {} s: {body}", PATIENCE.as_secs())));
+            return Err(ErrorReport::new(format!(
+                "the trial gave no answer within {} s; its last reply was {body}",
+                PATIENCE.as_secs()
+            )));
         }
         tokio::time::sleep(PAUSE).await;
     }
@@ -263,7 +267,7 @@ async fn answer(address: SocketAddr) -> Result<(String, String), ErrorReport> {
 
 fn write(path: &Path, text: &str) -> Result<(), ErrorReport> {
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(ErrorReport::of_file("cannot make", folder))?;
+        fs::create_dir_all(folder).map_err(ErrorReport::of_file("cannot create the folder", folder))?;
     }
     crate::report::write_file(path, text)
 }

@@ -76,7 +76,7 @@ fn downloaded(params: &ModelParams, dialect: Dialect) -> Result<ModelParams, Err
     remote::put(offline, &located, |place| match place {
         plimsoll_hub::ModelPlace::File(path) => Ok(path.to_string_lossy().into_owned()),
         plimsoll_hub::ModelPlace::Remote(model) => {
-            Err(ErrorReport::new(format!("`{}` was fetched", model.name)))
+            Err(ErrorReport::new(format!("`{}` is not a file on this machine", model.name)))
         }
     })
 }

@@ -34,7 +34,7 @@ impl Pasted {
             let others: Vec<&str> = others.map(|answer| answer.dimension.name()).collect();
             let stated = (!others.is_empty()).then(|| {
                 format!(
-                    "stdout has the answer for {}; alternatives: {}",
+                    "the flags on stdout are the answer for {}; alternatives: {}",
                     best.dimension.name(),
                     others.join(", ")
                 )
@@ -63,11 +63,16 @@ impl Pasted {
             }
         }
         let stated = (had.len() + left.len() > 1).then(|| {
-            let alongside = if left.len() == 1 { "does not fit beside it" } else { "do not fit beside it" };
+            let alongside =
+                if left.len() == 1 { "does not fit in addition" } else { "do not fit in addition" };
             if left.is_empty() {
-                format!("stdout has {} together", had.join(", "))
+                format!("the flags on stdout combine the answers for {}", had.join(", "))
             } else {
-                format!("stdout has {}; {} {alongside}", had.join(", "), left.join(", "))
+                format!(
+                    "the flags on stdout are the answer for {}; {} {alongside}",
+                    had.join(", "),
+                    left.join(", ")
+                )
             }
         });
         Self { changes, stated }

@@ -89,7 +89,7 @@ fn reported(request: &CardRequest, outcome: &CardOutcome) -> String {
                 none can be asked to release memory\n"
             )
         }
-        _ => format!("not enough: {short} short\n"),
+        _ => format!("not enough: {short} are still missing\n"),
     };
     text
 }

@@ -235,7 +235,7 @@ fn a_host_of_a_fleet_shows_where_models_lie() {
     let hosts = [host("box-1", json!([])), host("box-2", there)];
     status["fleet"] = json!({ "host": "box-1", "store_answers": false, "hosts": hosts, "more": 3 });
     let text = drawn(&screen(&status), 160, 24);
-    assert!(text[0].contains("fleet of 5, store silent"), "{text:?}");
+    assert!(text[0].contains("fleet of 5, store unreachable"), "{text:?}");
     let bars: Vec<_> = text.iter().filter(|line| line.contains("2048 MiB of 8192 MiB")).collect();
     assert!(bars.len() == 1 && bars[0].starts_with("box-2"), "{text:?}");
     assert!(text.iter().any(|line| line.contains(&name) && line.contains("on box-2")), "{text:?}");

@@ -158,7 +158,7 @@ impl<'a> TopFleet<'a> {
         let heading = match fleet["store_answers"].as_bool() {
             None => String::new(),
             Some(true) => format!("; fleet of {known}"),
-            Some(false) => format!("; fleet of {known}, store silent"),
+            Some(false) => format!("; fleet of {known}, store unreachable"),
         };
         Self { heading, hosts: others().map(fleet_host).collect(), elsewhere: elsewhere(status) }
     }

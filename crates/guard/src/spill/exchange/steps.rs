@@ -104,7 +104,7 @@ impl Exchange {
     fn stay(&mut self) {
         self.works = false;
         say!(
-            "the driver did not exchange memory, so every part of the cache and of the weights stays where it is"
+            "the driver could not swap weights for KV cache on the card, so all of both stay where they are"
         );
     }
 

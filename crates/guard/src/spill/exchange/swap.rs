@@ -85,6 +85,6 @@ fn replace(frames: &Frames, at: DevicePointer, old: AllocationHandle, new: Alloc
     }
     // The driver takes back no memory that it had before. The next use of the address fails there, with an
     // error.
-    say!("the driver refuses to map {at:#x} again; the program's next use of it will fail");
+    say!("the driver refuses to map the memory at {at:#x} again; the program's next use of it will fail");
     Behind::Old
 }

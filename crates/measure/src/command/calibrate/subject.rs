@@ -28,7 +28,7 @@ pub(super) fn write(path: &Path) -> Result<(), ErrorReport> {
         spared: types::F16,
         ..TinyModel::default()
     };
-    std::fs::write(path, model.file()).map_err(ErrorReport::of_file("cannot write the model", path))
+    std::fs::write(path, model.file()).map_err(ErrorReport::of_file("cannot write the test model", path))
 }
 
 /// The engine's flags, without those for its address.

@@ -193,7 +193,7 @@ impl<'a> SoakReport<'a> {
             let marks = marks
                 .iter()
                 .cloned()
-                .chain(judged.steps.iter().map(|step| (step.at, format!("once: {}", step.size()))));
+                .chain(judged.steps.iter().map(|step| (step.at, format!("in one step: {}", step.size()))));
             page.markup(&self.chart(
                 &figure.name,
                 &[("held".to_owned(), &figure.course)],

@@ -59,7 +59,7 @@ impl<'a> RecordReport<'a> {
         }
         let stated = &self.summary.events;
         if !stated.is_empty() {
-            writeln!(out, "what was said")?;
+            writeln!(out, "messages")?;
         }
         for event in stated.iter().take(MOST_STATED) {
             let mark = if is_oom(event.source, &event.text) { "OOM " } else { "" };
@@ -228,7 +228,7 @@ impl<'a> RecordReport<'a> {
         if self.summary.events.is_empty() {
             return;
         }
-        page.heading("What was said");
+        page.heading("Messages");
         let rows = self.summary.events.iter().map(|event| {
             let mark = if is_oom(event.source, &event.text) { "OOM" } else { "" };
             vec![clock(event.time_ms), event.source.name().to_owned(), mark.to_owned(), event.text.clone()]

@@ -17,7 +17,10 @@ impl PlannedModel {
         let refused = |text: &str| Reason::new("spill_refused", text);
         GUARD.find().map_err(|error| {
             let why = error.to_string().replace('\n', "; ");
-            refused(&format!("`spill` needs guard; remove `spill`, or mend this: {why}"))
+            refused(&format!(
+                "`spill` needs guard, which cannot be used: {why}; mend this, or remove \
+                `spill`"
+            ))
         })?;
         let cards = sets(entry, named, &self.machine).into_iter().next().unwrap_or_default();
         if !cards.iter().any(|card| card.kind == CardKind::Cuda && !card.shares_host) {

@@ -182,7 +182,7 @@ pub(super) fn hint_at_reclaim(runtime: &Runtime, run: &EngineRun, end: &End) {
 
 /// The steps taken, as one line of text.
 fn done(need: Bytes, outcome: &ReclaimOutcome) -> String {
-    let mut text = format!("{need} were needed ({})", outcome.before.allowance.reason.text);
+    let mut text = format!("{need} of memory were needed ({})", outcome.before.allowance.reason.text);
     for taken in &outcome.taken {
         let step = taken.planned.step.name();
         text += &match &taken.result {
@@ -272,7 +272,7 @@ mod tests {
     fn steps_needing_root_are_named_with_their_gain() {
         let outcome = judged("gb10");
         let stated = done(NEED, &outcome);
-        assert!(stated.starts_with("13312 MiB were needed ("), "{stated}");
+        assert!(stated.starts_with("13312 MiB of memory were needed ("), "{stated}");
         assert!(
             stated.contains("; the step drop-page-cache would free 104672 MiB, but it needs root"),
             "{stated}"
