@@ -18,5 +18,5 @@ pub const KEY_HINT: &str = "\nhint: pass a key with --api-key, or in the variabl
 /// The run-time of a verb that is a client or waits for a program.
 pub fn runtime() -> Result<Runtime, ErrorReport> {
     let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    built.map_err(ErrorReport::of("cannot start"))
+    built.map_err(ErrorReport::of("cannot start the event loop of plimsoll"))
 }
