@@ -127,7 +127,12 @@ EXPORT int hipHostGetDevicePointer(void **device, void *host, unsigned flags) {
 }
 
 EXPORT int hipMemAdvise(const void *at, size_t bytes, int advice, int device) {
-    return called("hipMemAdvise");
+    int managed = 0;
+    called("hipMemAdvise");
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < last_block; i++) managed |= blocks[i].at == at && blocks[i].kind == MANAGED;
+    pthread_mutex_unlock(&lock);
+    return managed ? SUCCESS : fail(INVALID_VALUE);
 }
 
 EXPORT int hipMemGetInfo(size_t *free, size_t *total) {

@@ -18,6 +18,7 @@ pub(crate) mod nvml;
 pub(crate) mod pinned;
 pub(crate) mod pointer;
 pub(crate) mod pools;
+pub(crate) mod unified;
 pub(crate) mod vmm;
 pub(crate) mod waits;
 

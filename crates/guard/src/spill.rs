@@ -13,6 +13,7 @@ mod touch;
 pub(crate) mod vmm;
 mod whole;
 
+use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 
 use plimsoll_pool::cache_head::{CacheHead, Segment};
@@ -23,6 +24,7 @@ use vmm::{Location, VmmProperties};
 pub(crate) use release::{finish, forget, free, free_async, sweep};
 
 use crate::account::{caches, overflow, spilled};
+use crate::driver::interface::is_hip;
 use crate::driver::{AllocationHandle, CuResult, DeviceOrdinal, DevicePointer, INVALID_VALUE, OUT_OF_MEMORY};
 use crate::driver_guard;
 use crate::policy::pieces::up;
@@ -130,7 +132,8 @@ fn behind_device_memory(index: CardIndex, size: u64, place: SpillPlace) -> Resul
     if let Some(range) = divided_cache(&wanted, place, whole, head) {
         return Ok(range);
     }
-    let is_weights = caches::are_weights(index, size);
+    // The exchange copies by functions of CUDA's driver.
+    let is_weights = !is_hip() && caches::are_weights(index, size);
     // The last granule of weights that fit is a part of one; the card has room for all of it.
     let fits = is_weights && head + granule >= whole && overflow::room(index, size).has(whole);
     let head = if fits { whole } else { head.min(whole) };
@@ -167,6 +170,11 @@ fn divided_cache(wanted: &WantedRange, place: SpillPlace, whole: u64, head: u64)
 }
 
 fn as_a_whole(index: CardIndex, size: u64, place: SpillPlace) -> Result<SpillRange, SpillError> {
+    // What cannot be divided goes where its larger part would lie.
+    let room = overflow::room(index, size);
+    if room.has(size) && room.head(size, 1) >= size / 2 {
+        return Err(SpillError::Place);
+    }
     if !spilled::take(index, size) {
         return Err(SpillError::Limit);
     }
@@ -218,10 +226,27 @@ fn hand_out(index: CardIndex, range: SpillRange) -> DevicePointer {
             spilled = ByteSize(spilled),
             place = range.place.map_or("host memory", SpillPlace::name),
         );
+        if is_hip() {
+            say_price(spilled);
+        }
     }
     card(index).allocations.fetch_add(1, Relaxed);
     ranges::add(range);
     base
+}
+
+/// Reports once what host memory costs.
+fn say_price(spilled: u64) {
+    static STATED: AtomicBool = AtomicBool::new(false);
+    // Bytes of a millisecond at 32 GB/s: PCIe 4.0 with 16 lanes.
+    const MILLISECOND: u64 = 32_000_000;
+    if !STATED.swap(true, Relaxed) {
+        say!(
+            "the card reads that part over its bus: each token that needs all of it takes {} ms longer on PCIe 4.0 \
+                x16, and twice that on x8",
+            spilled.div_ceil(MILLISECOND)
+        );
+    }
 }
 
 /// Gives `user` access to the ranges on `owner`, the present ones and those to come.

@@ -7,7 +7,7 @@ use core::ptr::null_mut;
 use plimsoll_wire::options::Uuid;
 
 use super::interface::is_hip;
-use super::{Context, CuArray, CuStream, DeviceOrdinal, MemoryPool, SUCCESS};
+use super::{Context, CuArray, CuStream, DeviceOrdinal, DevicePointer, MemoryPool, SUCCESS};
 use crate::text::Text;
 
 /// `nvmlProcessInfo_v1_t`, which the NVML function without a version suffix fills.
@@ -84,6 +84,7 @@ mod cuda {
         cuDeviceGetMemPool = hipDeviceGetMemPool(pool: *mut MemoryPool, device: DeviceOrdinal);
         cuDeviceGetDefaultMemPool = hipDeviceGetDefaultMemPool(pool: *mut MemoryPool, device: DeviceOrdinal);
         cuMemPoolTrimTo = hipMemPoolTrimTo(pool: MemoryPool, keep: usize);
+        cuMemAlloc_v2 = hipMalloc(pointer: *mut DevicePointer, size: usize);
         cuMemGetInfo_v2 = hipMemGetInfo(free: *mut u64, total: *mut u64);
         cuMemPoolGetAttribute = hipMemPoolGetAttribute(pool: MemoryPool, attribute: c_int, value: *mut c_void);
         cuArrayGetMemoryRequirements(requirements: *mut [u64; 4], array: CuArray, device: DeviceOrdinal);

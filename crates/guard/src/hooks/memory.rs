@@ -7,9 +7,9 @@ use core::ffi::c_uint;
 use crate::account::Substitute;
 use crate::account::blocks::{BLOCKS, BlockKind, DeviceBlock};
 use crate::account::claim::ClaimOutcome;
-use crate::driver::{Attribute, CuResult, DevicePointer, SUCCESS, device_attribute};
+use crate::driver::{self, Attribute, CuResult, DevicePointer, SUCCESS, device_attribute};
 use crate::driver_guard::current_card;
-use crate::hooks::hooks;
+use crate::hooks::{hooks, unified};
 use crate::state::{CardIndex, ledger};
 use crate::{ggml, ladder, spill};
 
@@ -33,7 +33,14 @@ hooks! {
         (pointer: *mut DevicePointer, size: usize, flags: c_uint) calls real
     {
         let ask = &mut || real(pointer, size, flags);
-        match target(pointer) {
+        let card = target(pointer);
+        if let Some(index) = card {
+            unified::say_once(index);
+        }
+        match card {
+            Some(_) if unified::is_overflow_alone() => {
+                linear(pointer, size, &mut || driver::cuMemAlloc_v2(pointer, size))
+            }
             Some(index) if managed_stays(index) => allocate(index, pointer, bytes(size), Substitute::Nothing, ask),
             Some(index) => {
                 let result = ask();

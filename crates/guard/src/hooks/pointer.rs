@@ -8,7 +8,7 @@ use core::ffi::{c_int, c_uint, c_void};
 
 use crate::account::physical;
 use crate::driver::{CuResult, CuStream, DeviceOrdinal, DevicePointer, INVALID_VALUE, SUCCESS};
-use crate::hooks::hooks;
+use crate::hooks::{hooks, unified};
 use crate::spill::vmm::Location;
 use crate::state::peers;
 use crate::state::ranges::{self, SpillRange};
@@ -105,9 +105,10 @@ unsafe fn notify(
     SUCCESS
 }
 
-/// Succeeds without effect for a spilled range; otherwise calls `real`.
+/// Succeeds without effect for a spilled range, and where the card's memory stands for managed memory;
+/// otherwise calls `real`.
 fn unless_ours(pointer: DevicePointer, real: impl FnOnce() -> CuResult) -> CuResult {
-    if ranges::has(pointer) { SUCCESS } else { real() }
+    if ranges::has(pointer) || unified::is_overflow_alone() { SUCCESS } else { real() }
 }
 
 hooks! {

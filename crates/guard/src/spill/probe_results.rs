@@ -5,6 +5,7 @@ use plimsoll_nostd::lock::Lock;
 use plimsoll_wire::page::CARDS;
 
 use super::probe;
+use crate::driver::interface::is_hip;
 use crate::driver::{Attribute, DeviceOrdinal, device_attribute};
 use crate::driver_guard;
 use crate::policy::placement::{BorderCopies, CardFeatures, ProbeResults};
@@ -24,10 +25,12 @@ pub(super) fn get(index: CardIndex) -> ProbeResults {
 
 /// The card's attributes from the real driver, not as guard reports them to the program.
 pub(super) fn features(device: DeviceOrdinal) -> CardFeatures {
+    // DECISION: on AMD's cards host memory is pinned, not managed: managed memory gave wrong results on
+    // gfx1151 (LLMKube#1155), and without XNACK a card does not fetch its pages on demand.
     CardFeatures {
         vmm: device_attribute(device, Attribute::VirtualMemoryManagement, 0) != 0,
         node: device_attribute(device, Attribute::HostNumaId, -1),
-        concurrent_managed: device_attribute(device, Attribute::ConcurrentManagedAccess, 0) != 0,
+        concurrent_managed: !is_hip() && device_attribute(device, Attribute::ConcurrentManagedAccess, 0) != 0,
     }
 }
 

@@ -65,6 +65,8 @@ struct Access {
 const PINNED: c_int = 1;
 const READ_WRITE: c_int = 3;
 const MINIMUM: c_uint = 0;
+/// The granule of every card by CUDA. HIP's is a page of 4 KiB, of which a cache would be a million mappings.
+const SMALLEST: u64 = 2 << 20;
 
 const _: () = assert!(size_of::<VmmProperties>() == 32 && size_of::<Access>() == 12);
 
@@ -106,8 +108,7 @@ pub(crate) fn granule_at(location: Location) -> Result<u64, CuResult> {
     let mut granule = 0;
     // SAFETY: the places are ours.
     check(unsafe { real::cuMemGetAllocationGranularity(&raw mut granule, &raw const properties, MINIMUM) })?;
-    // Divisors must not be 0, whatever a driver writes.
-    Ok(granule.max(1))
+    Ok(granule.max(SMALLEST))
 }
 
 /// Reserves addresses.

@@ -11,6 +11,7 @@ use plimsoll_wire::trace::{TraceHeader, TraceKind, TraceRecord};
 
 use crate::runner::artefact::{self, Compiled};
 
+mod hip;
 mod requested;
 
 /// How the class gets into the process.

@@ -7,6 +7,7 @@ use crate::runner::client::{Client, Run};
 
 mod budget;
 mod double;
+mod spill;
 
 /// A program and the runtime that it meets.
 struct Hip {

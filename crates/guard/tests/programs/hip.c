@@ -23,7 +23,7 @@ typedef struct { int kind, handles, location, id; void *security; size_t most; u
     X(hipGetDevicePropertiesR0600, (char *, int)) X(hipGetDevicePropertiesR0000, (char *, int)) \
     X(hipMemGetInfo, (size_t *, size_t *)) X(hipMalloc, (void **, size_t)) X(hipExtMallocWithFlags, (void **, size_t, unsigned)) \
     X(hipMallocPitch, (void **, size_t *, size_t, size_t)) X(hipMallocManaged, (void **, size_t, unsigned)) \
-    X(hipFree, (void *)) X(hipHostMalloc, (void **, size_t, unsigned)) X(hipHostFree, (void *)) \
+    X(hipFree, (void *)) X(hipMemAdvise, (const void *, size_t, int, int)) X(hipHostMalloc, (void **, size_t, unsigned)) X(hipHostFree, (void *)) \
     X(hipMallocAsync, (void **, size_t, void *)) X(hipFreeAsync, (void *, void *)) X(hipMemPoolCreate, (void **, const pool_properties *)) \
     X(hipMallocFromPoolAsync, (void **, size_t, void *, void *)) X(hipMemPoolDestroy, (void *)) X(hipMemPoolTrimTo, (void *, size_t)) \
     X(hipMemCreate, (void **, size_t, const properties *, uint64_t)) X(hipMemRelease, (void *)) \
@@ -97,6 +97,7 @@ static int act(char *word) {
         : IS("alloc-null") ? hipMalloc(0, given[0])
         : IS("ext") ? hipExtMallocWithFlags(slot(), given[0], 0)
         : IS("pitch") ? hipMallocPitch(slot(), &one, given[0], given[1])
+        : IS("advise") ? hipMemAdvise(slots[given[0]], 4096, 100, 0)
         : IS("managed") ? hipMallocManaged(slot(), given[0], 1)
         : IS("free") ? hipFree(slots[given[0]])
         : IS("free-unknown") ? hipFree((void *)(uintptr_t)given[0])

@@ -13,8 +13,8 @@
 #endif
 
 extern "C" void * driver_function(const char * name) {
-    static void * library = dlopen("libcuda.so.1", RTLD_NOW);
-    void * function = library ? dlsym(library, name) : nullptr;
+    static void * library = dlopen(RUNTIME, RTLD_NOW);
+    void * function = library ? dlsym(library, runtime_name(name)) : nullptr;
     if (!function) {
         fprintf(stderr, "no %s\n", name);
         exit(70);
