@@ -54,8 +54,8 @@ cannot be executed, 127 if it does not exist. The terminal sends SIGINT and SIGQ
 #[derive(Debug, Args)]
 #[command(after_help = MORE)]
 pub(crate) struct Arguments {
-    /// Card that the program may see, by number, UUID or name, with its budget after `=`; AMD's and Intel's for
-    /// Vulkan by PCI address (0000:03:00.0); repeatable
+    /// Card that the program may see, by number, UUID or name, with its budget after `=`; AMD's and Intel's
+    /// for Vulkan by PCI address (0000:03:00.0); repeatable
     #[arg(long = "card", value_name = "CARD[=SIZE]")]
     cards: Vec<RequestedCard>,
     /// Budget on each card for which --card gives none, e.g. 4GiB; the program and all processes that it

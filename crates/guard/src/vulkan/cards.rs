@@ -108,7 +108,8 @@ fn hides(instance: &Instance) -> bool {
 /// `count` is a number, and `room` is null or has room for so many.
 unsafe fn fill<T, P>(all: &[T], count: *mut u32, room: *mut P, write: impl Fn(&T, *mut P)) -> vk::Result {
     let length = u32::try_from(all.len()).unwrap_or(u32::MAX);
-    // As the loader answers where no driver has a device. Mesa's device_select layer crashes on an empty list.
+    // As the loader answers where no driver has a device. Mesa's layer device_select crashes on an empty
+    // list.
     if length == 0 {
         return vk::Result::ERROR_INITIALIZATION_FAILED;
     }

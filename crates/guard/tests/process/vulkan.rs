@@ -273,6 +273,25 @@ fn memory_that_is_no_single_buffers_is_not_spilled() {
     assert_eq!((said(&run, "alloc"), run.page().cards()[0].spilled), (vec!["-2"], 0));
 }
 
+/// The least time of many rounds, to which a busy machine adds nothing.
+#[test]
+fn long_a_hooked_call_of_vulkan_costs_at_most_a_microsecond() {
+    let nanoseconds = |run: &Run| -> Vec<(String, f64)> {
+        let lines = said(run, "least").into_iter().filter_map(|line| line.split_once(' '));
+        let lines = lines.filter(|(name, _)| *name != "enumerate");
+        lines.map(|(name, time)| (name.to_owned(), time.parse().unwrap())).collect()
+    };
+    let bare = nanoseconds(&bare(Driver::Mesa).run(&["open", "speed"]));
+    let guarded = nanoseconds(
+        &layered(self::bare(Driver::Mesa)).env("PLIMSOLL_GUARD", "budget=500000000").run(&["open", "speed"]),
+    );
+    assert_eq!((bare.len(), guarded.len()), (4, 4));
+    for ((name, bare), (_, guarded)) in bare.iter().zip(&guarded) {
+        let calls = if name == "allocate-free" { 2.0 } else { 1.0 };
+        assert!(guarded - bare <= calls * 1000.0, "{name}: {guarded} ns, bare {bare} ns");
+    }
+}
+
 #[test]
 fn two_processes_under_one_budget_never_pass_it() {
     storm(30);
