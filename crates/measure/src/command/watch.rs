@@ -107,7 +107,7 @@ async fn attached(arguments: &Arguments, output: &Path) -> Result<ExitCode, Erro
     let (mut collector, mut recording) = begin((arguments, output), subject, command, Vec::new()).await?;
     let end = tokio::select! {
         failed = recording.go_on(&mut collector, arguments.every) => match failed? {},
-        end = ended(process, arguments.time) => end.map_err(ErrorReport::of("cannot start the event loop of plimsoll"))?,
+        end = ended(process, arguments.time) => end.map_err(ErrorReport::of("cannot wait for the end of the recording"))?,
     };
     recording.end(end)?;
     Ok(ExitCode::SUCCESS)
