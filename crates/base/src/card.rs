@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::Bytes;
+use crate::{Bytes, CardMaker};
 
 /// Identifier of a card within one machine: its UUID if it has one, else the name given to it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -43,7 +43,7 @@ impl<'de> Deserialize<'de> for CardId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CardKind {
-    /// An NVIDIA card with its own memory.
+    /// A GPU of any maker.
     Cuda,
     /// The host's memory, for engines that compute on the CPU.
     Host,
@@ -59,6 +59,11 @@ pub struct Card {
     /// UUID such as `GPU-…`, as used in `CUDA_VISIBLE_DEVICES`. `None` for a card that the user only
     /// described.
     pub uuid: Option<String>,
+    #[serde(default, skip_serializing_if = "CardMaker::is_nvidia")]
+    pub maker: CardMaker,
+    /// Address on the PCI bus, `0000:03:00.0`, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
     pub total: Bytes,
     /// Free memory at the last reading of the driver; equals `total` for a budget that the user gives.
     pub free: Bytes,
@@ -100,20 +105,20 @@ impl Card {
         }
     }
 
-    /// PCI vendor of a card of another maker than NVIDIA, by its product name.
+    /// PCI vendor of a card of another maker than NVIDIA.
     pub fn pci_vendor(&self) -> Option<u32> {
-        let is = |words: &[&str]| words.iter().any(|word| self.name.contains(word));
-        match self.compute_capability {
-            Some(_) => None,
-            None if is(&["Radeon", "RX ", "Instinct", "AMD", "Ryzen", "Strix"]) => Some(0x1002),
-            None if is(&["Intel", "Arc "]) => Some(0x8086),
-            None => None,
+        match self.maker {
+            CardMaker::Nvidia => None,
+            CardMaker::Amd => Some(0x1002),
+            CardMaker::Intel => Some(0x8086),
         }
     }
 
     /// True if the name in a configuration refers to this card.
     pub fn answers_to(&self, name: &str) -> bool {
-        self.id.as_str() == name || self.uuid.as_deref() == Some(name) || self.name == name
+        self.id.as_str() == name
+            || self.name == name
+            || [&self.uuid, &self.address].into_iter().any(|own| own.as_deref() == Some(name))
     }
 }
 

@@ -3,6 +3,8 @@
 //! DECISION: a name is like another one if one has all parts of the other and the maker is the same. Equal
 //! digits are no likeness: an RX 580 is no B580, a P4000 no A4000, and a Ryzen 5 7600X no RX 7600.
 
+use crate::CardMaker;
+
 /// The maker of a GPU, as far as a name tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Maker {
@@ -30,6 +32,28 @@ impl Maker {
         let words: Vec<&str> = name.split(|c: char| !c.is_ascii_alphabetic()).collect();
         let has = |known: &[&str]| words.iter().any(|word| known.contains(word));
         MAKERS.iter().find(|(_, known)| has(known)).map(|(maker, _)| *maker)
+    }
+}
+
+impl CardMaker {
+    /// The maker of a GPU by its product name; `None` where the name tells none.
+    pub fn of_name(name: &str) -> Option<Self> {
+        match Maker::of(name)? {
+            Maker::Nvidia => Some(Self::Nvidia),
+            Maker::Amd => Some(Self::Amd),
+            Maker::Intel => Some(Self::Intel),
+            Maker::Other => None,
+        }
+    }
+}
+
+/// The maker of a card that is only described. A card with a compute capability is NVIDIA's.
+pub(super) fn described_maker(name: &str, has_capability: bool) -> CardMaker {
+    let is = |words: &[&str]| words.iter().any(|word| name.contains(word));
+    match has_capability {
+        false if is(&["Radeon", "RX ", "Instinct", "AMD", "Ryzen", "Strix"]) => CardMaker::Amd,
+        false if is(&["Intel", "Arc "]) => CardMaker::Intel,
+        _ => CardMaker::Nvidia,
     }
 }
 

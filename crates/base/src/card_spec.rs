@@ -6,7 +6,7 @@
 use std::str::FromStr;
 
 use super::card::{Card, CardId, CardKind, Counting};
-use super::card_likeness::Maker;
+use super::card_likeness::{Maker, described_maker};
 use super::card_table;
 use crate::{Bytes, ParseBytesError};
 
@@ -274,15 +274,18 @@ impl<'a> Draft<'a> {
         if free > total {
             return Err(CardSpecError::FreeBeyondTotal { spec: spec.to_owned(), free, total });
         }
+        let compute_capability = self.compute_capability.or(known.and_then(|known| known.compute_capability));
         let card = Card {
             // The UUID wins, so that a description with one meets the real card of a machine.
             id: CardId::new(self.uuid.unwrap_or(name)),
             kind: if self.host { CardKind::Host } else { CardKind::Cuda },
             name: name.to_owned(),
             uuid: self.uuid.map(str::to_owned),
+            maker: described_maker(name, compute_capability.is_some()),
+            address: None,
             total,
             free,
-            compute_capability: self.compute_capability.or(known.and_then(|known| known.compute_capability)),
+            compute_capability,
             legacy_pool: self.legacy_pool.unwrap_or(known.is_some_and(|known| known.legacy_pool)),
             shares_host: self.unified
                 || known.is_some_and(|known| known.shares_host && !self.is_cuda && !self.host),

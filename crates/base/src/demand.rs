@@ -50,17 +50,19 @@ pub struct NamedDemand {
     pub cards: Vec<CardId>,
     /// And no others.
     pub only: bool,
+    /// Cards that the model's engine has no backend for.
+    pub excluded: Vec<CardId>,
 }
 
 impl NamedDemand {
-    /// False for a card that the flags rule out.
+    /// False for a card that the flags or the engine rule out.
     pub fn allows(&self, card: &CardId) -> bool {
         // `--device` rules out all other cards; `--main-gpu` alone does not.
-        !self.only || self.cards.contains(card)
+        (!self.only || self.cards.contains(card)) && !self.excluded.contains(card)
     }
 }
 
-static NO_NAMES: NamedDemand = NamedDemand { cards: Vec::new(), only: false };
+static NO_NAMES: NamedDemand = NamedDemand { cards: Vec::new(), only: false, excluded: Vec::new() };
 
 /// The engine's cache of idle prompts in host memory, at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,8 +103,14 @@ impl ModelNeed {
         self.size == NeedSize::Unknown
     }
 
-    /// False where the model runs on fewer cards alone, whatever is free of these.
-    pub fn may_use<'a>(&self, mut cards: impl ExactSizeIterator<Item = &'a Card>) -> bool {
+    /// False where the model runs on fewer cards alone, whatever is free of these. Cards of two makers serve
+    /// together only where the flags name them: they have no interface in common but Vulkan.
+    pub fn may_use<'a>(&self, mut cards: impl ExactSizeIterator<Item = &'a Card> + Clone) -> bool {
+        let mut makers = cards.clone().map(|card| card.maker);
+        let first = makers.next();
+        if self.named.cards.is_empty() && makers.any(|maker| Some(maker) != first) {
+            return false;
+        }
         match self.size {
             NeedSize::Declared(size) => cards.len() < 2 || cards.all(|card| card.total < size),
             NeedSize::Unknown => cards.len() == 1 || cards.len() > 1 && self.named.only,
@@ -362,6 +370,8 @@ mod tests {
             legacy_pool: false,
             shares_host: false,
             counting: Counting::Driver,
+            maker: crate::CardMaker::Nvidia,
+            address: None,
         }
     }
 

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
+mod backend;
 mod bus_rate;
 mod bytes;
 mod card;
@@ -27,6 +28,7 @@ mod printable;
 mod priority;
 mod round;
 
+pub use backend::{Backend, Backends, CardMaker};
 pub use bus_rate::BusRate;
 pub use bytes::{Bytes, ParseBytesError};
 pub use card::{Card, CardId, CardKind, CardLimit, Counting, Share};

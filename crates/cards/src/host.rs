@@ -56,6 +56,8 @@ impl HostMemory {
             legacy_pool: false,
             shares_host: false,
             counting: Counting::Driver,
+            maker: plimsoll_base::CardMaker::Nvidia,
+            address: None,
         }
     }
 }

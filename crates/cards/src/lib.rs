@@ -10,6 +10,7 @@ mod kernel;
 mod linux;
 #[cfg(unix)]
 mod lookout;
+mod placeable;
 mod running;
 #[cfg(unix)]
 mod sampler;
@@ -35,8 +36,7 @@ pub struct Machine {
     /// In the order of the PCI bus, as an engine counts them under `CUDA_DEVICE_ORDER=PCI_BUS_ID`; only those
     /// that the daemon itself may see.
     pub cards: Vec<Card>,
-    /// GPUs of AMD and Intel, and of a captured machine NVIDIA's. They are shown, and no model is placed on
-    /// them.
+    /// GPUs of AMD and Intel, and of a captured machine NVIDIA's.
     #[serde(default)]
     pub kernel_cards: Vec<KernelCard>,
     /// The host's memory as a card, for engines that compute on the CPU.
@@ -50,19 +50,12 @@ pub struct Machine {
     pub notes: Vec<String>,
 }
 
-impl Machine {
-    /// All GPUs whose memory is known, for screens and recordings: those that models are placed on first.
-    pub fn shown_cards(&self) -> Vec<Card> {
-        self.cards.iter().cloned().chain(self.kernel_cards.iter().filter_map(KernelCard::shown)).collect()
-    }
-}
-
 /// Free memory of each card now, and the processes that hold the rest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reading {
     pub free: Vec<(CardId, Bytes)>,
     pub holders: Vec<Holder>,
-    /// The cards that no model is placed on, with all that is known of them now.
+    /// GPUs of AMD and Intel, with all that is known of them now.
     #[serde(default)]
     pub kernel_cards: Vec<KernelCard>,
 }
@@ -79,6 +72,10 @@ pub struct Holder {
     /// not fit, and buffers for transfers.
     #[serde(default)]
     pub outside: Option<Bytes>,
+    /// The part of it that the driver moved off the card, or put there in place of the card; `None` where it
+    /// does not say.
+    #[serde(default)]
+    pub evicted: Option<Bytes>,
     /// From `/proc/PID/comm`, where that can be read.
     pub name: Option<String>,
 }

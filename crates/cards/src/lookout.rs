@@ -27,6 +27,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 pub(super) enum CardQuery {
     Machine,
     Reading,
+    /// The same, and nothing of it older than the question.
+    Fresh,
 }
 
 /// Answers requests until the input ends; this is the work of `plimsoll look`.
@@ -36,6 +38,10 @@ pub fn answer_questions(questions: impl BufRead, mut answers: impl Write) -> io:
         let answer = match serde_json::from_str(&line?)? {
             CardQuery::Machine => serde_json::to_string(&sources.machine())?,
             CardQuery::Reading => serde_json::to_string(&sources.reading())?,
+            CardQuery::Fresh => {
+                sources.forget();
+                serde_json::to_string(&sources.reading())?
+            }
         };
         writeln!(answers, "{answer}")?;
         // The other side waits for this line, so it must not stay in a buffer.

@@ -42,7 +42,7 @@ pub struct Sampler {
 #[derive(Debug)]
 enum SampleQuestion {
     Machine(oneshot::Sender<Machine>),
-    Reading(oneshot::Sender<Reading>),
+    Reading(CardQuery, oneshot::Sender<Reading>),
 }
 
 impl Sampler {
@@ -78,7 +78,12 @@ impl Sampler {
 
     /// Free memory now and the holders of the rest; empty if the thread died.
     pub async fn read(&self) -> Reading {
-        self.ask(SampleQuestion::Reading).await.unwrap_or_default()
+        self.ask(|reply| SampleQuestion::Reading(CardQuery::Reading, reply)).await.unwrap_or_default()
+    }
+
+    /// The same, and nothing of it older than the question.
+    pub async fn read_fresh(&self) -> Reading {
+        self.ask(|reply| SampleQuestion::Reading(CardQuery::Fresh, reply)).await.unwrap_or_default()
     }
 
     /// Waits until each card has at least this much free, nothing moves any more, or five seconds have
@@ -145,7 +150,7 @@ impl SamplerThread {
             // A reply fails where the question was given up; its answer is of no use then.
             match question {
                 SampleQuestion::Machine(reply) => drop(reply.send(self.machine())),
-                SampleQuestion::Reading(reply) => drop(reply.send(self.reading())),
+                SampleQuestion::Reading(query, reply) => drop(reply.send(self.reading(query))),
             }
         }
     }
@@ -166,8 +171,8 @@ impl SamplerThread {
         machine
     }
 
-    fn reading(&mut self) -> Reading {
-        let seen = if self.no_card { None } else { self.ask(CardQuery::Reading) };
+    fn reading(&mut self, query: CardQuery) -> Reading {
+        let seen = if self.no_card { None } else { self.ask(query) };
         // The host needs no driver, and engines on the CPU need its figures.
         seen.unwrap_or_else(|| {
             let mut reading = Reading::default();
@@ -222,6 +227,8 @@ mod tests {
             legacy_pool: false,
             shares_host: false,
             counting: Counting::Driver,
+            maker: plimsoll_base::CardMaker::Nvidia,
+            address: None,
         }];
         let answer = serde_json::to_string(&machine).unwrap();
         // The driver fails once, as after a boot or beside a reset, and then answers.

@@ -17,6 +17,9 @@ trait CardSource {
 
     /// Adds the values that change. Cards that do not answer are left out.
     fn add_reading(&self, reading: &mut Reading);
+
+    /// Drops what is kept of the last reading.
+    fn forget(&self) {}
 }
 
 /// In the order in which their cards are listed.
@@ -37,6 +40,10 @@ impl CardSources {
             source.add_cards(&mut machine);
         }
         machine
+    }
+
+    pub(super) fn forget(&self) {
+        self.0.iter().for_each(|source| source.forget());
     }
 
     pub(super) fn reading(&self) -> Reading {

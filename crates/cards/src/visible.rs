@@ -49,6 +49,8 @@ mod tests {
             legacy_pool: false,
             shares_host: false,
             counting: Counting::Driver,
+            maker: plimsoll_base::CardMaker::Nvidia,
+            address: None,
         });
         keep_visible(cards.to_vec(), value).iter().map(|card| card.id.to_string()).collect()
     }

@@ -11,7 +11,7 @@ use plimsoll_base::Order;
 use plimsoll_process::Environment;
 use plimsoll_wire::env as names;
 
-use super::isolation::Visible;
+use super::isolation::{Visible, VisibleCards};
 
 /// Variables that pass from the daemon to a child, by their whole names. Capitals do not count, because
 /// programs read `http_proxy` and `HTTP_PROXY`.
@@ -124,10 +124,20 @@ pub(super) const VULKAN: &str = "GGML_VK_VISIBLE_DEVICES";
 /// card ends its list.
 const ROCR: (&str, &str) = ("ROCR_VISIBLE_DEVICES", "");
 const HIP: (&str, &str) = ("HIP_VISIBLE_DEVICES", "-1");
-/// All cards that ROCr shows; ggml uses 16 at most.
+/// All cards that ROCr shows; ggml uses 16 at most. HIP counts what ROCr leaves.
 const EVERY_HIP_CARD: &str = "0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15";
+/// Variables by which a program lists the devices of every backend but CUDA's; empty is unset.
+pub(super) const EVERY_CARD_BUT_CUDAS: [(&str, &str); 3] =
+    [(names::CUDA_VISIBLE_DEVICES, ""), (ROCR.0, EVERY_HIP_CARD), (HIP.0, EVERY_HIP_CARD)];
 /// SYCL wants one selector; this one leaves the processors.
 const SYCL: (&str, &str) = ("ONEAPI_DEVICE_SELECTOR", "*:cpu");
+/// Makes Level Zero count its cards in the order of the PCI bus.
+const LEVEL_ZERO_ORDER: &str = "ZE_ENABLE_PCI_ID_DEVICE_ORDER";
+
+/// True for a variable that chooses cards for a runtime, other than Vulkan's.
+pub fn chooses_cards(name: &str) -> bool {
+    [names::CUDA_VISIBLE_DEVICES, ROCR.0, HIP.0, SYCL.0, LEVEL_ZERO_ORDER].contains(&name)
+}
 
 /// Shows the cards with these numbers of Vulkan's.
 pub fn show_to_vulkan(environment: &mut Environment, numbers: &[usize]) {
@@ -200,9 +210,10 @@ pub fn child_environment(
         environment.set(name, value);
     }
     match visible {
-        Visible::Cards(uuids) => {
-            environment.set(names::CUDA_VISIBLE_DEVICES, uuids.join(","));
+        Visible::Cards(cards) => {
+            environment.set(names::CUDA_VISIBLE_DEVICES, cards.cuda.join(","));
             hide_other_runtimes(&mut environment, own);
+            show(&mut environment, cards);
         }
         Visible::NoCard => {
             environment.set(names::CUDA_VISIBLE_DEVICES, "");
@@ -223,12 +234,31 @@ pub fn child_environment(
     environment
 }
 
+/// Shows its own cards to AMD's and Intel's runtimes.
+///
+/// DECISION: AMD's by UUID, because numbers change with the kernel and with a card that is taken out. Cards
+/// without a number of their own (APUs) are shown by ROCr's.
+fn show(environment: &mut Environment, cards: &VisibleCards) {
+    let listed = |numbers: &mut dyn Iterator<Item = usize>| {
+        numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(",")
+    };
+    if !cards.rocr.is_empty() {
+        environment.set(ROCR.0, cards.rocr.join(","));
+        environment.set(HIP.0, listed(&mut (0..cards.rocr.len())));
+    }
+    if !cards.level_zero.is_empty() {
+        let numbers = listed(&mut cards.level_zero.iter().copied());
+        environment.set(SYCL.0, format!("level_zero:{numbers}"));
+        environment.set(LEVEL_ZERO_ORDER, "1");
+    }
+}
+
 /// Hides every card from the runtimes that do not read CUDA's variable, but for those that the model's own
 /// variables `own` name for one of them.
 ///
-/// DECISION: cards are chosen by NVML's UUIDs, which only CUDA understands. Vulkan counts cards in an order
-/// of its loader's own; its numbers are asked of the engine ([`show_to_vulkan`]). AMD's cards are no
-/// card of the daemon's, so that only the user can give them to an engine.
+/// DECISION: Vulkan counts cards in an order of its loader's own; its numbers are asked of the engine
+/// ([`show_to_vulkan`]). Where no card of AMD's or Intel's is the daemon's, the user may give one to an
+/// engine; else `own` has no such variable ([`chooses_cards`]).
 fn hide_other_runtimes(environment: &mut Environment, own: &[(String, String)]) {
     environment.set(names::CUDA_DEVICE_ORDER, "PCI_BUS_ID");
     let chosen = |name: &str| own.iter().any(|(own, _)| own == name);
@@ -266,13 +296,18 @@ mod tests {
         .to_vec()
     }
 
+    fn cuda(uuids: &[&str]) -> Visible {
+        let cuda = uuids.iter().map(|uuid| (*uuid).to_owned()).collect();
+        Visible::Cards(VisibleCards { cuda, ..VisibleCards::default() })
+    }
+
     fn text<'a>(environment: &'a Environment, name: &str) -> Option<&'a str> {
         environment.get(name).map(|value| value.to_str().unwrap())
     }
 
     #[test]
     fn a_child_sees_its_own_cards_and_no_others_whatever_the_user_set() {
-        let visible = Visible::Cards(vec!["GPU-b".into(), "GPU-d".into()]);
+        let visible = cuda(&["GPU-b", "GPU-d"]);
         let own = [("CUDA_VISIBLE_DEVICES".to_owned(), "0".to_owned())];
         let child = child_environment(daemon(), &own, &visible, None, None);
         assert_eq!(text(&child, "CUDA_VISIBLE_DEVICES"), Some("GPU-b,GPU-d"));
@@ -282,7 +317,7 @@ mod tests {
     #[test]
     fn no_other_runtime_sees_a_card_unless_the_model_names_one_for_vulkan() {
         let own = [("GGML_VK_VISIBLE_DEVICES".to_owned(), "1".to_owned())];
-        let cards = Visible::Cards(vec!["GPU-b".into()]);
+        let cards = cuda(&["GPU-b"]);
         for (visible, own, vulkan) in
             [(&cards, &own[..], "1"), (&cards, &[][..], ""), (&Visible::NoCard, &own[..], "")]
         {
@@ -297,8 +332,31 @@ mod tests {
     }
 
     #[test]
+    fn a_child_on_cards_of_amd_or_intel_sees_these_by_identity_and_none_by_another_runtime() {
+        let names = [
+            "CUDA_VISIBLE_DEVICES",
+            "ROCR_VISIBLE_DEVICES",
+            "HIP_VISIBLE_DEVICES",
+            "ONEAPI_DEVICE_SELECTOR",
+            "GGML_VK_VISIBLE_DEVICES",
+        ];
+        let seen = |cards: VisibleCards| {
+            let child = child_environment(daemon(), &[], &Visible::Cards(cards), None, None);
+            names.map(|name| text(&child, name).unwrap_or("unset").to_owned())
+        };
+        let rocr = vec!["GPU-946d7e1ef9b172dd".to_owned(), "2".to_owned()];
+        let amd = seen(VisibleCards { rocr, ..VisibleCards::default() });
+        assert_eq!(amd, ["", "GPU-946d7e1ef9b172dd,2", "0,1", "*:cpu", ""]);
+        let intel = seen(VisibleCards { level_zero: vec![1], ..VisibleCards::default() });
+        assert_eq!(intel, ["", "", "-1", "level_zero:1", ""]);
+        // By Vulkan alone, whose numbers come from the engine.
+        assert_eq!(seen(VisibleCards::default()), ["", "", "-1", "*:cpu", ""]);
+        assert!(names[..4].iter().all(|name| chooses_cards(name)) && !chooses_cards(names[4]));
+    }
+
+    #[test]
     fn a_model_that_names_cards_of_amds_gets_these_and_none_where_it_runs_on_the_host() {
-        let cards = Visible::Cards(vec!["GPU-b".into()]);
+        let cards = cuda(&["GPU-b"]);
         let given = |own: &[(&str, &str)], visible: &Visible| {
             let own = own.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
             let child = child_environment(daemon(), &own.collect::<Vec<_>>(), visible, None, None);

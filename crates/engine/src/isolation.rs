@@ -1,7 +1,7 @@
 //! Limits the cards that a child process sees, and knows the numbers by which it sees them.
 //!
-//! `CUDA_VISIBLE_DEVICES` lists a child's cards by UUID, so the child numbers them from 0. The user's flags
-//! number all cards of the machine, so they are rewritten.
+//! Each runtime's variable lists a child's cards by their identities, so the child numbers them from 0. The
+//! user's flags number all cards of the machine that the engine can use, so they are rewritten.
 
 use plimsoll_base::Order;
 
@@ -10,12 +10,23 @@ use plimsoll_process::Environment;
 /// Cards that a child may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Visible {
-    /// The cards with these UUIDs, in this order.
-    Cards(Vec<String>),
+    /// These, in this order.
+    Cards(VisibleCards),
     /// None: it runs on the host and must not open a context anywhere.
     NoCard,
-    /// The cards are unknown (no NVML, or not NVIDIA): the child gets those that the daemon sees.
+    /// The cards are only described: the child gets those that the daemon sees.
     AsInherited,
+}
+
+/// A child's cards, by the names that each runtime has for them. A runtime without a name sees none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VisibleCards {
+    /// UUIDs of NVIDIA's.
+    pub cuda: Vec<String>,
+    /// UUIDs of AMD's, and the numbers in ROCr of those that have none.
+    pub rocr: Vec<String>,
+    /// Numbers of Intel's in Level Zero, in the order of the PCI bus.
+    pub level_zero: Vec<usize>,
 }
 
 const DEVICE: &[&str] = &["-dev", "--device"];

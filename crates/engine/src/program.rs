@@ -3,6 +3,7 @@
 //! The configured command comes first, then `llama-server` on PATH, then the CPU engine that Plimsoll
 //! installed.
 
+mod backends;
 mod home;
 mod identity;
 mod in_use;
@@ -12,6 +13,7 @@ mod vulkan;
 
 use std::path::{Path, PathBuf};
 
+pub use self::backends::{backend_names, backends, libraries, real_program, usual_backends};
 pub use self::home::{EngineHome, HomeError};
 #[cfg(test)]
 pub(crate) use self::identity::version_line;
@@ -19,7 +21,7 @@ pub use self::identity::{IdentityError, identify, is_shell_script, takes_socket}
 pub use self::in_use::in_use;
 pub use self::install::{InstallError, InstallStep, RELEASE, install, installed, uninstall};
 pub use self::listed_flags::lists_flag;
-pub use self::vulkan::{listed_device, vulkan_cards, vulkan_numbers};
+pub use self::vulkan::{listed_device, lists_card_without_vulkan, vulkan_cards, vulkan_numbers};
 
 use plimsoll_process::own_command;
 

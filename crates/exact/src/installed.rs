@@ -4,10 +4,10 @@ use std::ffi::OsStr;
 use std::time::Duration;
 
 use plimsoll_base::{Card, CardKind};
-use plimsoll_engine::program::is_shell_script;
+use plimsoll_engine::program::{backend_names, is_shell_script};
 use plimsoll_flags::ProgramKind;
 
-use super::{Oracle, RunTerms, backends};
+use super::{Oracle, RunTerms};
 
 /// Backends that compute on cards, by the names of their libraries.
 const FOR_CARDS: [&str; 3] = ["cuda", "hip", "vulkan"];
@@ -33,7 +33,7 @@ impl Oracle {
             return None;
         }
         let environment = &oracle.terms.environment;
-        let backends = backends(path, environment.get("LD_LIBRARY_PATH").unwrap_or(OsStr::new("")));
+        let backends = backend_names(path, environment.get("LD_LIBRARY_PATH").unwrap_or(OsStr::new("")));
         let has_backend = environment.get(NAMED_BACKEND).is_some()
             || backends.is_empty()
             || FOR_CARDS.iter().any(|backend| backends.contains(*backend));

@@ -43,7 +43,7 @@ use self::files::{Files, Form};
 pub use self::price::Requested;
 pub use self::prompt::PromptError;
 use self::question::Question;
-pub use self::stamp::{backends, of_engine as engine_stamp, of_file as file_stamp};
+pub use self::stamp::{of_engine as engine_stamp, of_file as file_stamp};
 pub use self::terms::{Cancelled, RunTerms};
 use self::terms::{Limit, Tally};
 

@@ -51,6 +51,8 @@ fn host() -> Card {
         legacy_pool: false,
         shares_host: false,
         counting: Counting::Driver,
+        maker: plimsoll_base::CardMaker::Nvidia,
+        address: None,
     }
 }
 

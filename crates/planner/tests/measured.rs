@@ -71,6 +71,8 @@ fn h200() -> Card {
         legacy_pool: false,
         shares_host: false,
         counting: Counting::Driver,
+        maker: plimsoll_base::CardMaker::Nvidia,
+        address: None,
     }
 }
 

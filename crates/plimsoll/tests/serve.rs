@@ -32,6 +32,7 @@ mod occupied;
 mod operator;
 mod orders;
 mod other_cards;
+mod own_cards;
 mod ports;
 mod probed;
 mod read_ahead;

@@ -5,14 +5,13 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use plimsoll_base::{Bytes, Card, CardKind, End, Reason};
+use plimsoll_base::{Backends, Bytes, Card, End, Reason};
 use plimsoll_config::{ConfiguredModel, Launch, ProxyAddress};
 use plimsoll_engine::program::EngineError;
 use plimsoll_engine::{
-    Child, ChildEvent, ChildSpec, EngineAddress, Readiness, StopWay, Visible, child_environment, free_port,
-    program, random_key, renumber, show_to_vulkan, shows_vulkan,
+    Child, ChildEvent, ChildSpec, EngineAddress, Readiness, StopWay, child_environment, free_port, program,
+    random_key, show_to_vulkan,
 };
-use plimsoll_log::LogSource;
 use plimsoll_process::confinement::{Confinement, EngineUser};
 use plimsoll_process::{Environment, find_program};
 use plimsoll_wire::env::GUARD_PAGES;
@@ -26,8 +25,10 @@ use super::private_folder::{PrivateFolder, hand_over};
 use super::run::EngineRun;
 use super::slots::RunSlots;
 use super::survey::host_cache::limit_prompt_cache;
-use super::survey::named::is_on_host;
+use super::survey::{FoundProgram, engine_cards};
 use plimsoll_task::{NoAnswer, spawn_blocking};
+
+mod cards;
 
 /// Everything needed to start one run.
 pub(super) struct Starter<'a> {
@@ -55,6 +56,9 @@ struct FoundEngine {
     engine: Vec<String>,
     /// Its file; `None` for a `cmd` and for a program with leading arguments.
     program: Option<PathBuf>,
+    backends: Backends,
+    /// The file that its command line starts, also that of a `cmd`.
+    path: Option<PathBuf>,
     /// The same, but `None` for a shell script too.
     private_program: Option<PathBuf>,
     takes_socket: bool,
@@ -92,7 +96,7 @@ impl Starter<'_> {
         let found = self.find().await;
         let found = found.map_err(|error| fail(&error, matches!(error, FindError::Engine(_))))?;
         self.run.file_bytes.set(found.files);
-        let vulkan = self.vulkan(found.program.clone()).await;
+        let vulkan = self.vulkan(&found).await;
         let vulkan = vulkan.map_err(|reason| End::Unstartable { reason, lasts: true })?;
         let engine = found.engine;
         let privacy = Privacy { vulkan, ..self.private(found.private_program, found.takes_socket) };
@@ -118,8 +122,9 @@ impl Starter<'_> {
     /// needs set-user-ID programs and does not see the folder. They are confined only where the user asks for
     /// it with `engine-user`.
     async fn find(&self) -> Result<FoundEngine, FindError> {
-        let (model, configured) =
-            (ConfiguredModel::clone(&self.run.entry), self.runtime.settings.engine.clone());
+        let settings = &self.runtime.settings;
+        let (model, configured) = (ConfiguredModel::clone(&self.run.entry), settings.engine.clone());
+        let (inherited, cards) = (settings.inherited.clone(), settings.cards().cloned().collect::<Vec<_>>());
         // A folder of the search path may lie on a disk that hangs. A new program is run for its help, and a
         // GPU build takes a second to load its libraries. All in one, because a swap of models waits for each
         // change of threads.
@@ -127,7 +132,10 @@ impl Starter<'_> {
             let engine = engine_command(&model, configured.as_deref())?;
             let program = single_program(&model, &engine);
             let private_program = program.clone().filter(|program| !program::is_shell_script(program));
+            let path = FoundProgram::of(&model, configured.as_deref()).ok().map(|found| found.path);
             Ok(FoundEngine {
+                backends: engine_cards::backends(&model, path.as_deref(), &inherited, &cards),
+                path,
                 takes_socket: private_program.as_deref().is_some_and(program::takes_socket),
                 private_program,
                 engine,
@@ -148,36 +156,6 @@ impl Starter<'_> {
             && !self.only_port.get()
             && !program.as_ref().is_some_and(unusable);
         Privacy { program, folder, socket, vulkan: Vec::new() }
-    }
-
-    /// Finds out Vulkan's numbers of the run's cards; none for an engine that does not compute with Vulkan.
-    async fn vulkan(&self, program: Option<PathBuf>) -> Result<Vec<usize>, Reason> {
-        let (environment, cards) = (self.environment(0, None), self.cards());
-        // The user has chosen, or there is no card to choose.
-        if shows_vulkan(&environment) || cards.is_empty() {
-            return Ok(Vec::new());
-        }
-        let Some(program) = program else {
-            return Ok(Vec::new());
-        };
-        let requested = spawn_blocking(move || program::vulkan_cards(&program, &environment)).await;
-        let Ok(Ok(shown)) = requested else {
-            return Ok(Vec::new());
-        };
-        let names: Vec<&str> = cards.iter().map(|card| card.name.as_str()).collect();
-        if shown.is_empty() {
-            return Ok(Vec::new());
-        }
-        program::vulkan_numbers(&shown, &names).ok_or_else(|| {
-            let why = format!(
-                "the Vulkan device numbers of {} cannot be distinguished from those of other cards ({}); set \
-                    GGML_VK_VISIBLE_DEVICES in the model's `env`",
-                names.join(", "),
-                shown.join(", ")
-            );
-            let cause = Reason::new("vulkan_card_unknown", why);
-            unstartable_because(&self.run.entry.name, cause)
-        })
     }
 
     fn spec(
@@ -276,54 +254,11 @@ impl Starter<'_> {
         let control_port = entry.launch.is_own_llama_server().then_some(port);
         child_environment(
             self.runtime.settings.inherited.clone(),
-            &entry.environment(port),
+            &self.own_variables(port),
             &self.visible(),
             control_port,
             key,
         )
-    }
-
-    /// Rewrites card numbers to those of the child. Arguments that name a card which it does not get are left
-    /// out and logged.
-    fn renumber(&self, line: &mut Vec<String>, environment: &mut Environment) {
-        // Flags of other programs are not known, so their numbers are left alone.
-        let Visible::Cards(own) = self.visible() else { return };
-        // A container's own flags are not the engine's.
-        if !self.run.entry.launch.is_own_llama_server() {
-            return;
-        }
-        let all = self.all_cards();
-        for words in renumber(line, environment, &all, &own) {
-            let note = format!(
-                "the flag `{words}` was omitted, because it names a card that this model may \
-                not use"
-            );
-            self.run.log.push(LogSource::Plimsoll, note);
-        }
-    }
-
-    /// Cards by UUID if they have one; none for a run on the host; those of the daemon if cards are only
-    /// described.
-    fn visible(&self) -> Visible {
-        match self.cards().iter().map(|card| card.uuid.clone()).collect::<Option<Vec<_>>>() {
-            // An empty list would make every card visible.
-            Some(uuids) if uuids.is_empty() => Visible::NoCard,
-            Some(uuids) => Visible::Cards(uuids),
-            None => Visible::AsInherited,
-        }
-    }
-
-    /// The cards that the engine may use. One that its own flags keep off all cards gets none, wherever it
-    /// was placed: an engine that only sees a card opens a context on it.
-    fn cards(&self) -> Vec<&Card> {
-        let given = self.runtime.settings.cards_of(self.run.placement());
-        if given.is_empty() || !is_on_host(&self.run.entry) { given } else { Vec::new() }
-    }
-
-    /// All CUDA cards in the order of their numbers, by the names that `visible` gives them.
-    fn all_cards(&self) -> Vec<String> {
-        let cuda = self.runtime.settings.cards().filter(|card| card.kind == CardKind::Cuda);
-        cuda.map(|card| card.uuid.clone().unwrap_or_else(|| card.id.to_string())).collect()
     }
 }
 

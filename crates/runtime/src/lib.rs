@@ -24,6 +24,7 @@ mod launch;
 mod load_inputs;
 mod memory;
 pub mod model_files;
+mod moved;
 mod need_answers;
 mod needs;
 mod operator_log;
@@ -45,6 +46,7 @@ mod slots;
 mod state;
 mod state_file;
 mod status;
+mod strays;
 mod survey;
 mod ticks;
 mod traces;
@@ -318,7 +320,9 @@ impl Runtime {
 
     /// Cards that are shown and not served on, by the last reading.
     pub fn other_cards(&self) -> Vec<KernelCard> {
-        self.readings.last.borrow().kernel_cards.clone()
+        let is_served = |card: &&KernelCard| self.settings.card(&card.id).is_some();
+        let reading = self.readings.last.borrow();
+        reading.kernel_cards.iter().filter(|card| !is_served(card)).cloned().collect()
     }
 
     /// The status document with the marks after number `after`; 0 gives all, and the history of residency.
@@ -329,6 +333,10 @@ impl Runtime {
         let others = self.other_cards();
         if !others.is_empty() {
             document["other_cards"] = json!(others);
+        }
+        let moved = self.moved();
+        if !moved.is_empty() {
+            document["moved_to_host"] = json!(moved);
         }
         for extension in &self.extensions {
             extension.add_to_document(&mut document);

@@ -13,6 +13,7 @@ use plimsoll_scheduler::{ModelState, Moment, RunId, SchedulerEvent};
 use rustix::process::{Pid, getpgid};
 
 use super::Runtime;
+use super::moved::outside;
 use super::parts::Readings;
 use super::run::EngineRun;
 use plimsoll_task::{spawn_blocking, spawn_local};
@@ -78,6 +79,7 @@ impl Runtime {
         let taken = self.state.now();
         let reading = self.readings.sampler.read().await;
         let of_host = self.readings.host_use().await;
+        self.notice_moved(&reading);
         for (run, used) in self.measured(&reading, &of_host) {
             self.submit(SchedulerEvent::Measured { run, used });
             self.keep_need(run);
@@ -149,6 +151,7 @@ impl Runtime {
             let mut used = self.used_by(&run, reading);
             let its = of_host.iter().filter(|(id, ..)| *id == run.id);
             let spilled: Bytes = self.extensions.iter().map(|extension| extension.spilled(&run)).sum();
+            let spilled = spilled + outside(&run, reading);
             used.extend(its.map(|(_, card, bytes)| (card.clone(), *bytes + spilled)));
             (run.id, used)
         });

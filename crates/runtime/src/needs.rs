@@ -11,6 +11,7 @@ use plimsoll_config::ConfiguredModel;
 use serde::{Deserialize, Serialize};
 
 use super::state_file::StateFile;
+use super::survey::named::OnNamed;
 
 const SCHEMA: &str = "plimsoll.needs/1";
 /// More engines are in no configuration.
@@ -44,7 +45,9 @@ impl KnownNeeds {
         demand: Arc<dyn MemoryModel>,
     ) -> Arc<dyn MemoryModel> {
         match demand.alone().then(|| self.0.get(&key(entry))).flatten() {
-            Some(bytes) => Arc::new(DeclaredSize(Bytes::new(*bytes))),
+            Some(bytes) => {
+                OnNamed::around(demand.named().clone(), Arc::new(DeclaredSize(Bytes::new(*bytes))))
+            }
             None => demand,
         }
     }

@@ -22,6 +22,7 @@ use tokio::sync::{Notify, mpsc};
 
 use super::Runtime;
 use super::launch::{Started, Starter};
+use super::moved::MovedMemory;
 use super::probe_kind::ProbeKind;
 use super::slots::RunSlots;
 use plimsoll_route::{StallLimit, Upstream};
@@ -77,6 +78,8 @@ pub struct EngineRun {
     /// Free memory of its cards when its process was started.
     free: RefCell<Vec<(CardId, Bytes)>>,
     exit_code: Cell<Option<i32>>,
+    /// What its driver has moved off its cards.
+    pub(super) moved: MovedMemory,
     /// llama-server's `--sleep-idle-seconds`.
     asleep: Cell<bool>,
     /// It was asked to sleep, and answers only after it was woken.
@@ -124,6 +127,7 @@ impl EngineRun {
             progress: Cell::default(),
             free: RefCell::default(),
             exit_code: Cell::new(None),
+            moved: MovedMemory::default(),
             asleep: Cell::new(false),
             needs_wake: Cell::new(false),
             waking: tokio::sync::Mutex::default(),
@@ -305,6 +309,7 @@ impl Starter<'_> {
         // An attempt before this one may have ended.
         self.run.exit_code.set(None);
         let mut stop: Option<(Instant, Duration)> = None;
+        let mut stray: Option<Reason> = None;
         loop {
             tokio::select! {
                 event = events.recv() => match event {
@@ -314,11 +319,22 @@ impl Starter<'_> {
                             let ignored = begun.elapsed() >= grace;
                             self.runtime.state.statuses.with(self.run.model, |status| status.ignores_stop = ignored);
                         }
+                        if let Some(reason) = stray {
+                            let end = End::Unstartable { reason, lasts: true };
+                            return EngineVerdict { end, ..EXPECTED };
+                        }
                         let extensions = self.runtime.extensions.iter();
                         let refused = extensions.filter_map(|it| it.last_refusal(self.runtime, self.run)).next();
                         return post_mortem(&self.run.entry.name, &ended, refused.as_ref());
                     }
                     Some(ChildEvent::Ready(about)) => {
+                        if self.run.about.get().is_none() {
+                            stray = self.runtime.stray(self.run).await;
+                            if stray.is_some() {
+                                child.kill();
+                                continue;
+                            }
+                        }
                         if self.only_port.get() {
                             self.runtime.engines.only_ports.borrow_mut().extend(program.clone());
                         }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use plimsoll_base::{Bytes, Card, CardId, CardKind, Placement, Share};
+use plimsoll_cards::KernelCard;
 use plimsoll_config::ServeSettings;
 use plimsoll_hub::Address;
 use plimsoll_log::LogFile;
@@ -30,6 +31,8 @@ pub struct RuntimeSettings {
     /// The listener can be reached from other machines, and was not opened by the user.
     pub needs_keys: bool,
     pub scheduler: plimsoll_scheduler::SchedulerSettings,
+    /// GPUs that the kernel describes, for what runtimes call them.
+    pub kernel_cards: Vec<KernelCard>,
     /// The program of models that give only flags, if the user chose one.
     pub engine: Option<Vec<String>>,
     /// Time that a request may wait for its model.

@@ -120,6 +120,16 @@ impl ModelStatuses {
                 page.sample(name, &[("model", model_name), ("cause", cause)], count);
             }
         }
+        let moved = |model| self.with(model, |status| status.run.as_ref()?.moved.now());
+        let moved: Vec<_> = models.iter().filter_map(|(model, name)| Some((name, moved(*model)?))).collect();
+        let name = "plimsoll_moved_to_host_bytes";
+        if !moved.is_empty() {
+            let help = "Memory that the driver has moved from a model's card to host memory";
+            page.family(name, MetricKind::Gauge, help);
+        }
+        for (model, bytes) in moved {
+            page.sample(name, &[("model", model)], bytes.get());
+        }
         AnswerTally::write(page, models, |model| self.with(model, |status| status.answers.clone()));
     }
 }

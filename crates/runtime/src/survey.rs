@@ -4,6 +4,7 @@
 //! card to itself.
 
 mod asking;
+pub(super) mod engine_cards;
 pub(super) mod host_cache;
 mod local_files;
 pub mod named;
@@ -14,6 +15,7 @@ mod profile;
 mod questions;
 mod remote;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -90,6 +92,8 @@ pub struct Surveyor {
     /// The program of models that give only flags, if the user chose one.
     pub(super) engine: Option<Vec<String>>,
     pub(super) limits: Vec<CardLimit>,
+    /// Variables that engines inherit from the daemon.
+    inherited: Vec<(OsString, OsString)>,
     /// Access to the answers of engines; `None` where they are not asked.
     asking: Option<Asking>,
     known: Arc<KnownNeeds>,
@@ -107,6 +111,7 @@ impl Surveyor {
         Self {
             engine: settings.engine.clone(),
             limits: settings.scheduler.cards.clone(),
+            inherited: settings.inherited.clone(),
             asking: settings.engine_user.is_none().then_some(Asking { answers, inherited, patience }),
             known: needs.known(),
         }
@@ -128,7 +133,7 @@ impl Surveyor {
         entry: &ConfiguredModel,
         program: &FoundProgram,
     ) -> Result<Arc<dyn MemoryModel>, Reason> {
-        let demand = look_with(entry, program, &self.cards(), self.asking.as_ref())?;
+        let demand = look_with(entry, program, (&self.cards(), &self.inherited), self.asking.as_ref())?;
         Ok(self.known.instead(entry, demand))
     }
 }
@@ -158,23 +163,39 @@ impl FoundProgram {
 /// Surveys a model with this program; with none, a plan is that of the newest build that the formulas cover.
 fn look_with(
     entry: &ConfiguredModel,
+    program: &FoundProgram,
+    (cards, inherited): (&[Card], &[(OsString, OsString)]),
+    asking: Option<&Asking>,
+) -> Result<Arc<dyn MemoryModel>, Reason> {
+    let backends = engine_cards::backends(entry, Some(&program.path), inherited, cards);
+    let excluded = engine_cards::excluded(entry, &backends, cards);
+    let excluded = excluded.map_err(|cause| unstartable_because(&entry.name, cause))?;
+    let usable: Vec<Card> = cards.iter().filter(|card| !excluded.contains(&card.id)).cloned().collect();
+    let (named, demand) = look_on(entry, program, &usable, asking)?;
+    Ok(OnNamed::around(NamedDemand { excluded, ..named }, demand))
+}
+
+/// The same among the cards that the engine can use.
+fn look_on(
+    entry: &ConfiguredModel,
     FoundProgram { engine, word, path }: &FoundProgram,
     cards: &[Card],
     asking: Option<&Asking>,
-) -> Result<Arc<dyn MemoryModel>, Reason> {
+) -> Result<(NamedDemand, Arc<dyn MemoryModel>), Reason> {
     let fail = |error: &dyn std::error::Error| unstartable(&entry.name, error);
     let Some(options) = entry.launch.options() else {
-        return Ok(match (entry.memory, entry.part()) {
+        let demand: Arc<dyn MemoryModel> = match (entry.memory, entry.part()) {
             (Some(bytes), part) => declared(bytes, part.is_some_and(|part| part.cards > 1)),
             (None, Some(part)) => Arc::new(PartOfCards(part)),
             // On another machine; this one's memory is the user's to say.
             (None, None) if entry.is_foreign() => Arc::new(DeclaredSize(Bytes::ZERO)),
             (None, None) => Arc::new(UnknownSize),
-        });
+        };
+        return Ok((NamedDemand::default(), demand));
     };
     let flags = named::flags(entry, options);
     let params = flags.and_then(|flags| Ok((flags.params(ProgramKind::LlamaServer)?, flags)));
-    let (named, demand): (_, Arc<dyn MemoryModel>) = match (entry.memory, params) {
+    Ok(match (entry.memory, params) {
         // A declared need does not depend on flags, so unknown ones do no harm.
         (Some(bytes), Err(_)) => (NamedDemand::default(), Arc::new(DeclaredSize(bytes))),
         (None, Err(error)) => return Err(fail(&error)),
@@ -194,8 +215,7 @@ fn look_with(
                 }
             }
         }
-    };
-    Ok(if named.cards.is_empty() { demand } else { Arc::new(OnNamed { named, demand }) })
+    })
 }
 
 /// A declared size, on one card or on those that the program names itself.

@@ -71,6 +71,8 @@ struct Closing {
 ///     legacy_pool: false,
 ///     shares_host: false,
 ///     counting: Counting::Driver,
+///     maker: plimsoll_base::CardMaker::Nvidia,
+///     address: None,
 /// };
 /// let limit = CardLimit { card, budget: None, reserve: Bytes::gib(1) };
 /// let mut scheduler = Scheduler::new(SchedulerSettings::new(vec![limit]));

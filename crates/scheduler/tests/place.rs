@@ -4,8 +4,8 @@ mod demands;
 use std::sync::Arc;
 
 use plimsoll_base::{
-    Bytes, Card, CardId, CardKind, Counting, DeclaredSize, DividedSize, MemoryModel, NamedDemand, Placement,
-    Reason, RunId, Share, UnknownSize,
+    Bytes, Card, CardId, CardKind, CardMaker, Counting, DeclaredSize, DividedSize, MemoryModel, NamedDemand,
+    Placement, Reason, RunId, Share, UnknownSize,
 };
 use plimsoll_scheduler::CardLimit;
 use plimsoll_scheduler::place::{
@@ -30,6 +30,8 @@ fn limit(name: &str, gib: u64) -> CardLimit {
         legacy_pool: false,
         shares_host: false,
         counting: Counting::Driver,
+        maker: CardMaker::Nvidia,
+        address: None,
     };
     CardLimit { card, budget: None, reserve: Bytes::ZERO }
 }
@@ -257,7 +259,7 @@ impl MemoryModel for OnNamed {
 
 fn on_named(cards: &[&str], only: bool) -> OnNamed {
     let cards = cards.iter().map(|card| id(card)).collect();
-    OnNamed(NamedDemand { cards, only })
+    OnNamed(NamedDemand { cards, only, excluded: Vec::new() })
 }
 
 fn cards_of(verdict: &PlacementVerdict) -> Vec<&str> {
@@ -297,6 +299,23 @@ fn a_named_card_that_may_not_be_used_leaves_no_set() {
         panic!("it goes where it may not");
     };
     assert!(never.reason.text.contains("that its flags name"), "{never:?}");
+}
+
+#[test]
+fn cards_of_two_makers_serve_together_for_no_model_and_excluded_cards_never() {
+    let mut limits = [("n", 24), ("m", 24), ("r", 40)].map(|(name, gib)| limit(name, gib));
+    limits[2].card.maker = CardMaker::Amd;
+    let ledger = Ledger::new(limits.to_vec());
+    assert_eq!(placed(&ledger, &declared(30), &[], &[]), PlacementVerdict::Fits(on("r", 30)));
+    assert_eq!(cards_of(&placed(&ledger, &declared(45), &[], &[])), ["n", "m"]);
+    assert!(matches!(placed(&ledger, &declared(60), &[], &[]), PlacementVerdict::Never(_)));
+    let without = |excluded: &[&str]| {
+        let excluded = excluded.iter().map(|card| id(card)).collect();
+        placed(&ledger, &OnNamed(NamedDemand { excluded, ..NamedDemand::default() }), &[], &[])
+    };
+    assert_eq!(cards_of(&without(&["n"])), ["m"]);
+    assert_eq!(cards_of(&without(&["n", "m"])), ["r"]);
+    assert!(matches!(without(&["n", "m", "r"]), PlacementVerdict::Never(_)));
 }
 
 #[test]

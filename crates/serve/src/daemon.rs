@@ -13,14 +13,14 @@ mod variables;
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use plimsoll_base::{Card, counted};
+use plimsoll_base::{Backends, Card, counted};
 use plimsoll_cards::{Machine, Sampler, StartSamplerError};
 use plimsoll_config::{ReclaimBeforeLoad, ServeSettings};
-use plimsoll_engine::inherited;
+use plimsoll_engine::{inherited, program};
 use plimsoll_hub::Address;
 use plimsoll_log::{LogFile, LogOutput};
 use plimsoll_process::confinement::{EngineUser, EngineUserError};
@@ -357,8 +357,11 @@ fn settings(
     machine: Machine,
     keys: ApiKeys,
 ) -> Result<(RuntimeSettings, ExtensionSettings), DaemonError> {
-    let unified = machine.unified;
-    let mut cards = cards::choose(&serve.cards, serve.reserve, machine);
+    let (unified, kernel_cards) = (machine.unified, machine.kernel_cards.clone());
+    // Where the library knows all GPUs nothing depends on it.
+    let configured = serve.engine.as_deref().and_then(|command| command.first()).map(Path::new);
+    let engine = if kernel_cards.is_empty() { Backends::Unsure } else { program::usual_backends(configured) };
+    let mut cards = cards::choose(&serve.cards, serve.reserve, machine, &engine);
     // Memory that other processes find free until idle models have left for them.
     for limit in &mut cards {
         limit.reserve = limit.reserve.max(serve.yield_below.unwrap_or_default());
@@ -376,7 +379,7 @@ fn settings(
     scheduler.models_max = serve.models_max.and_then(NonZeroUsize::new);
     scheduler.patience = serve.patience.unwrap_or(scheduler.patience);
     // Where cards have memory of their own, one load does not fill another's memory with page cache.
-    scheduler.largest_first = unified;
+    scheduler.largest_first = unified || scheduler.cards.iter().any(|limit| limit.card.shares_host);
     scheduler.gives_way = serve.yield_below.is_some();
     let engine_user = serve.engine_user.as_deref().map(EngineUser::find).transpose()?;
     let extensions = ExtensionSettings {
@@ -395,6 +398,7 @@ fn settings(
         keys,
         needs_keys: false,
         scheduler,
+        kernel_cards,
         engine: serve.engine.clone(),
         wait: serve.wait.unwrap_or(WAIT),
         log_file: None,

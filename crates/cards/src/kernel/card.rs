@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting};
+use plimsoll_base::{Bytes, Card, CardId, CardKind, CardMaker, Counting};
 use serde::{Deserialize, Serialize};
 
 /// A GPU that no vendor's library was asked about. What the driver does not state is `None`.
@@ -19,6 +19,12 @@ pub struct KernelCard {
     pub pci: Option<String>,
     /// The kernel's driver: `amdgpu`, `xe`, `i915`, `radeon`.
     pub driver: Option<String>,
+    /// Number by which AMD's runtime counts it; `None` where the driver for compute does not have it.
+    #[serde(default)]
+    pub rocr: Option<usize>,
+    /// Number by which Intel's runtime counts it in the order of the PCI bus.
+    #[serde(default)]
+    pub level_zero: Option<usize>,
     /// Minor number of its render node `/dev/dri/renderD…`.
     pub render_minor: Option<u32>,
     /// The instruction set as compilers name it: `gfx1100`.
@@ -40,7 +46,13 @@ pub struct KernelCard {
 }
 
 impl KernelCard {
-    /// The card as a screen and a recording show it; `None` where a figure is unknown.
+    /// The maker by the PCI vendor; `None` where that is not known.
+    pub fn maker(&self) -> Option<CardMaker> {
+        let (vendor, _) = self.pci.as_deref()?.split_once(':')?;
+        CardMaker::of_vendor(u16::from_str_radix(vendor, 16).ok()?)
+    }
+
+    /// The card as models are placed on it, and as screens show it; `None` where a figure is unknown.
     pub fn shown(&self) -> Option<Card> {
         Some(Card {
             id: self.id.clone(),
@@ -48,6 +60,8 @@ impl KernelCard {
             kind: CardKind::Cuda,
             name: self.name.clone(),
             uuid: self.uuid.clone(),
+            maker: self.maker().unwrap_or_default(),
+            address: self.address.clone(),
             total: self.total?,
             free: self.free?,
             compute_capability: None,

@@ -19,6 +19,8 @@ pub(super) struct GpuClient {
     pub(super) address: Option<String>,
     /// Number of the client, the same on each of its descriptors.
     pub(super) number: Option<u64>,
+    /// What the driver moved off the card, or put elsewhere at once.
+    evicted: Option<Bytes>,
     regions: BTreeMap<String, RegionFigures>,
 }
 
@@ -35,12 +37,18 @@ struct RegionFigures {
 pub(super) struct GpuUse {
     pub(super) on_card: Option<Bytes>,
     pub(super) on_host: Option<Bytes>,
+    /// The part of it that belongs on the card, where the driver says so.
+    pub(super) evicted: Option<Bytes>,
 }
 
 impl GpuUse {
     /// The larger one of each: two reports on the same memory.
     pub(super) fn larger(self, other: Self) -> Self {
-        Self { on_card: self.on_card.max(other.on_card), on_host: self.on_host.max(other.on_host) }
+        Self {
+            on_card: self.on_card.max(other.on_card),
+            on_host: self.on_host.max(other.on_host),
+            evicted: self.evicted.max(other.evicted),
+        }
     }
 
     fn plus(self, other: Self) -> Self {
@@ -48,7 +56,11 @@ impl GpuUse {
             (Some(one), Some(other)) => Some(saturating_sum(one, other)),
             (known, None) | (None, known) => known,
         };
-        Self { on_card: sum(self.on_card, other.on_card), on_host: sum(self.on_host, other.on_host) }
+        Self {
+            on_card: sum(self.on_card, other.on_card),
+            on_host: sum(self.on_host, other.on_host),
+            evicted: sum(self.evicted, other.evicted),
+        }
     }
 
     pub(super) fn sum(self) -> Option<Bytes> {
@@ -74,6 +86,8 @@ impl GpuClient {
                 "drm-driver" => value.clone_into(&mut client.driver),
                 "drm-pdev" => client.address = Some(value.to_owned()),
                 "drm-client-id" => client.number = value.parse().ok(),
+                // Older kernels print it below other names only, which say nothing of where it belongs.
+                "amd-evicted-vram" => client.evicted = size(value),
                 _ => client.take_region(key, value),
             }
         }
@@ -97,13 +111,13 @@ impl GpuClient {
 
     /// What is resident is what is taken; older kernels state what was allocated.
     pub(super) fn usage(&self) -> GpuUse {
-        let mut usage = GpuUse::default();
+        let mut usage = GpuUse { evicted: self.evicted, ..GpuUse::default() };
         for (region, figures) in &self.regions {
             let bytes = figures.resident.or(figures.total).or(figures.memory);
             let one = if is_on_card(region) {
-                GpuUse { on_card: bytes, on_host: None }
+                GpuUse { on_card: bytes, ..GpuUse::default() }
             } else if is_on_host(region) {
-                GpuUse { on_card: None, on_host: bytes }
+                GpuUse { on_host: bytes, ..GpuUse::default() }
             } else {
                 continue;
             };
@@ -184,6 +198,7 @@ mod tests {
         let usage = client.usage();
         assert_eq!(usage.on_card, Some(Bytes::kib(5348)));
         assert_eq!(usage.on_host, Some(Bytes::kib(25_258_000)));
+        assert_eq!(usage.evicted, Some(Bytes::kib(7)));
     }
 
     #[test]

@@ -59,6 +59,7 @@ impl Processes {
                 pid,
                 used,
                 outside: outside.filter(|bytes| !bytes.is_zero()),
+                evicted: reports.0.evicted.filter(|_| card.board == Some(Board::Own)),
                 name: files.value(&format!("proc/{pid}/comm")),
             })
         };

@@ -55,6 +55,7 @@ impl KernelSurvey {
             return survey;
         }
         identify(&mut found);
+        number_for_level_zero(&mut found);
         let needs_holders = wants_holders || found.iter().any(|found| found.card.has_pools());
         let processes = if needs_holders { Processes::read(files, &found) } else { Processes::default() };
         let host = HostFigures::read(files);
@@ -150,6 +151,8 @@ impl KernelCard {
             address: None,
             pci: None,
             driver,
+            rocr: None,
+            level_zero: None,
             render_minor: None,
             architecture: None,
             board: None,
@@ -228,7 +231,8 @@ impl KernelCard {
 
 /// Adds to the cards what the driver for compute says of them, and the nodes that are no card of the display.
 fn join(found: &mut Vec<Found>, nodes: Vec<KfdNode>) {
-    for node in nodes {
+    // ROCr counts the nodes that compute, in the order of their numbers.
+    for (number, node) in nodes.into_iter().enumerate() {
         let same = |found: &&mut Found| {
             let by_render = node.render_minor.is_some() && node.render_minor == found.card.render_minor;
             let by_place = node.address.is_some() && node.address == found.card.address;
@@ -237,6 +241,7 @@ fn join(found: &mut Vec<Found>, nodes: Vec<KfdNode>) {
         if let Some(found) = found.iter_mut().find(same) {
             found.gpu = node.gpu;
             let card = &mut found.card;
+            card.rocr = Some(number);
             card.architecture = node.architecture;
             card.uuid = card.uuid.take().or(node.uuid);
             card.render_minor = card.render_minor.or(node.render_minor);
@@ -244,12 +249,12 @@ fn join(found: &mut Vec<Found>, nodes: Vec<KfdNode>) {
                 card.vram = node.memory;
             }
         } else if found.len() < MOST_CARDS {
-            found.push(of_node(node));
+            found.push(of_node(number, node));
         }
     }
 }
 
-fn of_node(node: KfdNode) -> Found {
+fn of_node(rocr: usize, node: KfdNode) -> Found {
     let id = node.vendor.zip(node.device).map(|(vendor, device)| PciId { vendor, device });
     let known = id.and_then(|id| pci::known(id, None));
     let name = known.map(|gpu| gpu.name.to_owned()).or(id.map(PciId::plain_name));
@@ -260,6 +265,7 @@ fn of_node(node: KfdNode) -> Found {
         uuid: node.uuid,
         address: node.address,
         pci: id.map(PciId::text),
+        rocr: Some(rocr),
         render_minor: node.render_minor,
         architecture: node.architecture,
         board: known.map(|gpu| gpu.board),
@@ -288,6 +294,19 @@ fn nvidia_cards(files: &impl CardFiles) -> Vec<Found> {
         Some(Found { card, gpu: None })
     };
     folders.filter_map(card).collect()
+}
+
+/// Intel's runtime counts its cards by their addresses under `ZE_ENABLE_PCI_ID_DEVICE_ORDER`.
+fn number_for_level_zero(found: &mut [Found]) {
+    let mut cards: Vec<&mut KernelCard> = found
+        .iter_mut()
+        .map(|found| &mut found.card)
+        .filter(|card| matches!(card.driver.as_deref(), Some("xe" | "i915")) && card.address.is_some())
+        .collect();
+    cards.order_by_cached_key(|card| card.address.clone());
+    for (number, card) in cards.into_iter().enumerate() {
+        card.level_zero = Some(number);
+    }
 }
 
 /// Gives each card an id that no other has: partitions of a card have one unique number.

@@ -11,16 +11,23 @@ use crate::{Machine, Reading, Sysroot};
 /// A folder whose `sys` and `proc` describe the cards, for tests.
 const CARD_FILES: &str = "PLIMSOLL_CARD_FILES";
 
-/// Time for which a survey stands for the next ones.
+/// A survey stands for the next ones for this many times what it took, and a second at most.
 ///
 /// DECISION: a swap of models waits for readings, one each 25 ms, and a survey looks at each descriptor of
-/// each process. No model is placed on these cards, so their figures may be a second old.
-const STANDS: Duration = Duration::from_secs(1);
+/// each process: a millisecond on a small machine, a hundred on a large one. So a tenth of a processor is
+/// spent on them at most.
+const STANDS: u32 = 10;
+const STANDS_AT_MOST: Duration = Duration::from_secs(1);
 
 pub(super) struct KernelSource {
     /// The files, or the reason of their absence.
     files: Result<Sysroot, String>,
-    last: RefCell<Option<(Instant, KernelSurvey)>>,
+    last: RefCell<Option<LastSurvey>>,
+}
+
+struct LastSurvey {
+    stands_until: Instant,
+    survey: KernelSurvey,
 }
 
 impl KernelSource {
@@ -33,9 +40,19 @@ impl KernelSource {
 
     fn survey(&self, files: &Sysroot, now: Instant) -> KernelSurvey {
         let mut last = self.last.borrow_mut();
-        let standing = last.take().filter(|(at, _)| now.saturating_duration_since(*at) < STANDS);
-        last.insert(standing.unwrap_or_else(|| (now, KernelSurvey::of(files)))).1.clone()
+        let standing = last.take().filter(|last| now < last.stands_until);
+        let new = || {
+            let began = Instant::now();
+            let survey = KernelSurvey::of(files);
+            LastSurvey { stands_until: now + stands(began.elapsed()), survey }
+        };
+        last.insert(standing.unwrap_or_else(new)).survey.clone()
     }
+}
+
+/// How long a survey stands that took so long.
+fn stands(took: Duration) -> Duration {
+    took.saturating_mul(STANDS).min(STANDS_AT_MOST)
 }
 
 impl CardSource for KernelSource {
@@ -57,6 +74,10 @@ impl CardSource for KernelSource {
         reading.holders.extend(survey.holders);
         reading.kernel_cards.extend(survey.cards);
     }
+
+    fn forget(&self) {
+        self.last.take();
+    }
 }
 
 #[cfg(test)]
@@ -66,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_survey_stands_for_a_second() {
+    fn a_survey_stands_for_a_multiple_of_what_it_took_and_a_second_at_most() {
         let folder = tempfile::tempdir().unwrap();
         let device = folder.path().join("sys/class/drm/card0/device");
         fs::create_dir_all(&device).unwrap();
@@ -77,6 +98,9 @@ mod tests {
         let (now, cards) = (Instant::now(), |at| source.survey(&files, at).cards.len());
         assert_eq!(cards(now), 1);
         fs::remove_dir_all(folder.path().join("sys/class/drm/card0")).unwrap();
-        assert_eq!((cards(now + STANDS / 2), cards(now + STANDS), cards(now + STANDS)), (1, 0, 0));
+        // A machine takes a time for the survey, so at the same moment it stands.
+        assert_eq!((cards(now), cards(now + STANDS_AT_MOST)), (1, 0));
+        assert_eq!(stands(Duration::from_millis(3)), Duration::from_millis(30));
+        assert_eq!(stands(Duration::from_secs(3)), STANDS_AT_MOST);
     }
 }

@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
-use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting, Order};
+use plimsoll_base::{Bytes, Card, CardId, CardKind, CardMaker, Counting, Order};
 use plimsoll_wire::env as names;
 
 use super::CardSource;
@@ -134,8 +134,17 @@ fn card(device: &Device<'_>, name: &str) -> Result<(Card, bool), String> {
         legacy_pool: unified && Sysroot::live().is_tegra(),
         shares_host: unified,
         counting: Counting::Driver,
+        maker: CardMaker::Nvidia,
+        address: device.pci_info().ok().and_then(|pci| address(&pci.bus_id)),
     };
     Ok((card, unified))
+}
+
+/// The kernel's spelling of NVML's `00000000:0A:00.0`.
+fn address(bus_id: &str) -> Option<String> {
+    let (domain, rest) = bus_id.split_once(':')?;
+    let domain = u32::from_str_radix(domain, 16).ok()?;
+    Some(format!("{domain:04x}:{}", rest.to_ascii_lowercase()))
 }
 
 fn memory(device: &Device<'_>) -> Memory {
@@ -188,6 +197,7 @@ fn holders(device: &Device<'_>, card: &CardId) -> Vec<Holder> {
             pid,
             used,
             outside: None,
+            evicted: None,
             // Inside a container the driver still counts by the host's numbers, so there may be no such
             // process here.
             name: running::process_name(pid),

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 
 use super::identity::{Answers, IdentityError, LIMIT, remembered};
 use crate::environment::VULKAN;
+use plimsoll_base::{Backend, Card, CardMaker};
 use plimsoll_process::Environment;
 use plimsoll_process::own_command::own_command;
 use plimsoll_process::run;
@@ -12,12 +13,11 @@ use plimsoll_process::run;
 /// Vulkan numbers that are tried.
 const MOST: usize = 16;
 
-/// The product names of the cards by Vulkan's number; none for an engine that has no Vulkan backend, or one
-/// for CUDA beside it.
+/// The product names of the cards by Vulkan's number; none for an engine that has no Vulkan backend.
 pub fn vulkan_cards(program: &Path, environment: &Environment) -> Result<Vec<String>, IdentityError> {
     // DECISION: `--list-devices` gives no PCI address, so the engine is run with one visible number at a
     // time, and product names are compared. If cards with the same name cannot be distinguished, no number is
-    // returned.
+    // returned. What a process then holds is asked of the kernel before it counts as ready.
     static KNOWN: Answers<Vec<String>> = Mutex::new(Vec::new());
     remembered(&KNOWN, program, |program| {
         let number = |number: usize| -> Result<Option<String>, IdentityError> {
@@ -33,25 +33,37 @@ pub fn vulkan_cards(program: &Path, environment: &Environment) -> Result<Vec<Str
                 None => break,
             }
         }
-        let has_cuda = |device: &(String, String)| device.0.starts_with("CUDA");
-        if !names.is_empty() && listed_devices(program, environment, &[(VULKAN, "")])?.iter().any(has_cuda) {
-            names.clear();
-        }
         Ok(names)
     })
 }
 
-/// Vulkan's numbers of the cards with these product names; `None` where they cannot be distinguished from
-/// others.
-pub fn vulkan_numbers(cards: &[String], given: &[&str]) -> Option<Vec<usize>> {
-    let of = |name: &str| {
-        let same = cards.iter().enumerate().filter(|(_, card)| *card == name);
-        same.map(|(number, _)| number).collect::<Vec<_>>()
-    };
+/// True for an engine that has a card of this environment without Vulkan: it would have it twice with.
+pub fn lists_card_without_vulkan(program: &Path, environment: &Environment) -> bool {
+    static KNOWN: Answers<bool> = Mutex::new(Vec::new());
+    let listed = remembered(&KNOWN, program, |program| {
+        let devices = listed_devices(program, environment, &[(VULKAN, "")])?;
+        Ok(devices.iter().any(|(device, _)| Backend::of_device(device).is_some()))
+    });
+    listed.unwrap_or(false)
+}
+
+/// Vulkan's numbers of the cards `given`; `None` where they cannot be distinguished from others. `shown` are
+/// the names by number, and `present` all cards of the machine.
+pub fn vulkan_numbers(shown: &[String], given: &[&Card], present: &[&Card]) -> Option<Vec<usize>> {
     let mut numbers = Vec::new();
-    for name in given {
-        let same = of(name);
-        if same.is_empty() || same.len() != given.iter().filter(|other| *other == name).count() {
+    for card in given {
+        let alike = |other: &&&Card| other.name == card.name;
+        let mut same = numbered(shown, |name| is_name_of(name, &card.name));
+        let mut expected = given.iter().filter(alike).count();
+        if same.is_empty() {
+            // A name of the kernel's table may be that of several products; a maker's only card is known.
+            same = numbered(shown, |name| CardMaker::of_name(name) == Some(card.maker));
+            expected = 1;
+            if present.iter().filter(|other| other.maker == card.maker).count() != 1 {
+                return None;
+            }
+        }
+        if same.len() != expected {
             return None;
         }
         numbers.extend(same.into_iter().filter(|number| !numbers.contains(number)).collect::<Vec<_>>());
@@ -59,8 +71,17 @@ pub fn vulkan_numbers(cards: &[String], given: &[&str]) -> Option<Vec<usize>> {
     Some(numbers)
 }
 
+fn numbered(shown: &[String], is_meant: impl Fn(&str) -> bool) -> Vec<usize> {
+    shown.iter().enumerate().filter(|(_, name)| is_meant(name)).map(|(number, _)| number).collect()
+}
+
+/// Mesa writes the chip behind the product: `AMD Radeon RX 7900 XTX (RADV NAVI31)`.
+fn is_name_of(shown: &str, card: &str) -> bool {
+    shown.strip_prefix(card).is_some_and(|rest| rest.is_empty() || rest.starts_with(" ("))
+}
+
 /// Devices that the engine lists: its own name for each, and the product's.
-fn listed_devices(
+pub(super) fn listed_devices(
     program: &Path,
     environment: &Environment,
     shown: &[(&str, &str)],
@@ -111,16 +132,36 @@ mod tests {
 
     #[test]
     fn cards_are_told_by_their_names_and_of_the_same_name_all_or_none() {
-        let cards = names(&["NVIDIA L4", "llvmpipe", "NVIDIA H200", "NVIDIA H200"]);
-        assert_eq!(vulkan_numbers(&cards, &["NVIDIA L4"]), Some(vec![0]));
-        assert_eq!(vulkan_numbers(&cards, &["NVIDIA H200", "NVIDIA H200"]), Some(vec![2, 3]));
-        assert_eq!(vulkan_numbers(&cards, &["NVIDIA H200", "NVIDIA L4", "NVIDIA H200"]), Some(vec![2, 3, 0]));
-        assert_eq!(vulkan_numbers(&cards, &["NVIDIA H200"]), None);
-        assert_eq!(vulkan_numbers(&cards, &["NVIDIA A100"]), None);
+        let shown = names(&["NVIDIA L4", "llvmpipe", "NVIDIA H200", "NVIDIA H200"]);
+        let card = |name: &str| format!("name={name},total=1GiB").parse::<Card>().unwrap();
+        let found = |given: &[&str]| {
+            let given: Vec<Card> = given.iter().map(|name| card(name)).collect();
+            let present = [card("NVIDIA L4"), card("NVIDIA H200"), card("NVIDIA H200")];
+            vulkan_numbers(&shown, &given.iter().collect::<Vec<_>>(), &present.iter().collect::<Vec<_>>())
+        };
+        assert_eq!(found(&["NVIDIA L4"]), Some(vec![0]));
+        assert_eq!(found(&["NVIDIA H200", "NVIDIA H200"]), Some(vec![2, 3]));
+        assert_eq!(found(&["NVIDIA H200", "NVIDIA L4", "NVIDIA H200"]), Some(vec![2, 3, 0]));
+        assert_eq!(found(&["NVIDIA H200"]), None);
+        assert_eq!(found(&["NVIDIA A100"]), None);
     }
 
     #[test]
-    fn an_engine_is_shown_one_number_at_a_time_and_one_with_cuda_needs_none() {
+    fn a_card_of_another_maker_is_told_by_the_drivers_spelling_or_as_the_only_one() {
+        let card = |name: &str| format!("name={name},total=1GiB").parse::<Card>().unwrap();
+        let (nvidia, amd) = (card("NVIDIA L4"), card("AMD Radeon RX 7900 XTX"));
+        let many = card("AMD Radeon RX 7900 XT/7900 XTX/7900 GRE/7900M");
+        let shown = names(&["AMD Radeon RX 7900 XTX (RADV NAVI31)", "NVIDIA L4"]);
+        assert_eq!(vulkan_numbers(&shown, &[&amd], &[&nvidia, &amd]), Some(vec![0]));
+        assert_eq!(vulkan_numbers(&shown, &[&many], &[&nvidia, &many]), Some(vec![0]));
+        assert_eq!(vulkan_numbers(&shown, &[&many], &[&nvidia, &many, &amd]), None);
+        let two = names(&["AMD Radeon RX 7900 XTX (RADV NAVI31)", "AMD Radeon RX 7900 XTX (RADV NAVI31)"]);
+        assert_eq!(vulkan_numbers(&two, &[&amd], &[&amd, &amd.clone()]), None);
+        assert_eq!(vulkan_numbers(&two, &[&amd, &amd.clone()], &[&amd, &amd.clone()]), Some(vec![0, 1]));
+    }
+
+    #[test]
+    fn an_engine_is_shown_one_number_at_a_time_and_one_that_has_the_card_already_is_known() {
         let folder = tempfile::tempdir().unwrap();
         let engine = |name: &str, cuda: &str| {
             let path = folder.path().join(name);
@@ -137,9 +178,10 @@ mod tests {
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
             let mut environment: Environment = std::env::vars_os().collect();
             environment.set("CUDA_VISIBLE_DEVICES", "GPU-a");
-            vulkan_cards(&path, &environment).unwrap()
+            (vulkan_cards(&path, &environment).unwrap(), lists_card_without_vulkan(&path, &environment))
         };
-        assert_eq!(engine("vulkan", ""), ["NVIDIA L4", "NVIDIA H200"]);
-        assert!(engine("both", "  CUDA0: NVIDIA L4 (1 MiB, 1 MiB free)").is_empty());
+        let both = names(&["NVIDIA L4", "NVIDIA H200"]);
+        assert_eq!(engine("vulkan", ""), (both.clone(), false));
+        assert_eq!(engine("both", "  CUDA0: NVIDIA L4 (1 MiB, 1 MiB free)"), (both, true));
     }
 }

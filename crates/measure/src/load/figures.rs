@@ -28,7 +28,7 @@ pub struct Figures {
 impl Figures {
     pub async fn new(sampler: Sampler) -> Self {
         let machine = sampler.machine().await;
-        let cards = machine.map_or_else(Vec::new, |machine| machine.shown_cards());
+        let cards = machine.map_or_else(Vec::new, |machine| machine.gpus());
         Self {
             sampler,
             cards: cards

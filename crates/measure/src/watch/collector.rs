@@ -36,7 +36,7 @@ impl Collector {
     pub async fn open(subject: WatchTarget, sampler: Sampler, notes: &mut Vec<String>) -> Self {
         let seen = sampler.machine().await;
         let cards = seen.map_or_else(Vec::new, |machine| {
-            let cards = machine.shown_cards();
+            let cards = machine.gpus();
             notes.extend(machine.notes);
             cards
         });

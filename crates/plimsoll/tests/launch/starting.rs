@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use plimsoll_base::End;
 use plimsoll_doctor::Exit;
-use plimsoll_engine::{ChildEvent, Readiness, Visible, child_environment};
+use plimsoll_engine::{ChildEvent, Readiness, Visible, VisibleCards, child_environment};
 use plimsoll_process::LaunchError;
 use plimsoll_serve::post_mortem;
 
@@ -90,7 +90,7 @@ fn a_child_sees_its_own_cards_and_nothing_of_the_daemon() {
             ]
             .map(|(name, value)| (name.into(), value.into())),
             &[],
-            &Visible::Cards(vec!["GPU-2".to_owned()]),
+            &Visible::Cards(VisibleCards { cuda: vec!["GPU-2".to_owned()], ..VisibleCards::default() }),
             None,
             None,
         );

@@ -124,6 +124,8 @@ impl Desk {
             legacy_pool: false,
             shares_host: false,
             counting: Counting::Driver,
+            maker: plimsoll_base::CardMaker::Nvidia,
+            address: None,
         };
         let limit = CardLimit { card, budget: None, reserve: Bytes::ZERO };
         let mut desk = Self {

@@ -98,6 +98,7 @@ pub(super) fn named(
     Ok(NamedDemand {
         cards: found.cards.iter().map(|&number| cuda[number].id.clone()).collect(),
         only: found.only,
+        excluded: Vec::new(),
     })
 }
 
@@ -150,9 +151,16 @@ fn origin(entry: &ConfiguredModel, flags: &Options) -> String {
 
 /// Memory demand of a model, restricted to the cards that its flags name.
 #[derive(Debug)]
-pub(super) struct OnNamed {
-    pub(super) named: NamedDemand,
-    pub(super) demand: Arc<dyn MemoryModel>,
+pub(crate) struct OnNamed {
+    named: NamedDemand,
+    demand: Arc<dyn MemoryModel>,
+}
+
+impl OnNamed {
+    /// The demand on these cards; itself where nothing restricts it.
+    pub(crate) fn around(named: NamedDemand, demand: Arc<dyn MemoryModel>) -> Arc<dyn MemoryModel> {
+        if named == NamedDemand::default() { demand } else { Arc::new(Self { named, demand }) }
+    }
 }
 
 impl MemoryModel for OnNamed {

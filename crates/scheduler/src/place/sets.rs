@@ -13,7 +13,9 @@ pub(super) fn candidates(ledger: &Ledger, allowed: &[CardId], named: &NamedDeman
     let accounts = ledger.accounts();
     let of_kind = |kind: CardKind| -> Vec<usize> {
         let usable = accounts.iter().enumerate().filter(|(_, account)| {
-            account.card().kind == kind && (allowed.is_empty() || allowed.contains(&account.card().id))
+            let card = account.card();
+            let is_allowed = allowed.is_empty() || allowed.contains(&card.id);
+            card.kind == kind && is_allowed && !named.excluded.contains(&card.id)
         });
         usable.map(|(index, _)| index).collect()
     };

@@ -133,6 +133,8 @@ mod tests {
             legacy_pool: false,
             shares_host: false,
             counting: Counting::Driver,
+            maker: plimsoll_base::CardMaker::Nvidia,
+            address: None,
         };
         let limit = CardLimit { card, budget: None, reserve: Bytes::ZERO };
         let mut scheduler = Scheduler::new(SchedulerSettings::new(vec![limit]));

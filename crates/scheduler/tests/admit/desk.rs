@@ -33,6 +33,8 @@ pub(crate) fn card(index: usize, total: Bytes) -> CardLimit {
         legacy_pool: false,
         shares_host: false,
         counting: Counting::Driver,
+        maker: plimsoll_base::CardMaker::Nvidia,
+        address: None,
     };
     CardLimit { card, budget: None, reserve: Bytes::ZERO }
 }

@@ -3,7 +3,7 @@
 //! They come from the user's `--card` descriptions, from the GPUs found in the machine, or, without a GPU,
 //! from the host's memory.
 
-use plimsoll_base::{Bytes, Card, CardId, CardKind};
+use plimsoll_base::{Backends, Bytes, Card, CardId, CardKind};
 use plimsoll_cards::Machine;
 use plimsoll_scheduler::CardLimit;
 
@@ -14,19 +14,26 @@ const CARD_RESERVE: Bytes = Bytes::mib(256);
 const HOST_RESERVE: Bytes = Bytes::gib(1);
 
 /// Chooses the cards. A description with the name or UUID of a card of this machine is a budget on that card;
-/// any other describes a card of the user's own. Without descriptions, all cards are used, or the host's
-/// memory if there is no card.
-pub(super) fn choose(described: &[Card], reserve: Option<Bytes>, machine: Machine) -> Vec<CardLimit> {
-    let alongside = alongside(described, &machine).map(|host| whole(host, reserve));
-    let present = if are_host_only(described) { Vec::new() } else { present(machine) };
-    if described.is_empty() {
-        return present.into_iter().map(|card| whole(card, reserve)).chain(alongside).collect();
-    }
+/// any other describes a card of the user's own. Without descriptions, all cards are used that models are
+/// placed on, or the host's memory if there is none. `engine` has the backends of the usual engine.
+pub(super) fn choose(
+    described: &[Card],
+    reserve: Option<Bytes>,
+    machine: Machine,
+    engine: &Backends,
+) -> Vec<CardLimit> {
     let mut limits: Vec<CardLimit> = Vec::with_capacity(described.len() + 1);
+    let gpus = if described.is_empty() { machine.placeable(engine) } else { machine.gpus() };
+    let here = if are_host_only(described) { Vec::new() } else { present(&machine, &gpus) };
     for wanted in described {
-        let limit = limit(wanted, &present, &limits);
+        let limit = limit(wanted, &here, &limits);
         limits.push(CardLimit { reserve: reserve.unwrap_or_default(), ..limit });
     }
+    if described.is_empty() {
+        limits.extend(here.into_iter().map(|card| whole(card, reserve)));
+    }
+    report(&machine, &limits);
+    let alongside = alongside(described, &machine, &limits).map(|host| whole(host, reserve));
     limits.into_iter().chain(alongside).collect()
 }
 
@@ -37,7 +44,7 @@ pub(super) fn choose(described: &[Card], reserve: Option<Bytes>, machine: Machin
 /// is all that it will ever have, as in a plan.
 fn limit(wanted: &Card, present: &[Card], before: &[CardLimit]) -> CardLimit {
     let is_taken = |id: &CardId| before.iter().any(|limit| limit.card.id == *id);
-    let same = |card: &&Card| card.id == wanted.id || (card.name == wanted.name && card.kind == wanted.kind);
+    let same = |card: &&Card| is_same(card, wanted) && card.kind == wanted.kind;
     let here = present.iter().filter(same).find(|card| !is_taken(&card.id));
     let budget = match here {
         None if wanted.kind == CardKind::Cuda => wanted.total.min(wanted.free),
@@ -59,7 +66,7 @@ fn limit(wanted: &Card, present: &[Card], before: &[CardLimit]) -> CardLimit {
 /// Warns of described cards that the machine does not have. Only a check may plan for another machine.
 pub(super) fn warn_of_absent(described: &[Card], machine: &Machine) {
     for wanted in absent(described, machine) {
-        tracing::warn!("{}", unmatched(wanted, &machine.cards));
+        tracing::warn!("{}", unmatched(wanted, &machine.gpus()));
     }
 }
 
@@ -73,11 +80,17 @@ pub(super) fn notify_of_absent(described: &[Card], machine: &Machine) {
     }
 }
 
-fn absent<'a>(described: &'a [Card], machine: &'a Machine) -> impl Iterator<Item = &'a Card> {
-    let is_there =
-        |wanted: &Card| machine.cards.iter().any(|card| card.id == wanted.id || card.name == wanted.name);
+fn absent<'a>(described: &'a [Card], machine: &Machine) -> impl Iterator<Item = &'a Card> {
+    let gpus = machine.gpus();
     let cuda = described.iter().filter(|card| card.kind == CardKind::Cuda);
-    cuda.filter(move |card| !is_there(card))
+    cuda.filter(move |wanted| !gpus.iter().any(|card| is_same(card, wanted)))
+}
+
+/// True for a card of this machine that a description means. The kernel's name of a card may be another one
+/// of the same product: `AMD Radeon RX 7900 XTX` is the `Radeon RX 7900 XTX`.
+fn is_same(card: &Card, wanted: &Card) -> bool {
+    let is_product = || card.name.parse::<Card>().is_ok_and(|product| product.name == wanted.name);
+    card.answers_to(wanted.id.as_str()) || card.name == wanted.name || !card.maker.is_nvidia() && is_product()
 }
 
 /// Warning about a described card that the machine does not have: engines will not find it.
@@ -115,22 +128,30 @@ pub(super) fn are_host_only(described: &[Card]) -> bool {
 ///
 /// DECISION: none where the cards share it, and none beside described cards that are not here, of which only
 /// the memory that is described exists.
-fn alongside(described: &[Card], machine: &Machine) -> Option<Card> {
-    let is_here =
-        |wanted: &Card| machine.cards.iter().any(|card| card.id == wanted.id || card.name == wanted.name);
+fn alongside(described: &[Card], machine: &Machine, limits: &[CardLimit]) -> Option<Card> {
+    let gpus = machine.gpus();
+    let is_here = |wanted: &Card| gpus.iter().any(|card| is_same(card, wanted));
     let served = described.is_empty() || described.iter().all(is_here);
-    machine.host.clone().filter(|_| served && !machine.unified && !machine.cards.is_empty())
+    let is_shared = machine.unified || limits.iter().any(|limit| limit.card.shares_host);
+    let has_gpu = limits.iter().any(|limit| limit.card.kind == CardKind::Cuda);
+    machine.host.clone().filter(|_| served && !is_shared && has_gpu)
 }
 
-/// The cards of this machine, or the host if it has no card.
-fn present(machine: Machine) -> Vec<Card> {
-    for note in machine.notes {
+/// These GPUs, or the host if there is none.
+fn present(machine: &Machine, gpus: &[Card]) -> Vec<Card> {
+    if gpus.is_empty() { machine.host.iter().cloned().collect() } else { gpus.to_vec() }
+}
+
+/// Logs what cannot be read, and the GPUs that are not served from.
+fn report(machine: &Machine, limits: &[CardLimit]) {
+    for note in &machine.notes {
         tracing::info!("{note}");
     }
-    for card in machine.kernel_cards {
-        tracing::info!("{} is shown, and no model is placed on it", card.name);
+    for card in &machine.kernel_cards {
+        if !limits.iter().any(|limit| limit.card.id == card.id) {
+            tracing::info!("{} is shown, and no model is placed on it", card.name);
+        }
     }
-    if machine.cards.is_empty() { machine.host.into_iter().collect() } else { machine.cards }
 }
 
 #[cfg(test)]
@@ -160,7 +181,7 @@ mod tests {
         };
         let chosen = |described: &str| {
             let described = [described.parse().unwrap()];
-            choose(&described, None, machine()).remove(0)
+            choose(&described, None, machine(), &Backends::Unsure).remove(0)
         };
         let limit = chosen("name=H200,total=20GiB,pool=legacy");
         assert_eq!((limit.card.id.as_str(), limit.budget), ("GPU-1", Some(Bytes::gib(20))));
@@ -180,7 +201,7 @@ mod tests {
             notes: Vec::new(),
         };
         let wanted: Card = "name=H200,total=20GiB,free=18GiB".parse().unwrap();
-        let limits = choose(&[wanted.clone(), wanted.clone(), wanted], None, machine);
+        let limits = choose(&[wanted.clone(), wanted.clone(), wanted], None, machine, &Backends::Unsure);
         let chosen: Vec<_> = limits.iter().map(|limit| (limit.card.id.as_str(), limit.budget)).collect();
         let (here, absent) = (Some(Bytes::gib(20)), Some(Bytes::gib(18)));
         assert_eq!(chosen[..2], [("GPU-1", here), ("GPU-2", here)]);

@@ -4,7 +4,8 @@
 use std::str::FromStr;
 
 use plimsoll_base::{Bytes, Card, CardId, CardSpec, Reason, unit_of};
-use plimsoll_cards::KernelCard;
+use plimsoll_cards::{KernelCard, Machine};
+use plimsoll_engine::program;
 use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_plan::{Estimate, HostLimit, PlannedHost};
 use plimsoll_planner::HostRoom;
@@ -53,16 +54,17 @@ impl Room {
         }
         // NVML needs no CUDA context, so planning takes no memory of the card.
         let machine = plimsoll_cards::look();
+        let cards = served(&machine);
         let seen = machine.host.as_ref().map(|host| PlannedHost {
             room: HostRoom { total: host.total, free: host.free },
-            is_shared: machine.unified,
+            is_shared: machine.unified || cards.iter().any(|card| card.shares_host),
         });
-        if !machine.cards.is_empty() {
-            return Ok(Self { cards: machine.cards, host: given.or(seen), doubts: Vec::new() });
+        if !cards.is_empty() {
+            return Ok(Self { cards, host: given.or(seen), doubts: Vec::new() });
         }
         let host = machine.host.ok_or_else(no_card)?;
         let why = machine.notes.first().map_or("no card was found", String::as_str);
-        // No model is served on such a card, but its owner may run one there.
+        // The installed engine cannot use such a card, but another one may.
         let beside = machine.kernel_cards.iter().filter_map(KernelCard::shown).map(|card| {
             let (name, total, free) = (card.name, card.total.whole_mib(), card.free.whole_mib());
             format!("; --card \"name={name},total={total}MiB,free={free}MiB\" plans for the {name}")
@@ -86,6 +88,19 @@ impl Room {
         let flags = flags.iter().map(|remark| Reason::new("flag_misread", remark.to_string()));
         flags.chain(missing_adapters(options)).chain(self.doubts.iter().cloned()).collect()
     }
+}
+
+/// The GPUs on which `serve` would place a model of the installed engine: those of one maker.
+fn served(machine: &Machine) -> Vec<Card> {
+    if machine.kernel_cards.is_empty() {
+        return machine.cards.clone();
+    }
+    let engine = program::usual_backends(None);
+    let mut cards = machine.placeable(&engine);
+    cards.retain(|card| engine.can_use(card.maker) != Some(false));
+    let first = cards.first().map(|card| card.maker);
+    cards.retain(|card| Some(card.maker) == first);
+    cards
 }
 
 /// Adapters (LoRA) that are not on this machine, by their paths.

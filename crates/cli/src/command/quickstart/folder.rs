@@ -139,6 +139,8 @@ fn card(total: Bytes) -> Card {
         legacy_pool: false,
         shares_host: false,
         counting: Counting::Driver,
+        maker: plimsoll_base::CardMaker::Nvidia,
+        address: None,
     }
 }
 

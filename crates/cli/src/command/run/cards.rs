@@ -154,6 +154,8 @@ mod tests {
             legacy_pool: false,
             shares_host: false,
             counting: Counting::Driver,
+            maker: plimsoll_base::CardMaker::Nvidia,
+            address: None,
         }
     }
 

@@ -212,6 +212,7 @@ fn a_machine_without_a_server_shows_its_processes() {
         pid: 7,
         used: Some(gib(9)),
         outside: None,
+        evicted: None,
         name: Some("python".to_owned()),
     };
     let reading = Reading { free: vec![(id, gib(10))], holders: vec![holder], ..Reading::default() };

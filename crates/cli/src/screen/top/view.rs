@@ -100,7 +100,7 @@ impl TopView {
 
     /// The view of a machine without a server.
     pub(super) fn of_machine(machine: &Machine, reading: &Reading) -> Self {
-        let shown = machine.shown_cards();
+        let shown = machine.gpus();
         let cards = shown.iter().chain(&machine.host).map(|card| machine_card(card, reading));
         let cards = cards.collect();
         let names = || {

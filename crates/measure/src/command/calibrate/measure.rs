@@ -16,7 +16,8 @@ use plimsoll_base::{Bytes, Card, indented};
 use plimsoll_cards::Sampler;
 use plimsoll_engine::program::EngineProgram;
 use plimsoll_engine::{
-    Child, ChildEvent, ChildSpec, EngineAddress, Readiness, StopWay, Visible, child_environment, free_port,
+    Child, ChildEvent, ChildSpec, EngineAddress, Readiness, StopWay, Visible, VisibleCards,
+    child_environment, free_port,
 };
 use plimsoll_log::Log;
 use plimsoll_planner::EngineBuild;
@@ -240,7 +241,10 @@ impl MeasuringSetup {
         // llama-server reads its defaults from `LLAMA_ARG_*`, which could change the layers, the context or
         // the model.
         let usual = std::env::vars_os().filter(|(name, _)| !name.to_string_lossy().starts_with("LLAMA_"));
-        let visible = Visible::Cards(card.uuid.iter().cloned().collect());
+        let visible = Visible::Cards(VisibleCards {
+            cuda: card.uuid.iter().cloned().collect(),
+            ..VisibleCards::default()
+        });
         let mut environment = child_environment(usual, &[], &visible, None, None);
         let mut options = GuardOptions::NONE;
         // A budget makes guard measure the context; a whole card is never refused.
