@@ -12,7 +12,8 @@ use crate::request::{draft_params, prediction_params};
 use crate::reserve::{self, speculates};
 use crate::{
     DepthGrowth, DeviceBytes, EngineQuirks, Flash, HostTerms, LatentAttention, PlanError, PlanRequest,
-    PlanTerm, RepackedBytes, Reserve, Terms, architecture, cache_layout, calibration, compute, kv, weights,
+    PlanTerm, RepackedBytes, Reserve, Terms, architecture, cache_layout, calibration, compute, kv, margin,
+    weights,
 };
 
 /// More layers than any model has: the engine's own limit is 512 (`LLAMA_MAX_LAYERS`).
@@ -180,8 +181,12 @@ impl<'a> PlanCalculator<'a> {
             *cost.weights(card) += bytes;
         }
         cost.host.compute.source = compute::source(cost.sure);
-        for (card, terms) in request.cards.iter().zip(&mut cost.cards) {
+        for (index, (card, terms)) in request.cards.iter().zip(&mut cost.cards).enumerate() {
             terms.compute.source = compute::source(cost.sure);
+            if graph && self.uses(index) {
+                let reserved = terms.compute.known();
+                terms.compute += margin::of_compute(request, card, self.flash().on, reserved);
+            }
             if card.kind == CardKind::Host {
                 let host = cost.host.clone();
                 (terms.weights, terms.kv, terms.compute) = (host.weights, host.kv, host.compute);

@@ -25,6 +25,7 @@ mod host_room;
 mod kv;
 mod latent;
 mod layout;
+mod margin;
 mod named;
 mod outcome;
 mod pool;

@@ -21,7 +21,7 @@ use self::attention::AttentionPool;
 use crate::engine_context::EngineContext;
 use crate::{
     CacheKind, DeviceLayout, EngineQuirks, LatentAttention, PlanRequest, PlanTerm, Reserve, TensorDevice,
-    calibration, compute,
+    calibration, compute, margin,
 };
 
 /// Compute capability of a card that was described without one: that of the H200.
@@ -124,7 +124,14 @@ impl EngineContext<'_> {
             Some(_) => LATENT,
             None => Source::Formula("mmq.cu:ggml_cuda_mul_mat_q, fattn-common.cuh:launch_fattn @ b10605"),
         };
-        RunTimePool { card: on, peak: PlanTerm::new(peak + cublas, source), growth: attention.growth }
+        let of_cuda =
+            RunTimePool { card: on, peak: PlanTerm::new(peak + cublas, source), growth: attention.growth };
+        match margin::of_pool(request, (self, device), cells) {
+            Some((peak, growth)) if peak.known() > of_cuda.peak.known() => {
+                RunTimePool { peak, growth, ..of_cuda }
+            }
+            _ => of_cuda,
+        }
     }
 
     /// Growth of each device's compute buffer at run time beyond the reserved size, where a shallower cache

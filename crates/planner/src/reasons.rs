@@ -5,7 +5,7 @@ use plimsoll_flags::{FlashAttention, GpuLayers, Parallel, ProgramKind, SplitMode
 
 use crate::{
     EngineKind, LatentAttention, PlanCalculator, PlanPrice, PlanRequest, PlanTerm, Processor, RepackedBytes,
-    RequestCost, Terms, calibration,
+    RequestCost, Terms, calibration, margin,
 };
 
 /// Codes of reasons that put a verdict in doubt: the plan, or the engine, may do otherwise than the user
@@ -98,6 +98,7 @@ fn caveats(calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Vec<Reason> {
     ];
     let mut reasons: Vec<Reason> = notes.into_iter().flatten().collect();
     reasons.extend(on_other_machines(request));
+    reasons.extend(margin::stated(request, calculator.flash().on));
     reasons.extend(of_ik(calculator, cost));
     reasons.extend(prompt_cache(request));
     reasons.extend(repacked_by_cpu(calculator, cost));

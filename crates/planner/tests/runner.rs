@@ -13,6 +13,7 @@ mod header_speed;
 mod hip;
 mod ik;
 mod kernels;
+mod margins;
 mod measured;
 mod phantom;
 mod plan_properties;
