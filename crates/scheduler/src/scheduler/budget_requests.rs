@@ -24,9 +24,10 @@ impl Scheduler {
         }
         match self.state().idle_victims(&request, missing) {
             Some(victims) => {
-                request.after = victims.iter().map(|(run, _)| *run).collect();
+                request.after.clone_from(&victims);
                 self.budgets.push(request);
-                for (_, model) in victims {
+                for model in victims.into_iter().filter_map(|run| self.runs.model_of(run)).collect::<Vec<_>>()
+                {
                     self.drain(model, Drain::Evict);
                 }
             }

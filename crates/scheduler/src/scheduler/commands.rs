@@ -67,9 +67,7 @@ impl Scheduler {
         self.end_depth_wait(id);
         self.dispatch_queue(id);
         // A shorter time to live may already be over.
-        if let Some(at) = self.next_timer() {
-            self.arm(at.max(self.clock.now()));
-        }
+        self.arm_timers();
     }
 
     fn remove(&mut self, id: ModelId) {
@@ -110,9 +108,7 @@ impl Scheduler {
         // Waiting models choose other victims now, or may choose this one again.
         self.mark_dirty();
         // The end of the pin is a timer, and without the pin a time to live may already be over.
-        if let Some(at) = self.next_timer() {
-            self.arm(at.max(now));
-        }
+        self.arm_timers();
     }
 
     pub(super) fn keep_wanted(&mut self, id: ModelId, time: Option<Duration>) {

@@ -118,9 +118,7 @@ impl Scheduler {
             self.stop(id);
         }
         // A time to live may have passed meanwhile.
-        if let Some(at) = self.next_timer() {
-            self.arm(at.max(self.clock.now()));
-        }
+        self.arm_timers();
     }
 
     /// Kills the run because of its own failure.

@@ -46,8 +46,13 @@ impl Scheduler {
             self.extend_service(id);
         }
         self.mark_dirty();
+        self.arm_timers();
+    }
+
+    /// Requests a wake-up for the next timer; one that is due already is a timer for now.
+    pub(super) fn arm_timers(&mut self) {
         if let Some(at) = self.next_timer() {
-            self.arm(at);
+            self.arm(at.max(self.clock.now()));
         }
     }
 
@@ -111,7 +116,7 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn next_timer(&self) -> Option<Moment> {
+    fn next_timer(&self) -> Option<Moment> {
         let now = self.clock.now();
         let yields = self.ledger().accounts().iter().filter_map(|account| Some(account.kept()?.until));
         let closing = self.closing.map(|closing| closing.cut_off).filter(|at| *at > now);

@@ -3,7 +3,7 @@
 //! There are three kinds: memory that an operator keeps free, memory that other processes take, and programs
 //! with precedence.
 
-use plimsoll_base::{Bytes, CardId, Order, Reason, RunId};
+use plimsoll_base::{Bytes, CardId, Reason, RunId};
 
 use super::Scheduler;
 use crate::models::{Drain, ModelSlot, RunPhase, RunState};
@@ -25,9 +25,7 @@ impl Scheduler {
         let wanted = (!bytes.is_zero() && until > now).then_some((bytes, until));
         self.placements.ledger.keep_free(card, wanted);
         self.mark_dirty();
-        if let Some(at) = self.next_timer() {
-            self.arm(at.max(now));
-        }
+        self.arm_timers();
     }
 
     pub(super) fn end_yields(&mut self) {
@@ -142,20 +140,8 @@ impl Scheduler {
         claims.map(|claim| claim.bytes).sum()
     }
 
-    /// Runs of this rank that hold memory of the card, the least recently used first.
     fn candidates(&self, card: &CardId, rank: LeaveRank) -> Vec<EvictionCandidate> {
-        let running = self.models.running();
-        let mut ranked: Vec<(u64, EvictionCandidate)> = running
-            .filter(|(_, slot, run)| leave_rank(slot, run) == Some(rank))
-            .map(|(_, slot, run)| {
-                let (frees, cost) =
-                    (self.state().occupied_by(run.id, card), self.state().eviction_cost(slot, run));
-                (run.stamp, EvictionCandidate { run: run.id, frees: vec![frees], cost, wait: 0 })
-            })
-            .filter(|(_, candidate)| !candidate.frees[0].is_zero())
-            .collect();
-        ranked.order_by_key(|(stamp, _)| *stamp);
-        ranked.into_iter().map(|(_, candidate)| candidate).collect()
+        self.state().candidates_on(card, |slot, run| leave_rank(slot, run) == Some(rank))
     }
 
     fn leave(&mut self, run: RunId, card: &CardId, reason: Reason) {

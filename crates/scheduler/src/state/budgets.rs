@@ -3,8 +3,8 @@
 use plimsoll_base::{Bytes, CardId, Order, RunId};
 
 use super::StateRef;
+use crate::models::{ModelSlot, RunState};
 use crate::place::{EvictionCandidate, cheapest};
-use crate::time::ModelId;
 
 #[derive(Clone, Debug)]
 pub(crate) struct BudgetRequest {
@@ -63,34 +63,28 @@ impl StateRef<'_> {
     }
 
     /// The cheapest set of idle runs that frees `missing`, least recently used first.
-    pub(crate) fn idle_victims(
-        self,
-        request: &BudgetRequest,
-        missing: Bytes,
-    ) -> Option<Vec<(RunId, ModelId)>> {
-        let account = self.ledger.account(&request.card)?;
-        let mut idle: Vec<(u64, RunId, ModelId, u64)> = self
-            .idle_on(std::slice::from_ref(&request.card))
-            .into_iter()
-            .filter_map(|model| {
-                let slot = self.model(model)?;
-                let run = slot.run.as_ref()?;
-                (run.id != request.run).then_some((run.stamp, run.id, model, self.eviction_cost(slot, run)))
-            })
-            .collect();
+    pub(crate) fn idle_victims(self, request: &BudgetRequest, missing: Bytes) -> Option<Vec<RunId>> {
         // By last use, as for a load: equal sets are decided by the least recently used run.
-        idle.order();
-        let candidates: Vec<EvictionCandidate> = idle
-            .iter()
-            .map(|(_, run, _, cost)| EvictionCandidate {
-                run: *run,
-                frees: vec![account.occupied_by(*run)],
-                cost: *cost,
-                wait: 0,
-            })
+        let candidates = self.candidates_on(&request.card, |slot, run| {
+            run.is_idle() && !slot.is_pinned() && run.id != request.run
+        });
+        cheapest(&[missing], &candidates)
+    }
+
+    /// Runs that hold memory of the card, of those that the filter takes; the least recently used first.
+    pub(crate) fn candidates_on(
+        self,
+        card: &CardId,
+        which: impl Fn(&ModelSlot, &RunState) -> bool,
+    ) -> Vec<EvictionCandidate> {
+        let running = self.models.running().filter(|(_, slot, run)| which(slot, run));
+        let mut here: Vec<_> = running
+            .map(|(_, slot, run)| (run, self.occupied_by(run.id, card), self.eviction_cost(slot, run)))
+            .filter(|(_, frees, _)| !frees.is_zero())
             .collect();
-        let chosen = cheapest(&[missing], &candidates)?;
-        let victims = idle.into_iter().filter(|(_, run, ..)| chosen.contains(run));
-        Some(victims.map(|(_, run, model, _)| (run, model)).collect())
+        here.order_by_key(|(run, ..)| run.stamp);
+        here.into_iter()
+            .map(|(run, frees, cost)| EvictionCandidate { run: run.id, frees: vec![frees], cost, wait: 0 })
+            .collect()
     }
 }
