@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use plimsoll_config::LogLevel;
 use plimsoll_log::{LogOptions, LogOutput};
+use plimsoll_measure::spelled;
 use plimsoll_verb::child::own_failure;
 use plimsoll_verb::runtime;
 
@@ -173,7 +174,7 @@ pub fn main() -> ExitCode {
         Some(OftenStarted::Serve(arguments)) => Command::Serve(*arguments),
         Some(OftenStarted::Look(arguments)) => Command::Look(arguments),
         Some(OftenStarted::Warden(arguments)) => Command::Warden(arguments),
-        None => match overview::read(plan::spelled(plimsoll_measure::spelled(std::env::args_os()))) {
+        None => match overview::read(plan::spelled(spelled(std::env::args_os()))) {
             Ok(cli) => cli.command,
             Err(error) => return misread(plan::meant(error)),
         },

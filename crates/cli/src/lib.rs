@@ -4,8 +4,14 @@
 //! [`command::main`].
 // Foreign ABIs are in `guard`, `phantom` and `probe`; the command line has no reason for unsafe code.
 #![forbid(unsafe_code)]
+#![cfg_attr(windows, allow(dead_code, unused_imports, reason = "verbs that are not there on Windows use it"))]
 
+#[cfg(unix)]
 mod check;
+#[cfg(unix)]
+pub mod command;
+#[cfg(windows)]
+#[path = "command/windows.rs"]
 pub mod command;
 mod screen;
 

@@ -2,19 +2,25 @@
 
 // One module per report; what several reports share is in the `report` crate.
 mod bar;
+#[cfg(unix)]
 mod check;
 mod fit;
 mod html;
 mod paper;
 mod plan;
+#[cfg(unix)]
 mod status;
+#[cfg(unix)]
 mod top;
 
 pub(crate) use bar::{svg, verdict};
+#[cfg(unix)]
 pub(crate) use check::check;
 pub(crate) use fit::fit;
 pub(crate) use html::html;
 pub(crate) use paper::Paper;
 pub(crate) use plan::plan;
+#[cfg(unix)]
 pub(crate) use status::{download, in_a_line, marks, server, status, yields};
+#[cfg(unix)]
 pub(crate) use top::{TopCommand, TopEffect, TopScreen};

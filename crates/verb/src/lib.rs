@@ -2,6 +2,7 @@
 //! durations, and a supervised program.
 #![forbid(unsafe_code)]
 
+#[cfg(unix)]
 pub mod child;
 mod duration;
 pub mod report;

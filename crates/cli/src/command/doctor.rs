@@ -6,9 +6,13 @@ mod cards;
 mod log;
 mod machine;
 mod planned;
+#[cfg(unix)]
 mod process;
+#[cfg(unix)]
 mod program;
 mod several;
+#[cfg(windows)]
+mod windows;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -21,6 +25,8 @@ use plimsoll_doctor::{Cause, Diagnosis, LineSource, LogReader, SubCause, diagnos
 use serde_json::Value;
 
 use self::several::{LogAlone, LogVerdict};
+#[cfg(windows)]
+use self::windows::{process, program};
 use crate::report::{ErrorReport, NO_VERDICT, print_as};
 
 const MORE: &str = "\

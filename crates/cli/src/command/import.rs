@@ -1,15 +1,24 @@
 //! `plimsoll import`: converts a llama-swap file, a llama-server preset or Ollama's store to a Plimsoll
 //! configuration.
 
-use std::fs::{OpenOptions, Permissions};
+use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+#[cfg(unix)]
+mod linux;
+#[cfg(windows)]
+mod windows;
 
 use clap::Args;
 use plimsoll_flags::Warning;
 use plimsoll_import::{ImportedConfiguration, import};
+
+#[cfg(unix)]
+use self::linux as system;
+#[cfg(windows)]
+use self::windows as system;
 
 use crate::report::{ErrorReport, print_data, status};
 use crate::terminal;
@@ -23,10 +32,6 @@ The configuration is written to stdout or FILE. What behaves otherwise, and what
 stderr. `plimsoll serve FILE --check` then shows what each model takes.
 
 Exit status: 0 for success, 1 if the source has no model or a file cannot be written, 2 for bad input.";
-
-/// Modes of the written file, with and without API keys in it.
-const SECRET: u32 = 0o600;
-const PUBLIC: u32 = 0o644;
 
 #[derive(Debug, Args)]
 #[command(after_help = MORE)]
@@ -61,7 +66,7 @@ fn write(path: &Path, arguments: &Arguments, imported: &ImportedConfiguration) -
         return Err(refused("is also the source of the import; choose another file with --output"));
     }
     let mut options = OpenOptions::new();
-    options.write(true).mode(SECRET);
+    system::private(options.write(true));
     if arguments.force {
         options.create(true).truncate(true)
     } else {
@@ -73,8 +78,7 @@ fn write(path: &Path, arguments: &Arguments, imported: &ImportedConfiguration) -
         _ => failed()(error),
     })?;
     // Before the text, since a file that is replaced keeps its mode.
-    let mode = if imported.has_secrets { SECRET } else { PUBLIC };
-    file.set_permissions(Permissions::from_mode(mode)).map_err(failed())?;
+    system::set_readers(&file, imported.has_secrets).map_err(failed())?;
     file.write_all(imported.toml.as_bytes()).map_err(failed())
 }
 

@@ -6,7 +6,7 @@ use clap::CommandFactory;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue};
 
-use super::Cli;
+use super::{Cli, spelled};
 use crate::report::print_error_as_json;
 use crate::terminal;
 
@@ -22,7 +22,7 @@ pub(super) fn wants_json() -> bool {
 fn usage() -> Option<StyledStr> {
     let mut program = Cli::command();
     program.build();
-    let mut words = plimsoll_measure::spelled(std::env::args_os()).skip(1);
+    let mut words = spelled(std::env::args_os()).skip(1);
     let mut command = program.find_subcommand(words.next()?)?;
     while let Some(below) = words.next().and_then(|word| command.find_subcommand(word)) {
         command = below;

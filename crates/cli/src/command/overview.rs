@@ -37,9 +37,14 @@ pub(super) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Cli, cla
 fn verbs(program: &clap::Command) -> String {
     let mut text = String::new();
     for (title, names) in GROUPS {
+        let verbs: Vec<_> = names.iter().filter_map(|name| program.find_subcommand(name)).collect();
+        // Not every system has verbs of each group.
+        if verbs.is_empty() {
+            continue;
+        }
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{}", heading(title));
-        for verb in names.iter().filter_map(|name| program.find_subcommand(name)) {
+        for verb in verbs {
             let about = verb.get_about().map(ToString::to_string).unwrap_or_default();
             let _ = writeln!(text, "  {:<11}  {about}", verb.get_name());
         }

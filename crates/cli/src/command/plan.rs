@@ -3,7 +3,9 @@
 //! Exits 0 if the model fits, 1 if it does not, 2 for bad input. The plan is on stdout, everything else on
 //! stderr.
 
+#[cfg(unix)]
 pub(crate) mod check;
+#[cfg(unix)]
 mod exact;
 pub(crate) mod fit;
 mod models;
@@ -12,6 +14,8 @@ mod quants;
 mod remote;
 mod requested;
 mod spelling;
+#[cfg(windows)]
+mod windows;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -23,10 +27,13 @@ use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_planner::{EngineBuild, EngineKind, Plan};
 use plimsoll_probe::bus;
 
+#[cfg(unix)]
 use self::exact::Estimated;
 use self::remote::RemoteFiles;
 use self::requested::{HostSize, Room};
 pub(crate) use self::spelling::{meant, spelled};
+#[cfg(windows)]
+use self::windows::{Estimated, check};
 use crate::report::{ErrorReport, NO_VERDICT, print_as, status, write_file};
 use crate::screen;
 
@@ -39,6 +46,8 @@ Examples:
 
 Exit status: 0 if the model fits, 1 if it does not, 2 for bad input.";
 
+/// Contexts on a page by the formulas, which are the steps of its slider.
+const POINTS: u64 = 64;
 /// More tokens than any context has.
 const LONGEST_PROMPT: i64 = 1 << 24;
 

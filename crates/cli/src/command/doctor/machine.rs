@@ -4,7 +4,7 @@
 //! The evidence comes from the live machine or from captured files.
 
 use plimsoll_base::{Bytes, Reason};
-use plimsoll_cards::{Machine, Sysroot};
+use plimsoll_cards::{HostMemory, Machine, Sysroot};
 use plimsoll_doctor::{LineSource, LogReader};
 use plimsoll_host::{HostSnapshot, ProcTree, allowance};
 
@@ -28,7 +28,7 @@ pub(super) fn look(tree: &Sysroot) -> Findings {
     if snapshot.driver().is_some() || !tree.is_live() {
         feed(tree, &mut reader);
     }
-    seen.push(memory(&snapshot));
+    seen.push(memory(tree, &snapshot));
     let limits = tree.read("proc/self/limits").ok();
     seen.extend(limits.and_then(|limits| locked_limit(&limits, "a process of this user")));
     seen.extend(known_faults(tree, &snapshot));
@@ -76,10 +76,10 @@ pub(super) fn holders(machine: &Machine, examined: Option<u32>, reader: &mut Log
 }
 
 /// The amount that can be allocated now, with its arithmetic, and the block sizes of the free memory.
-fn memory(snapshot: &HostSnapshot) -> Reason {
+fn memory(tree: &Sysroot, snapshot: &HostSnapshot) -> Reason {
     let mut memory = match allowance(snapshot, None) {
         Some(allowance) => allowance.reason,
-        None => Reason::new("memory", "/proc/meminfo is incomplete"),
+        None => host(tree.is_live()),
     };
     if let Some(blocks) = &snapshot.blocks {
         // NvMap prefers chunks of 64 KiB; a huge page needs 2 MiB.
@@ -94,6 +94,17 @@ fn memory(snapshot: &HostSnapshot) -> Reason {
         }
     }
     memory
+}
+
+/// The amount on a system without `/proc`.
+fn host(is_live: bool) -> Reason {
+    let text = match HostMemory::read().filter(|_| is_live) {
+        Some(HostMemory { total, available, .. }) => {
+            format!("{available} of {total} of host memory are available")
+        }
+        None => "/proc/meminfo is incomplete".to_owned(),
+    };
+    Reason::new("memory", text)
 }
 
 /// Locked-memory limit of `who`, from its file `limits`.

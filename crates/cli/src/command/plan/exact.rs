@@ -10,15 +10,12 @@ use plimsoll_base::{Card, Reason};
 use plimsoll_exact::{EngineEstimate, ExactError, Oracle, RunTerms};
 use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_plan::{Estimate, EstimateError};
-use plimsoll_planner::fit::ContextPoint;
+use plimsoll_planner::fit::{ContextPoint, Dimension, Fit};
 use plimsoll_planner::{EngineKind, Plan};
 
-use super::{Arguments, models};
+use super::{Arguments, POINTS, models};
 use crate::report::ErrorReport;
 use crate::terminal;
-
-/// Contexts on a page by the formulas, which are the steps of its slider.
-const POINTS: u64 = 64;
 
 /// Flags on cards, by the engine or by the formulas.
 pub(super) enum Estimated<'a> {
@@ -110,6 +107,31 @@ impl<'a> Estimated<'a> {
                 plan.warnings.extend(unasked.clone());
                 Ok(plan)
             }
+        }
+    }
+
+    /// The largest values that fit.
+    pub(super) fn fit(
+        &self,
+        options: &Options,
+        cards: &[Card],
+        dimensions: &[Dimension],
+    ) -> Result<Fit, ErrorReport> {
+        match self {
+            Self::Engine(requested) => Ok(requested.fit(dimensions)?),
+            Self::Formulas(estimate, _) => Ok(estimate.fit(options, cards, dimensions)?),
+        }
+    }
+
+    pub(super) fn is_by_formulas(&self) -> bool {
+        matches!(self, Self::Formulas(..))
+    }
+
+    /// The reason why no engine answered.
+    pub(super) fn unasked(&self) -> Option<Reason> {
+        match self {
+            Self::Engine(_) => None,
+            Self::Formulas(_, unasked) => unasked.clone(),
         }
     }
 

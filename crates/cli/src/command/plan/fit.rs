@@ -12,10 +12,9 @@ use plimsoll_flags::Options;
 use plimsoll_planner::fit::{Dimension, Fit, FitAnswer, RequestChange, edited};
 use serde_json::{Value, json};
 
-use super::Arguments;
-use super::exact::Estimated;
 use super::paste::Pasted;
 use super::requested::Room;
+use super::{Arguments, Estimated};
 use crate::report::{ErrorReport, print, print_as, status};
 use crate::screen;
 use crate::terminal;
@@ -55,22 +54,17 @@ pub(super) fn run(
 ) -> Result<ExitCode, ErrorReport> {
     let estimated = Estimated::of_fit(arguments, options, &room.cards)?;
     let limit = room.limit(estimated.formulas());
-    let (mut fit, unasked, is_requested) = match &estimated {
-        Estimated::Engine(requested) => (requested.fit(&directions.dimensions)?, None, true),
-        Estimated::Formulas(estimate, unasked) => {
-            (estimate.fit(options, &room.cards, &directions.dimensions)?, unasked.clone(), false)
-        }
-    };
+    let mut fit = estimated.fit(options, &room.cards, &directions.dimensions)?;
     estimated.print_runs()?;
     // An engine may know a model that the formulas refuse.
     let planned = limit.estimate.plan(options, &room.cards).map(|plan| plan.warnings);
     fit.warnings = room.doubts(options);
     fit.warnings.extend(planned.unwrap_or_default());
-    fit.warnings.extend(unasked);
+    fit.warnings.extend(estimated.unasked());
     limit.limit_fit(options, &mut fit)?;
     // The engine was asked about each answer alone, and the formulas may not speak for it.
     let holds = |changes: &[RequestChange]| {
-        let plan = edited(options, changes).ok().filter(|_| !is_requested);
+        let plan = edited(options, changes).ok().filter(|_| estimated.is_by_formulas());
         plan.is_some_and(|options| limit.fits_wholly(&options))
     };
     let pasted = Pasted::choose(&fit, directions.is_named, &holds);

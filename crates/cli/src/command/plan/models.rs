@@ -18,7 +18,7 @@ pub(super) fn estimate(
     engine: EngineBuild,
     program: ProgramKind,
 ) -> Result<Estimate, ErrorReport> {
-    Ok(plimsoll_exact::estimate(read(params, engine)?, engine, program))
+    Ok(plimsoll_probe::estimate(read(params, engine)?, engine, program))
 }
 
 fn read(params: &ModelParams, engine: EngineBuild) -> Result<Models, ErrorReport> {

@@ -46,7 +46,7 @@ pub(super) fn run(arguments: &Arguments, options: &Options, cards: &[Card]) -> R
             Ok(Models { projector: projector.clone(), ..Models::from(fetched.model()?) })
         });
         let plan = models.map_err(ErrorReport::from).and_then(|models| {
-            let estimate = plimsoll_exact::estimate(models, arguments.engine(), arguments.program());
+            let estimate = plimsoll_probe::estimate(models, arguments.engine(), arguments.program());
             Ok(estimate.plan(options, cards)?)
         });
         rows.push(PlannedQuant { quantisation, plan });

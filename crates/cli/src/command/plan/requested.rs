@@ -184,6 +184,7 @@ mod tests {
         for (given, after, found, program) in [
             (&model[..], "-c 5", "-m m.gguf -c 5", None),
             (&[], "/x/llama-server -m m.gguf", "-m m.gguf", server),
+            (&[], "C:\\x\\llama-server.exe -m m.gguf", "-m m.gguf", server),
             (&[], "m.gguf -c 5", "-m m.gguf -c 5", None),
             (&[], "library -m m.gguf", "-m m.gguf", Some(ProgramKind::Library)),
             (&[], "serve -m m.gguf", "serve -m m.gguf", None),

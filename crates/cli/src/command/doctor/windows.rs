@@ -1,0 +1,23 @@
+//! Windows' half: neither a process nor a program is examined.
+
+pub(super) mod process {
+    use crate::command::absent;
+    use crate::command::doctor::Findings;
+    use crate::report::ErrorReport;
+
+    pub(in crate::command::doctor) fn look(_: u32) -> Result<Findings, ErrorReport> {
+        Err(absent("doctor --pid"))
+    }
+}
+
+pub(super) mod program {
+    use std::ffi::OsString;
+
+    use crate::command::absent;
+    use crate::command::doctor::Findings;
+    use crate::report::ErrorReport;
+
+    pub(in crate::command::doctor) fn watch(_: &[OsString]) -> Result<Findings, ErrorReport> {
+        Err(absent("doctor -- COMMAND"))
+    }
+}
