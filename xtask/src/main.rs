@@ -85,7 +85,7 @@ enum Chore {
     /// Rules that hold invariants and that no compiler checks
     Tidy,
     /// The program for Windows: its parts are tested under Wine
-    Windows,
+    Windows(windows::Options),
 }
 
 #[derive(Debug, Subcommand)]
@@ -113,7 +113,7 @@ fn main() -> ExitCode {
         Chore::Supply => supply::run(&root),
         Chore::Test(options) => test::run(&root, &options),
         Chore::Tidy => tidy::run(&root),
-        Chore::Windows => windows::run(&root),
+        Chore::Windows(options) => windows::run(&root, &options),
     }
 }
 

@@ -10,14 +10,16 @@ use std::process::{Command, ExitCode};
 use crate::cross;
 use crate::test::{Outcome, counted};
 
+mod answers;
 mod standard_library;
 mod wine;
 
+use self::answers::Compared;
 use self::standard_library::StandardLibrary;
 
 pub(super) const TARGET: &str = "x86_64-pc-windows-gnu";
 
-/// The crates whose unit tests run under Wine; those of the crates that they import are among them.
+/// The crates whose unit tests run under Wine: those that the program for Windows consists of.
 const PORTABLE: &[&str] = &[
     "plimsoll-base",
     "plimsoll-config",
@@ -32,25 +34,49 @@ const PORTABLE: &[&str] = &[
     "plimsoll-wire",
 ];
 
-pub(crate) fn run(root: &Path) -> ExitCode {
-    let outcome = tested(root);
-    // The figures last: what cargo says before is long.
-    println!("windows under Wine: {} passed, {} failed", outcome.passed, outcome.failed);
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Compare plans and diagnoses of the program for Windows with Linux's, too
+    #[arg(long)]
+    check: bool,
+}
+
+pub(crate) fn run(root: &Path, options: &Options) -> ExitCode {
+    let outcome = tested(root, options.check);
     ExitCode::from(u8::from(!outcome.succeeded))
 }
 
-/// Runs the tests, and says what is missing where they cannot.
-pub(crate) fn tested(root: &Path) -> Outcome {
-    match Toolchain::prepare(root) {
-        Ok(toolchain) => {
-            let packages = PORTABLE.iter().flat_map(|package| ["--package", package]);
-            counted(toolchain.cargo("test").args(["--tests", "--no-fail-fast"]).args(packages))
-        }
+/// All of it, for `cargo xtask test --long`.
+pub(crate) fn long(root: &Path) -> Outcome {
+    tested(root, true)
+}
+
+/// Runs the tests, and says what is missing where they cannot. The figures come last.
+fn tested(root: &Path, checks_answers: bool) -> Outcome {
+    let measured = Toolchain::prepare(root).and_then(|toolchain| {
+        let answers = checks_answers.then(|| answers::compare(&toolchain)).transpose()?;
+        let packages = PORTABLE.iter().flat_map(|package| ["--package", package]);
+        let mut cargo = toolchain.cargo("test");
+        let outcome = counted(cargo.args(["--tests", "--no-fail-fast"]).args(packages));
+        Ok((answers, outcome))
+    });
+    let (answers, mut outcome) = match measured {
+        Ok(measured) => measured,
         Err(error) => {
             eprintln!("windows: {error}");
-            Outcome::default()
+            return Outcome::default();
         }
+    };
+    println!("windows: {} unit tests passed under Wine, {} failed", outcome.passed, outcome.failed);
+    if let Some(answers) = answers {
+        let Compared { equal, different, quickest } = &answers;
+        let quickest = quickest.unwrap_or_default();
+        println!(
+            "windows: {equal} answers are Linux's byte for byte, {different} are not; the quickest took {quickest:.2?}"
+        );
+        outcome.succeeded &= answers.is_well();
     }
+    outcome
 }
 
 /// Cargo with all that it needs for Windows: the standard library, a linker, and Wine to run what it built.
@@ -79,5 +105,12 @@ impl Toolchain {
         }
         wine::set(&mut cargo, &self.prefix);
         cargo
+    }
+
+    /// Wine, which takes a program and its words.
+    fn wine(&self) -> Command {
+        let mut wine = Command::new(wine::PROGRAM);
+        wine::set(&mut wine, &self.prefix);
+        wine
     }
 }

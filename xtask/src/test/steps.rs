@@ -125,7 +125,7 @@ pub(super) const LONG_STEPS: &[Step] = &[
     Step::tests("tests", nextest::LONG),
     Step::tests("fuzz", nextest::FUZZ),
     Step::tests("loom", nextest::LOOM),
-    Step::counted("windows", windows::tested),
+    Step::counted("windows", windows::long),
 ];
 
 /// The steps that are meant, in their order.

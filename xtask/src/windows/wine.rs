@@ -28,6 +28,13 @@ pub(super) fn prefix(root: &Path) -> io::Result<PathBuf> {
     Ok(prefix)
 }
 
+/// Keeps Wine's server between programs: to start it takes longer than most of them.
+pub(super) fn keep_server(prefix: &Path) -> io::Result<()> {
+    let mut server = Command::new("wineserver");
+    set(&mut server, prefix);
+    run_to_end(server.arg("--persistent=60"))
+}
+
 /// The environment that Wine needs: no window, no messages of its own, and no installer of .NET or Gecko.
 pub(super) fn set(command: &mut Command, prefix: &Path) {
     command.env("WINEPREFIX", prefix).env("WINEDEBUG", "-all").env_remove("DISPLAY");

@@ -1,0 +1,148 @@
+//! Plans and diagnoses of the program for Windows, compared with Linux's, byte for byte.
+//!
+//! The plans are those of the rows that the planner's tests hold the formulas to (`data/exact`). The diagnoses
+//! are those of the logs that doctor's tests read (`data/logs`).
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use plimsoll_specimens::{Changes, write};
+use serde::Deserialize;
+
+use super::{TARGET, Toolchain, wine};
+use crate::debian::run_to_end;
+
+/// The longest time of an answer under Wine.
+const LONGEST: Duration = Duration::from_secs(2);
+
+#[derive(Deserialize)]
+struct Recorded {
+    build: u32,
+    rows: Vec<Row>,
+}
+
+#[derive(Clone, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+struct Row {
+    model: String,
+    draft: Option<String>,
+    projector: Option<String>,
+    program: String,
+    cards: usize,
+    args: String,
+}
+
+/// How many answers were equal, and the time of the quickest: a busy machine delays the others.
+#[derive(Default)]
+pub(super) struct Compared {
+    pub(super) equal: usize,
+    pub(super) different: usize,
+    pub(super) quickest: Option<Duration>,
+}
+
+impl Compared {
+    pub(super) fn is_well(&self) -> bool {
+        self.different == 0 && self.quickest.is_some_and(|time| time <= LONGEST)
+    }
+}
+
+/// Builds both programs, asks both and compares what they print.
+pub(super) fn compare(toolchain: &Toolchain) -> io::Result<Compared> {
+    let root = &toolchain.root;
+    run_to_end(Command::new("cargo").args(["build", "--package", "plimsoll"]).current_dir(root))?;
+    run_to_end(toolchain.cargo("build").args(["--package", "plimsoll"]))?;
+    let (here, there) = (root.join("target/debug/plimsoll"), root.join("target").join(TARGET));
+    let there = there.join("debug/plimsoll.exe");
+    wine::keep_server(&toolchain.prefix)?;
+    let mut compared = Compared::default();
+    for question in plans(root)?.into_iter().chain(diagnoses(root)?) {
+        let answer = question.put(&mut Command::new(&here))?;
+        let begun = Instant::now();
+        let is_equal = question.put(toolchain.wine().arg(&there))? == answer;
+        let time = begun.elapsed();
+        compared.quickest = Some(compared.quickest.map_or(time, |quickest| quickest.min(time)));
+        if is_equal {
+            compared.equal += 1;
+        } else {
+            compared.different += 1;
+            eprintln!("windows: another answer to `plimsoll {}`", question.words.join(" "));
+        }
+    }
+    Ok(compared)
+}
+
+/// A command line in a folder, whose files it names without one.
+struct Question {
+    folder: PathBuf,
+    words: Vec<String>,
+}
+
+impl Question {
+    /// Status, stdout and stderr.
+    fn put(&self, program: &mut Command) -> io::Result<(Option<i32>, Vec<u8>, Vec<u8>)> {
+        let output = program.args(&self.words).current_dir(&self.folder).stdin(Stdio::null()).output()?;
+        Ok((output.status.code(), output.stdout, output.stderr))
+    }
+}
+
+/// A plan of each recorded row.
+fn plans(root: &Path) -> io::Result<Vec<Question>> {
+    let folder = root.join("target/windows/models");
+    fs::create_dir_all(&folder)?;
+    let rows = rows(&root.join("data/exact"))?;
+    let question = |(build, row): (u32, Row)| {
+        let words = row.words(build, &folder)?;
+        Ok(Question { folder: folder.clone(), words })
+    };
+    rows.into_iter().map(question).collect()
+}
+
+/// A diagnosis of each log.
+fn diagnoses(root: &Path) -> io::Result<Vec<Question>> {
+    let folder = root.join("data/logs");
+    let names =
+        fs::read_dir(&folder)?.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let mut logs: Vec<String> = names.filter(|name| name.ends_with(".log")).collect();
+    logs.sort_unstable();
+    let question = |log| Question {
+        folder: folder.clone(),
+        words: ["doctor", "--json", log].map(str::to_owned).to_vec(),
+    };
+    Ok(logs.iter().map(|log| question(log)).collect())
+}
+
+/// Each row once, with its build.
+fn rows(folder: &Path) -> io::Result<BTreeSet<(u32, Row)>> {
+    let mut rows = BTreeSet::new();
+    let mut paths: Vec<PathBuf> = fs::read_dir(folder)?.flatten().map(|entry| entry.path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|kind| kind == "json"));
+    for path in paths {
+        let recorded: Recorded = serde_json::from_slice(&fs::read(path)?)?;
+        rows.extend(recorded.rows.into_iter().map(|row| (recorded.build, row)));
+    }
+    Ok(rows)
+}
+
+impl Row {
+    /// The words of `plan`, with models that lie in the working folder.
+    fn words(&self, build: u32, models: &Path) -> io::Result<Vec<String>> {
+        let mut words = vec!["plan".to_owned(), "--json".to_owned(), format!("--build=llama.cpp@{build}")];
+        words.push(format!("--program={}", self.program));
+        words.extend((0..self.cards).map(|card| format!("--card=name=card{card},total=80GiB,cc=8.9")));
+        words.push("--".to_owned());
+        let files =
+            [("-m", Some(&self.model)), ("-md", self.draft.as_ref()), ("-mm", self.projector.as_ref())];
+        for (flag, name) in files.into_iter().filter_map(|(flag, name)| Some((flag, name?))) {
+            let file = format!("{name}.gguf");
+            if !models.join(&file).is_file() {
+                write(name, &models.join(&file), &Changes::default()).map_err(io::Error::other)?;
+            }
+            words.extend([flag.to_owned(), file]);
+        }
+        words.extend(self.args.split_whitespace().map(str::to_owned));
+        Ok(words)
+    }
+}
