@@ -17,6 +17,7 @@ mod exact_rows;
 mod fleet;
 mod growth;
 mod hip;
+mod hip_guard;
 mod hip_rows;
 mod host_memory;
 mod leaving;

@@ -26,6 +26,10 @@ pub(crate) static AIDER: Environment = Environment::new("aider-venv", &["aider-c
 pub(crate) static OPEN_WEBUI: Environment =
     Environment::new("open-webui-venv", &["open-webui==0.12.4"]).completed_by("open_webui.py");
 
+/// llama.cpp of April 2026 with ROCm 6 for gfx1100.
+pub(crate) static CYLLAMA_ROCM: Environment =
+    Environment::new("cyllama-rocm-venv", &["cyllama-rocm==0.2.12"]);
+
 /// It sends requests by a description of an API.
 pub(crate) static SCHEMATHESIS: Environment =
     Environment::new("schemathesis-venv", &["schemathesis==4.32.5"]);
