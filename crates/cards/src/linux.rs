@@ -174,7 +174,8 @@ fn components(path: &Path) -> Vec<PathBuf> {
     names.map(|name| PathBuf::from(name.as_os_str())).collect()
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use super::*;
     use std::os::unix::fs::symlink;

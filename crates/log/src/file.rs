@@ -136,7 +136,8 @@ impl Write for RotatedFile {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::time::{Duration, Instant};
