@@ -1,7 +1,7 @@
 //! Plans and diagnoses of the program for Windows, compared with Linux's, byte for byte.
 //!
-//! The plans are those of the rows that the planner's tests hold the formulas to (`data/exact`). The diagnoses
-//! are those of the logs that doctor's tests read (`data/logs`).
+//! The plans are those of the rows that the planner's tests hold the formulas to (`data/exact`). The
+//! diagnoses are those of the logs that doctor's tests read (`data/logs`).
 
 use std::collections::BTreeSet;
 use std::fs;
