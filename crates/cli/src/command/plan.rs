@@ -13,6 +13,8 @@ mod paste;
 mod quants;
 mod remote;
 mod requested;
+#[cfg(unix)]
+mod served;
 mod spelling;
 #[cfg(windows)]
 mod windows;
@@ -31,9 +33,11 @@ use plimsoll_probe::bus;
 use self::exact::Estimated;
 use self::remote::RemoteFiles;
 use self::requested::{HostSize, Room};
+#[cfg(unix)]
+use self::served::served;
 pub(crate) use self::spelling::{meant, spelled};
 #[cfg(windows)]
-use self::windows::{Estimated, check};
+use self::windows::{Estimated, check, served};
 use crate::report::{ErrorReport, NO_VERDICT, print_as, status, write_file};
 use crate::screen;
 

@@ -5,12 +5,11 @@ use std::str::FromStr;
 
 use plimsoll_base::{Bytes, Card, CardId, CardSpec, Reason, unit_of};
 use plimsoll_cards::{KernelCard, Machine};
-use plimsoll_engine::program;
 use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_plan::{Estimate, HostLimit, PlannedHost};
 use plimsoll_planner::HostRoom;
 
-use super::{Arguments, no_card};
+use super::{Arguments, no_card, served};
 use crate::report::ErrorReport;
 
 /// `--host`: `32GiB` or `total=32GiB`.
@@ -88,19 +87,6 @@ impl Room {
         let flags = flags.iter().map(|remark| Reason::new("flag_misread", remark.to_string()));
         flags.chain(missing_adapters(options)).chain(self.doubts.iter().cloned()).collect()
     }
-}
-
-/// The GPUs on which `serve` would place a model of the installed engine: those of one maker.
-fn served(machine: &Machine) -> Vec<Card> {
-    if machine.kernel_cards.is_empty() {
-        return machine.cards.clone();
-    }
-    let engine = program::usual_backends(None);
-    let mut cards = machine.placeable(&engine);
-    cards.retain(|card| engine.can_use(card.maker) != Some(false));
-    let first = cards.first().map(|card| card.maker);
-    cards.retain(|card| Some(card.maker) == first);
-    cards
 }
 
 /// Adapters (LoRA) that are not on this machine, by their paths.

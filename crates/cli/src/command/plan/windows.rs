@@ -1,6 +1,7 @@
 //! Windows' half: a plan is by the formulas, and no process is measured.
 
 use plimsoll_base::{Card, Reason};
+use plimsoll_cards::Machine;
 use plimsoll_flags::Options;
 use plimsoll_plan::{Estimate, EstimateError};
 use plimsoll_planner::Plan;
@@ -70,6 +71,11 @@ impl Estimated {
     pub(super) fn print_runs(&self) -> Result<(), ErrorReport> {
         Ok(())
     }
+}
+
+/// The cards that NVML knows.
+pub(super) fn served(machine: &Machine) -> Vec<Card> {
+    machine.cards.clone()
 }
 
 pub(super) mod check {
