@@ -123,7 +123,7 @@ async fn refusals_of_users_name_the_setting() {
     let user = Some("plimsoll".to_owned());
     let wrong = StoreAccess { user, password_file: password(&cluster, "wrong"), ..without };
     let refused = error(&wrong).await;
-    assert!(refused.contains("hint: compare `store-user`"), "{refused}");
+    assert!(refused.contains("hint: check that `store-user`"), "{refused}");
     password(&cluster, "a secret");
     let denied = error(&wrong).await;
     assert!(denied.contains("role grant-permission") && denied.contains("permission denied"), "{denied}");

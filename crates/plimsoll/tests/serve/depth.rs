@@ -285,7 +285,7 @@ fn a_prompt_that_the_context_cannot_hold_is_refused_before_anything_is_stopped_f
     assert_eq!(answer.status, 400, "{}", answer.text());
     let error = answer.json()["error"].clone();
     assert_eq!(error["code"], "prompt_too_long", "{error}");
-    assert!(error["message"].as_str().unwrap_or_default().contains("holds 16384"), "{error}");
+    assert!(error["message"].as_str().unwrap_or_default().contains("holds only 16384"), "{error}");
     assert_eq!(daemon.running(), ["other"], "nothing was stopped for it");
     assert_eq!(ask(&daemon, "deep", 1000).status, 200);
     assert_eq!(daemon.running(), ["deep"]);

@@ -50,7 +50,7 @@ fn a_program_that_takes_a_part_of_each_card_claims_that_and_leaves_the_rest_to_o
     assert_eq!(claims(&daemon, "wide"), [12 * GIB; 2]);
     let refused = chat(daemon.address, "five");
     assert_eq!(refused.status, 413, "{}", refused.text());
-    assert!(refused.text().contains("computes on 5 cards together"), "{}", refused.text());
+    assert!(refused.text().contains("computes on exactly 5 cards together"), "{}", refused.text());
 }
 
 #[test]

@@ -93,7 +93,7 @@ fn a_victim_that_still_answers_is_kept_by_a_pin() {
     assert!(desk.stopped().is_empty());
 }
 
-/// A victim that drains, for a model whose next search has to wait for a new reading of the cards' free memory.
+/// A victim that drains, for a model whose next search waits for a new reading of the cards' free memory.
 fn draining_victim() -> (Desk, plimsoll_scheduler::RequestId) {
     let limit = |settings: &mut SchedulerSettings| settings.models_max = NonZeroUsize::new(1);
     let mut desk = Desk::set_up(&[80], &[8, 8], |_, _| {}, limit);
