@@ -113,7 +113,7 @@ fn a_program_of_llama_cpp_is_planned_and_the_end_of_its_cache_overflows() {
     assert_eq!(
         stdout,
         format!(
-            "card={FIRST}:{budget}:{need} {cache} {weights} spill={}\n1006 0\n256 0\n116 0\n12 0\n",
+            "card={FIRST}:{budget}:{need} {cache} {weights} spill={} hide-others\n1006 0\n256 0\n116 0\n12 0\n",
             1_u64 << 30
         ),
         "{stderr}"
@@ -148,7 +148,7 @@ fn a_program_of_llama_cpp_that_cannot_be_planned_runs_all_the_same() {
     let (program, _) = llama(folder.path(), "600");
     let output = on_two_cards(&["--card", "Large", "--spill", "1GiB"], &[&program, "-m", "/nowhere/m.gguf"]);
     let (stdout, stderr) = stated(&output);
-    assert_eq!(stdout, format!("card={FIRST} spill={}\n600 0\n", 1_u64 << 30));
+    assert_eq!(stdout, format!("card={FIRST} spill={} hide-others\n600 0\n", 1_u64 << 30));
     assert!(stderr.contains("llama-server cannot be planned ("), "{stderr}");
     assert!(stderr.contains("/nowhere/m.gguf"), "{stderr}");
 }
