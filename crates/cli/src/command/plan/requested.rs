@@ -4,7 +4,7 @@
 use std::str::FromStr;
 
 use plimsoll_base::{Bytes, Card, CardId, CardSpec, Reason, unit_of};
-use plimsoll_cards::{KernelCard, Machine};
+use plimsoll_cards::KernelCard;
 use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_plan::{Estimate, HostLimit, PlannedHost};
 use plimsoll_planner::HostRoom;
