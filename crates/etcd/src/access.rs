@@ -38,7 +38,10 @@ pub enum AccessError {
     Read { key: &'static str, path: PathBuf, error: io::Error },
     #[error("`{key}` names {}, which has no {what} in PEM", path.display())]
     Pem { key: &'static str, path: PathBuf, what: &'static str },
-    #[error("this machine has no trusted certificate authorities; hint: set `store-ca`")]
+    #[error(
+        "this machine has no trusted certificate authorities; hint: set `store-ca` to the file of the \
+            authority that signed the certificate of etcd"
+    )]
     NoAuthority,
     #[error("`store-certificate` and `store-certificate-key` cannot be used: {0}")]
     Certificate(rustls::Error),

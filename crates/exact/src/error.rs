@@ -47,7 +47,7 @@ pub enum ExactError {
     Sizes(PathBuf),
     #[error("the engine {} took more than {limit} of memory when it was asked, and was ended", path.display())]
     Memory { path: PathBuf, limit: Bytes },
-    #[error("the engine {} was ended before it had answered", .0.display())]
+    #[error("plimsoll was interrupted before the engine {} had answered, and ended it", .0.display())]
     Cancelled(PathBuf),
     #[error(
         "{program} was run {runs} times, which is the limit, and the answer is still unknown\nhint: name \

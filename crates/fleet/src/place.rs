@@ -213,7 +213,10 @@ impl Refusal {
                 "host_distrusted",
                 format!("the server at the address of '{host}' has not proved that it is this host"),
             ),
-            Self::HasOne => Reason::new("has_seat", format!("the model is assigned to '{host}' already")),
+            Self::HasOne => Reason::new(
+                "has_seat",
+                format!("'{host}' has this model already, so it gets no second engine for it"),
+            ),
             Self::Drains => Reason::new(
                 "host_drains",
                 format!("'{host}' is drained or cordoned, and accepts no more models"),

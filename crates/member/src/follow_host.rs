@@ -53,7 +53,7 @@ pub(super) enum NewsError {
     Deep,
     #[error("the host's records are older than those known here")]
     Late,
-    #[error("the host's records contradict those known here")]
+    #[error("the host sent records that the store does not have")]
     Doubted,
     #[error("the host sends more than a fleet's store can hold")]
     TooMuch,

@@ -55,7 +55,10 @@ enum UnboundedError {
     NoGroup,
     #[error("this process's cgroup has no memory controller")]
     NoController,
-    #[error("this process's cgroup contains process {0}, which it did not start")]
+    #[error(
+        "this process's cgroup contains process {0}, which it did not start; run it as a service with \
+            `Delegate=yes`"
+    )]
     Shared(u32),
     #[error("this process's cgroup is not delegated to it ({0})")]
     NotDelegated(#[from] io::Error),

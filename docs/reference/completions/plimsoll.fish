@@ -210,7 +210,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l wait -d 'S
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l sysroot -d 'Examine this folder, a copy of proc/, sys/ and etc/ from another machine, without taking any step' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l json -d 'Print as JSON (plimsoll.reclaim/1), or write it to FILE' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l dry-run -d 'Print the steps without taking them'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l force -d 'Also free memory by a step that affects the whole system (drop_caches=3), and by steps that may free less than is needed'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l force -d 'Also drop the page cache of the whole system (drop_caches=3), and take each step even if all of them may not free enough'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -l print-unit -d 'Print a systemd unit that takes the steps that need root, then exit'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand reclaim" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and not __fish_seen_subcommand_from calibrate soak sweep watch help" -s h -l help -d 'Print help'

@@ -48,8 +48,8 @@ pub(crate) struct Arguments {
     /// Print the steps without taking them
     #[arg(long)]
     dry_run: bool,
-    /// Also free memory by a step that affects the whole system (drop_caches=3), and by steps that may free
-    /// less than is needed
+    /// Also drop the page cache of the whole system (drop_caches=3), and take each step even if all of them
+    /// may not free enough
     #[arg(long)]
     force: bool,
     /// What the GPU driver can allocate: only memory that is free now, or all that the kernel counts as

@@ -1,5 +1,5 @@
-//! Understands `GGML_CUDA_ENABLE_UNIFIED_MEMORY` in a program on HIP: ggml then asks for managed memory
-//! alone.
+//! Keeps ggml on HIP within the budget under `GGML_CUDA_ENABLE_UNIFIED_MEMORY`, where it allocates only
+//! managed memory.
 //!
 //! With `spill` such a request is served as one for the card's memory, so that only the overflow leaves the
 //! card.

@@ -6,11 +6,11 @@ use crate::IdentityError;
 /// Why a host gets no certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum AdmissionRefusal {
-    #[error("the invitation is unknown")]
+    #[error("this fleet did not issue the invitation; make a new one with `plimsoll fleet invite`")]
     Unknown,
-    #[error("the invitation was used before")]
+    #[error("the invitation was used before; each admits one host")]
     Used,
-    #[error("the invitation has expired")]
+    #[error("the invitation has expired; make a new one with `plimsoll fleet invite`")]
     Expired,
     #[error("`{0}` is not a valid host name")]
     Name(String),

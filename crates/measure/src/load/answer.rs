@@ -37,7 +37,7 @@ pub enum LoadFailure {
     Broken,
     #[error("the stream contained an error: {0}")]
     Event(String),
-    #[error("no answer within the time limit")]
+    #[error("the server did not answer within the time limit")]
     Late,
     #[error("the server's answer is invalid: {0}")]
     Malformed(&'static str),

@@ -1,4 +1,5 @@
-//! Writes copied model files on a separate thread, which asks for each part in turn.
+//! Writes model files that are copied from another host, on a separate thread. The thread requests a part
+//! from the download when it has written the one before.
 
 use std::path::{Path, PathBuf};
 

@@ -37,7 +37,7 @@ const STAGING: &str = "engines-";
 pub(super) enum SlotFileError {
     #[error("the file cannot be read: {0}")]
     Read(#[from] io::Error),
-    #[error("the file is not regular, or other users can access it")]
+    #[error("the file is not a regular one, or users beside the daemon's can access it")]
     Foreign,
     #[error("the file's description was not written by this program")]
     Undescribed,

@@ -14,9 +14,9 @@ use crate::time::{ModelId, RequestId};
 pub enum StateAuditError {
     #[error(transparent)]
     Ledger(#[from] AuditError),
-    #[error("the list `{list}` contradicts the state of the models")]
+    #[error("a defect of plimsoll: the list `{list}` contradicts the state of the models")]
     List { list: &'static str },
-    #[error("the list of running engines contradicts the state of the models")]
+    #[error("a defect of plimsoll: the list of running engines contradicts the state of the models")]
     Living,
     #[error("the list of queued requests contradicts the models' queues")]
     Queued,

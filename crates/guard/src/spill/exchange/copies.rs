@@ -1,5 +1,5 @@
-//! Copies memory between card and host before the two change places, on guard's own CUDA streams, one for
-//! each direction.
+//! Copies the bytes of a part on the card and of one in host memory before the parts change places. Each
+//! direction has a CUDA stream of guard's own.
 
 use super::SPARES;
 use super::frames::Frames;
