@@ -30,7 +30,6 @@ const PORTABLE: &[&str] = &[
     "plimsoll-planner",
     "plimsoll-pool",
     "plimsoll-probe",
-    "plimsoll-telemetry",
     "plimsoll-wire",
 ];
 
