@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
+#[cfg(unix)]
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -23,6 +24,7 @@ fn head(path: &str) -> Vec<u8> {
     head
 }
 
+#[cfg(unix)]
 #[test]
 fn a_large_model_takes_no_disk() {
     let folder = tempfile::tempdir().unwrap();
