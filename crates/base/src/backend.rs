@@ -104,9 +104,8 @@ impl Backends {
     /// The backend by which the engine computes on a card of this maker: the maker's own before Vulkan.
     pub fn on(&self, maker: CardMaker) -> Option<Backend> {
         let Self::Known(known) = self else { return None };
-        let mut able = known.iter().copied().filter(|backend| backend.computes_on(maker));
-        let first = able.next();
-        able.find(|backend| *backend != Backend::Vulkan).filter(|_| first == Some(Backend::Vulkan)).or(first)
+        let able = known.iter().copied().filter(|backend| backend.computes_on(maker));
+        able.min_by_key(|backend| *backend == Backend::Vulkan)
     }
 }
 
