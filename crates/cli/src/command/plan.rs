@@ -50,8 +50,6 @@ Examples:
 
 Exit status: 0 if the model fits, 1 if it does not, 2 for bad input.";
 
-/// Contexts on a page by the formulas, which are the steps of its slider.
-const POINTS: u64 = 64;
 /// More tokens than any context has.
 const LONGEST_PROMPT: i64 = 1 << 24;
 

@@ -13,7 +13,7 @@ use plimsoll_plan::{Estimate, EstimateError};
 use plimsoll_planner::fit::{ContextPoint, Dimension, Fit};
 use plimsoll_planner::{EngineKind, Plan};
 
-use super::{Arguments, POINTS, models};
+use super::{Arguments, models};
 use crate::report::ErrorReport;
 use crate::terminal;
 
@@ -142,12 +142,9 @@ impl<'a> Estimated<'a> {
         cards: &[Card],
         plan: &Plan,
     ) -> Result<Vec<ContextPoint>, ErrorReport> {
-        // The largest context that fits rarely is a multiple of the step, and it is the one that users look
-        // for.
-        let besides: Vec<u64> = plan.largest_context.into_iter().collect();
         match self {
             Self::Engine(requested) => Ok(requested.course(plan)?),
-            Self::Formulas(estimate, _) => Ok(estimate.course(options, cards, POINTS, &besides)?),
+            Self::Formulas(estimate, _) => models::course(estimate, options, cards, plan),
         }
     }
 

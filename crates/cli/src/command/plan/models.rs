@@ -2,15 +2,32 @@
 
 use std::path::Path;
 
-use plimsoll_flags::{ModelParams, ProgramKind};
+use plimsoll_base::Card;
+use plimsoll_flags::{ModelParams, Options, ProgramKind};
 use plimsoll_hub::HubFailure;
 use plimsoll_model::Dialect;
 use plimsoll_plan::{Estimate, Models};
-use plimsoll_planner::EngineBuild;
+use plimsoll_planner::fit::ContextPoint;
+use plimsoll_planner::{EngineBuild, Plan};
 use plimsoll_probe::headers::read_model;
 
 use super::remote;
 use crate::report::ErrorReport;
+
+/// Contexts on a page by the formulas, which are the steps of its slider.
+const POINTS: u64 = 64;
+
+/// Memory of each context by the formulas, for the page.
+pub(super) fn course(
+    estimate: &Estimate,
+    options: &Options,
+    cards: &[Card],
+    plan: &Plan,
+) -> Result<Vec<ContextPoint>, ErrorReport> {
+    // The largest context that fits rarely is a multiple of the step, and it is the one that users look for.
+    let besides: Vec<u64> = plan.largest_context.into_iter().collect();
+    Ok(estimate.course(options, cards, POINTS, &besides)?)
+}
 
 /// An estimate of the models that the flags name, for this machine.
 pub(super) fn estimate(

@@ -7,7 +7,7 @@ use plimsoll_plan::{Estimate, EstimateError};
 use plimsoll_planner::Plan;
 use plimsoll_planner::fit::{ContextPoint, Dimension, Fit};
 
-use super::{Arguments, POINTS, models};
+use super::{Arguments, models};
 use crate::command::absent;
 use crate::report::ErrorReport;
 
@@ -63,8 +63,7 @@ impl Estimated {
         cards: &[Card],
         plan: &Plan,
     ) -> Result<Vec<ContextPoint>, ErrorReport> {
-        let besides: Vec<u64> = plan.largest_context.into_iter().collect();
-        Ok(self.0.course(options, cards, POINTS, &besides)?)
+        models::course(&self.0, options, cards, plan)
     }
 
     /// No engine runs.
