@@ -56,8 +56,7 @@ unsafe fn function(name: *const c_char) -> vk::PFN_vkVoidFunction {
     let name = unsafe { CStr::from_ptr(name) }.to_str().unwrap_or("");
     let name = name.strip_suffix("KHR").unwrap_or(name);
     let found = match name {
-        "vkGetInstanceProcAddr" => vkGetInstanceProcAddr as *const c_void,
-        "vkGetDeviceProcAddr" => vkGetDeviceProcAddr as *const c_void,
+        "vkGetInstanceProcAddr" | "vkGetDeviceProcAddr" => named as *const c_void,
         _ => {
             let tables = [answers::function, device::function, memory::function, work::function, work::usual];
             tables.into_iter().find_map(|table| table(name))?
@@ -67,13 +66,24 @@ unsafe fn function(name: *const c_char) -> vk::PFN_vkVoidFunction {
     unsafe { core::mem::transmute::<*const c_void, vk::PFN_vkVoidFunction>(found) }
 }
 
+/// The lookup as it is handed out. An exported name would be the loader's function of the same name, so the
+/// exported ones call this one: the compiler replaces a function by another one with the same body.
+///
+/// # Safety
+/// A C string.
+#[inline(never)]
+unsafe extern "system" fn named(_of: u64, name: *const c_char) -> vk::PFN_vkVoidFunction {
+    // SAFETY: the caller's promise.
+    unsafe { function(name) }
+}
+
 // `extern "system"` is the C interface on every machine that this is built for.
 crate::exported! {
     /// The last name is for Vulkan's loader.
     fn vkGetInstanceProcAddr as vkGetDeviceProcAddr as vk_icdGetInstanceProcAddr(
-        _of: u64, name: *const c_char,
+        of: u64, name: *const c_char,
     ) -> vk::PFN_vkVoidFunction {
-        function(name)
+        named(of, name)
     }
 
     /// The functions of a card for Vulkan's loader, which would take one that is newer than itself for a
