@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
+mod chosen;
 mod estimate;
 mod host_limit;
 
@@ -12,6 +13,7 @@ use plimsoll_flags::Options;
 use plimsoll_model::Model;
 pub use plimsoll_planner::Plan;
 
+pub use self::chosen::{Choice, ChoiceError};
 pub use self::estimate::{Estimate, EstimateError, Models};
 pub use self::host_limit::{HostLimit, PlannedHost};
 

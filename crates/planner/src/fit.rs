@@ -32,6 +32,16 @@ pub fn fit<P: CostModel>(
     Ok(question.finish(answers))
 }
 
+/// The change to the best value of one dimension that fits; `None` if none does.
+pub fn best_change<P: CostModel>(
+    request: &PlanRequest<'_>,
+    price: &P,
+    dimension: Dimension,
+) -> Result<Option<RequestChange>, P::Error> {
+    let requested = price.price(&[], request.cards)?;
+    Ok(FitQuestion { request, price, requested }.bare_answer(dimension).change)
+}
+
 /// The first questions of [`confirmed_context`]: the guessed context and the step above it.
 pub fn likely_contexts(request: &PlanRequest<'_>, guess: u64) -> Vec<Vec<RequestChange>> {
     let requested = Reserve::of_model(request, u64::from(request.params.context)).context;

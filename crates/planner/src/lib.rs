@@ -56,7 +56,7 @@ use self::weights::{CARD_ALIGNMENT, HOST_ALIGNMENT};
 pub use contexts::MeasuredContext;
 pub use depth::curve;
 pub use host_room::HostRoom;
-pub use named::{NamedCards, named};
+pub use named::{NamedCards, interface, named};
 pub use outcome::{CardPlan, DepthGrowth, HostPlan, HostTerms, Plan, PlanTerm, Terms};
 pub use plimsoll_flags::{EngineBuild, EngineKind};
 pub use repack::Processor;

@@ -82,7 +82,7 @@ fn listed(names: &[String], cards: usize) -> Result<Vec<usize>, PlanError> {
 }
 
 /// The interface that the engine will use: that of `-dev`, else of the first card's vendor.
-pub(super) fn interface(request: &PlanRequest<'_>) -> &'static str {
+pub fn interface(request: &PlanRequest<'_>) -> &'static str {
     let named = request.params.devices.iter().find_map(|name| device_number(name));
     match (named, request.cards.first().and_then(Card::pci_vendor)) {
         (Some((interface, _)), _) => interface,

@@ -151,19 +151,24 @@ impl<P: CostModel> FitQuestion<'_, P> {
 
     /// The answer with its alternatives; an empty one if the price model could not evaluate enough.
     pub(super) fn answer(&self, dimension: Dimension) -> FitAnswer {
-        let answer = match dimension {
+        let answer = self.bare_answer(dimension);
+        // An unanswered question looks like a refusal, so nothing that was found after it can be relied on.
+        if answer.applicable && self.price.is_spent() {
+            return nothing(dimension, OPEN);
+        }
+        FitAnswer { trades: self.trades(&answer), ..answer }
+    }
+
+    /// The answer without its alternatives, which cost most of the search.
+    pub(super) fn bare_answer(&self, dimension: Dimension) -> FitAnswer {
+        match dimension {
             Dimension::Cache => self.cache(),
             Dimension::Split => split::answer(self),
             _ => FitScale::of(dimension, self.request).map_or_else(
                 || inapplicable(dimension, "the model has no experts"),
                 |scale| self.number(dimension, &scale),
             ),
-        };
-        // An unanswered question looks like a refusal, so nothing that was found after it can be relied on.
-        if answer.applicable && self.price.is_spent() {
-            return nothing(dimension, OPEN);
         }
-        FitAnswer { trades: self.trades(&answer), ..answer }
     }
 
     pub(super) fn finish(self, answers: Vec<FitAnswer>) -> Fit {
