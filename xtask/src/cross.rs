@@ -1,16 +1,18 @@
 //! Installs the compilers, emulators and other system packages that the tests need.
 //!
 //! Guard's tests need a C++ compiler to imitate ggml's pool, and Vulkan's loader with Mesa's software driver;
-//! those of metrics need Prometheus' own tools. For aarch64 they need the target's standard library, a C
-//! compiler and an emulator. Tests of packages need whole systems: debootstrap creates them, QEMU boots them.
-//! Programs for Windows need a linker and Wine.
+//! those of metrics Prometheus' own tools, those of releases minisign. For aarch64 they need the target's
+//! standard library, a C compiler and an emulator. Tests of packages need whole systems: debootstrap creates
+//! them, QEMU boots them. Programs for Windows need a linker and Wine.
 
 use std::process::{Command, ExitCode};
 
 const TARGET: &str = "aarch64-unknown-linux-gnu";
 const CROSS: &[&str] = &["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "qemu-user"];
 const VULKAN: &[&str] = &["libvulkan1", "mesa-vulkan-drivers", "vulkan-tools"];
-const SYSTEMS: &[&str] = &["debootstrap", "qemu-system-x86", "e2fsprogs"];
+const SYSTEMS: &[&str] = &["debootstrap", "qemu-system-x86", "e2fsprogs", "nix-bin", "rpm", "ruby"];
+/// What signs a release, and reads its installation script.
+const SIGNED: &[&str] = &["minisign", "shellcheck"];
 
 /// Installs by name what is missing for aarch64.
 pub(crate) fn run() -> ExitCode {
@@ -29,12 +31,16 @@ pub(crate) fn target() -> ExitCode {
 
 /// The programs that tests start on every machine.
 pub(crate) fn programs() -> ExitCode {
-    installed(&["c++", "promtool", "vulkaninfo"], &[&["g++", "prometheus"], VULKAN].concat())
+    let packages = [&["g++", "prometheus"], VULKAN, SIGNED].concat();
+    installed(&["c++", "promtool", "vulkaninfo", "minisign", "shellcheck"], &packages)
 }
 
 /// The same for the systems of `cargo xtask test --long`.
 pub(crate) fn systems() -> ExitCode {
-    installed(&["debootstrap", "qemu-system-x86_64", "mke2fs"], SYSTEMS)
+    installed(
+        &["debootstrap", "qemu-system-x86_64", "mke2fs", "nix-instantiate", "rpmbuild", "ruby"],
+        SYSTEMS,
+    )
 }
 
 /// The browser that looks at the web page of `serve`.

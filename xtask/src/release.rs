@@ -15,8 +15,12 @@ mod deb;
 mod libraries;
 mod oci;
 mod options;
+mod recipes;
 mod sbom;
+mod signature;
 mod tree;
+mod wheel;
+mod zip;
 
 #[cfg(test)]
 mod tests;
@@ -25,7 +29,9 @@ use build::{BuildError, Programs};
 use contents::ContentsError;
 use libraries::LibraryError;
 pub(crate) use options::Options;
+use recipes::RecipeError;
 use sbom::SbomError;
+use signature::SignatureError;
 
 /// Version of all packages: that of the workspace.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -39,7 +45,11 @@ enum ReleaseError {
     #[error(transparent)]
     Libraries(#[from] LibraryError),
     #[error(transparent)]
+    Recipe(#[from] RecipeError),
+    #[error(transparent)]
     Sbom(#[from] SbomError),
+    #[error(transparent)]
+    Signature(#[from] SignatureError),
     #[error("cannot pack {name}: {error}")]
     Pack { name: String, error: io::Error },
     #[error("cannot write {}: {error}", path.display())]
@@ -78,6 +88,7 @@ fn packages(root: &Path, options: &Options, programs: &Programs, date: u64) -> R
         move |error| ReleaseError::Pack { name, error }
     };
     let stem = format!("plimsoll-{VERSION}-linux-{architecture}");
+    let keys = signature::public_keys(&root.join(&options.public), options.sign.is_some())?;
     let floor = crate::artifacts::newest_glibc(&programs.program);
     let archive = contents::archive(&tree).compressed(date).map_err(pack("the archive"))?;
     let files = [
@@ -86,6 +97,7 @@ fn packages(root: &Path, options: &Options, programs: &Programs, date: u64) -> R
             deb::package(root, &tree, architecture, floor, date),
         ),
         (format!("{stem}.tar.gz"), Ok(archive)),
+        (wheel::name(architecture, floor), wheel::package(root, &tree, architecture, floor)),
         (format!("{stem}-oci.tar"), oci::image(&tree, &libraries, architecture, date)),
         (format!("{stem}.cdx.json"), Ok(sbom)),
     ];
@@ -100,9 +112,13 @@ fn packages(root: &Path, options: &Options, programs: &Programs, date: u64) -> R
         let path = out.join(&name);
         fs::write(&path, bytes).map_err(write(&path))?;
     }
+    recipes::write(root, &out, &recipes::values(&out, &keys, floor, options.repository.as_deref()))?;
     let path = out.join("SHA256SUMS");
     let sums = sums(&out).map_err(write(&path))?;
     fs::write(&path, &sums).map_err(write(&path))?;
+    if let Some(secret) = &options.sign {
+        signature::sign(&path, secret, &keys)?;
+    }
     Ok(sums)
 }
 
@@ -111,7 +127,7 @@ fn sums(folder: &Path) -> io::Result<String> {
     let mut lines = Vec::new();
     for entry in fs::read_dir(folder)? {
         let name = entry?.file_name().to_string_lossy().into_owned();
-        if name.starts_with("plimsoll") {
+        if name.starts_with("plimsoll") || recipes::is_one(&name) {
             lines.push((name.clone(), sha256(&fs::read(folder.join(&name))?)));
         }
     }

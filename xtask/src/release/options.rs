@@ -27,6 +27,14 @@ impl Architecture {
         }
     }
 
+    /// Its name in a wheel's tag.
+    pub(super) fn wheel(self) -> &'static str {
+        match self {
+            Self::Amd64 => "x86_64",
+            Self::Arm64 => "aarch64",
+        }
+    }
+
     /// The loader that programs name.
     pub(super) fn loader(self) -> &'static str {
         match self {
@@ -55,6 +63,15 @@ pub(crate) struct Options {
     /// Folder of a program and libraries that are built already
     #[arg(long, value_name = "DIR")]
     pub(super) from: Option<PathBuf>,
+    /// Secret key of minisign that signs SHA256SUMS
+    #[arg(long, value_name = "FILE")]
+    pub(super) sign: Option<PathBuf>,
+    /// Public keys of minisign, one a line, which install.sh gets
+    #[arg(long, value_name = "FILE", default_value = "packaging/minisign.pub")]
+    pub(super) public: PathBuf,
+    /// Address of the repository, with the releases at /releases/download/vVERSION
+    #[arg(long, value_name = "URL")]
+    pub(super) repository: Option<String>,
 }
 
 impl Options {

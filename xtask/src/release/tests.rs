@@ -12,7 +12,9 @@ use tree::FileTree;
 
 mod booted;
 mod installed;
+mod read;
 mod rebuilt;
+mod shipped;
 
 const DATE: u64 = 1_700_000_000;
 
@@ -27,6 +29,12 @@ fn small() -> FileTree {
         fs::write(folder.path().join(name), "elf").unwrap();
     }
     contents::tree(&root(), &Programs::in_folder(folder.path()), b"{}").unwrap()
+}
+
+/// Options of a release that nobody signs.
+fn options(out: &Path, architecture: Architecture) -> Options {
+    let public = PathBuf::from("no.pub");
+    Options { out: Some(out.to_owned()), architecture, from: None, sign: None, public, repository: None }
 }
 
 fn deb() -> Vec<u8> {

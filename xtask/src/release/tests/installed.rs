@@ -65,9 +65,8 @@ pub(super) fn built(out: &Path) -> Option<PathBuf> {
         let path = target.join(file);
         fs::copy(&path, from.join(path.file_name().unwrap())).ok()?;
     }
-    let options = Options { out: Some(out.to_owned()), architecture: Architecture::Amd64, from: Some(from) };
-    let sums = release(&root(), &options).unwrap();
-    assert_eq!(sums.lines().count(), 4, "{sums}");
+    let sums = release(&root(), &Options { from: Some(from), ..options(out, Architecture::Amd64) }).unwrap();
+    assert_eq!(sums.lines().count(), 7, "{sums}");
     Some(out.join(format!("plimsoll_{VERSION}_amd64.deb")))
 }
 
