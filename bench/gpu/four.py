@@ -3,10 +3,12 @@
 usage: four.py --out FOLDER --plimsoll PROGRAM [--before PROGRAM] [--swap PROGRAM] --server FOLDER --specimen PROGRAM [--seconds 60] [--budget 40]
                [--pattern any|own] [--only NAME;NAME]
        four.py --out FOLDER --plimsoll PROGRAM --dry ENGINE      a rehearsal without a card: fake engines, a tenth of the memory and of the time
+       four.py --out FOLDER --gguf FILE FILE …                   the same with models of your own, and the programs of PATH: `bench/compare` calls this
        four.py --table FOLDER                                    prints the table of the results that are there
 `--before` is an older build of plimsoll, `--swap` is llama-swap, once with a model at a time and once with groups that fit the budget, `--server` the folder of a llama-server with a router, `--specimen` the program that writes the models
 (m8, l8, oss and q30: 2.8, 9.3, 12.3 and 33.7 GiB with a context of 32768 tokens; headers alone, so that they take no disk). A client asks for one
 answer after the other: of any model by chance, the same sequence for each server, or of one model of its own. nvidia-smi is read twice a second.
+Models of your own get all of the first card, or --budget GiB of it, and --context tokens for four slots; the router is run with each number of models below theirs.
 Results are written as they come to results.json, one server after the other, so that a run that is cut short goes on with the next server.
 """
 
@@ -14,6 +16,7 @@ import argparse
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -25,7 +28,14 @@ import urllib.request
 MODELS = {"m8": 2.8, "l8": 9.3, "oss": 12.3, "q30": 33.7}
 NAMES = list(MODELS)
 CLIENTS = 8
-FLAGS = "-ngl 99 -c 32768 -np 4 --kv-unified -fa on -fit off --cache-ram 0"
+
+
+def flags(options):
+    return f"-ngl 99 -c {options.context} -np 4 --kv-unified -fa on -fit off --cache-ram 0"
+
+
+def path_of(options, model):
+    return options.paths.get(model) or f"{options.models}/{model}.gguf"
 
 
 def free_port():
@@ -98,14 +108,16 @@ def plimsoll(options, program, name):
                 file.write(f'[models.{model}]\ncmd = "{options.dry} --port ${{PORT}} --alias {model}"\nmemory = "{int(gib * 100)}MiB"\n'
                            f'env = {{ PLIMSOLL_FAKE_ENGINE = "{script}" }}\n')
             else:
-                file.write(f'[models.{model}]\nmodel = "{options.models}/{model}.gguf"\nflags = "{FLAGS}"\n')
+                file.write(f'[models."{model}"]\nmodel = "{path_of(options, model)}"\nflags = "{flags(options)}"\n')
         if options.dry:
             file.write('[serve]\npatience = "500ms"\n')
     words = [program, "serve", path, "--listen", "127.0.0.1:@PORT"]
     if options.dry:
         return [*words, "--card", f"name=host,kind=host,total={options.budget * 100}MiB"], {}
-    card = subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
-    words += ["--card", f"name={card.strip()},total={options.budget}GiB", "--engine", f"{options.server}/llama-server"]
+    words += ["--engine", f"{options.server}/llama-server"]
+    if options.budget:
+        card = subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
+        words += ["--card", f"name={card.strip()},total={options.budget}GiB"]
     return words, {"LD_LIBRARY_PATH": libraries(options)}
 
 
@@ -117,7 +129,7 @@ def router(options, at_most):
     path = f"{options.out}/router.ini"
     with open(path, "w") as file:
         for model in MODELS:
-            file.write(f"[{model}]\nmodel = {options.models}/{model}.gguf\nn-gpu-layers = 99\nctx-size = 32768\nparallel = 4\nkv-unified = true\n"
+            file.write(f"[{model}]\nmodel = {path_of(options, model)}\nn-gpu-layers = 99\nctx-size = {options.context}\nparallel = 4\nkv-unified = true\n"
                        "flash-attn = on\nfit = off\ncache-ram = 0\n")
     words = [f"{options.server}/llama-server", "--models-preset", path, "--models-max", str(at_most), "--host", "127.0.0.1", "--port", "@PORT"]
     return words, {"LD_LIBRARY_PATH": libraries(options)}
@@ -126,10 +138,10 @@ def router(options, at_most):
 def swap(options, grouped):
     """llama-swap: one model at a time, or the smallest always, beside the two in the middle or the largest."""
     engine = (lambda model: f"{options.dry} --alias {model}") if options.dry else (
-        lambda model: f"{options.server}/llama-server -m {options.models}/{model}.gguf {FLAGS} --host 127.0.0.1")
+        lambda model: f"{options.server}/llama-server -m {path_of(options, model)} {flags(options)} --host 127.0.0.1")
     lines = ["models:"]
     for model in MODELS:
-        lines += [f"  {model}:", f'    cmd: "{engine(model)} --port ${{PORT}}"']
+        lines += [f"  \"{model}\":", f'    cmd: "{engine(model)} --port ${{PORT}}"']
     if grouped:
         lines += ["groups:"]
         for group, members, persistent in (("always", ["m8"], "true"), ("pair", ["l8", "oss"], "false"), ("large", ["q30"], "false")):
@@ -205,7 +217,7 @@ def prepare(options):
     options.models = f"{options.out}/models"
     os.makedirs(options.models, exist_ok=True)
     for model in MODELS:
-        path = f"{options.models}/{model}.gguf"
+        path = path_of(options, model)
         if not os.path.exists(path):
             subprocess.run([options.specimen, model, path], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         with open(path, "rb", buffering=0) as file:
@@ -213,12 +225,34 @@ def prepare(options):
                 pass
 
 
+def use_own(parser, options):
+    """Models of the user's, and the programs of PATH where none is named."""
+    options.plimsoll = options.plimsoll or shutil.which("plimsoll")
+    options.swap = options.swap or shutil.which("llama-swap")
+    engine = shutil.which("llama-server")
+    options.server = options.server or engine and os.path.dirname(os.path.realpath(engine))
+    for path in options.gguf:
+        name = os.path.basename(path).removesuffix(".gguf")
+        if not os.path.isfile(path):
+            parser.error(f"{path} is no file")
+        if name in options.paths or not all(letter.isalnum() or letter in "._-" for letter in name):
+            parser.error(f"{path}: the file's name is the model's; give each its own, of letters, digits, '.', '_' and '-'")
+        options.paths[name] = os.path.abspath(path)
+    if not options.plimsoll or not options.server:
+        parser.error("plimsoll or llama-server is not in PATH; name them by --plimsoll PROGRAM and --server FOLDER")
+    MODELS.clear()
+    MODELS.update(dict.fromkeys(options.paths, 0))
+    NAMES[:] = MODELS
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("--out", "--plimsoll", "--before", "--server", "--specimen", "--dry", "--table", "--swap", "--only"):
         parser.add_argument(name)
     parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--budget", type=int, default=40)
+    parser.add_argument("--budget", type=int)
+    parser.add_argument("--context", type=int, default=32768)
+    parser.add_argument("--gguf", nargs="+")
     parser.add_argument("--tokens", type=int, default=32)
     parser.add_argument("--pattern", choices=["any", "own"], default="any")
     options = parser.parse_args()
@@ -230,7 +264,12 @@ def main():
     if options.table:
         print(table(results))
         return 0
-    if not options.out or not options.plimsoll or not (options.dry or options.server and options.specimen):
+    options.paths = {}
+    if options.gguf:
+        use_own(parser, options)
+    else:
+        options.budget = options.budget or 40
+    if not options.out or not options.plimsoll or not (options.gguf or options.dry or options.server and options.specimen):
         parser.error("--out, --plimsoll, and --server with --specimen, or --dry, are needed")
     for name in ("out", "plimsoll", "before", "server", "specimen", "dry", "swap"):
         if path := getattr(options, name):
@@ -238,13 +277,16 @@ def main():
     os.makedirs(options.out, exist_ok=True)
     if not options.dry:
         prepare(options)
-    systems = {"now": lambda: plimsoll(options, options.plimsoll, "now")}
+    own = "plimsoll" if options.gguf else "now"
+    systems = {own: lambda: plimsoll(options, options.plimsoll, own)}
     if options.before:
         systems["before"] = lambda: plimsoll(options, options.before, "before")
     if options.swap:
-        systems |= {"llama-swap": lambda: swap(options, False), "llama-swap, groups": lambda: swap(options, True)}
+        systems["llama-swap"] = lambda: swap(options, False)
+        if not options.gguf:
+            systems["llama-swap, groups"] = lambda: swap(options, True)
     if not options.dry:
-        systems |= {f"router, {at_most}": lambda at_most=at_most: router(options, at_most) for at_most in (2, 3)}
+        systems |= {f"router, {at_most}": lambda at_most=at_most: router(options, at_most) for at_most in (range(1, len(MODELS)) if options.gguf else (2, 3))}
     if options.only:
         systems = {name: words for name, words in systems.items() if name in options.only.split(";")}
     for name, words in systems.items():

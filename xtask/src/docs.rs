@@ -13,6 +13,7 @@ use crate::guard;
 
 mod commands;
 mod configuration;
+mod llms;
 
 use commands::Verb;
 
@@ -29,6 +30,8 @@ const DOCUMENTS: &[(&str, &str)] = &[
     ("docs/reference/completions/plimsoll.fish", "reference completions fish"),
     ("docs/reference/config.schema.json", "schema"),
     ("docs/reference/openapi.json", "reference openapi"),
+    // The last, because it quotes those before it.
+    ("docs/llms.txt", "llms"),
 ];
 
 /// All documents of a program with these visible verbs.
@@ -52,6 +55,8 @@ enum DocsError {
     Run { words: String, stated: String },
     #[error("`plimsoll {words}` printed something other than UTF-8")]
     Text { words: String },
+    #[error("cannot read a page of the book: {0}")]
+    Book(io::Error),
     #[error("cannot read the schema: {0}")]
     Schema(#[from] serde_json::Error),
     #[error("cannot write {}: {error}", path.display())]
@@ -76,7 +81,7 @@ fn program(root: &Path) -> PathBuf {
 
 fn update_with(root: &Path, program: &Path, check: bool) -> Result<usize, DocsError> {
     let verbs = commands::verbs(&|words| output(program, &[words, &["--help"]].concat()))?;
-    update(root, &documents(&verbs), check, |words| printed(program, &verbs, words))
+    update(root, &documents(&verbs), check, |words| printed(root, program, &verbs, words))
 }
 
 fn reported(done: Result<usize, DocsError>) -> ExitCode {
@@ -105,8 +110,9 @@ fn build(root: &Path) -> Result<PathBuf, DocsError> {
 }
 
 /// A document, by the words of its row.
-fn printed(program: &Path, verbs: &[Verb], words: &[&str]) -> Result<String, DocsError> {
+fn printed(root: &Path, program: &Path, verbs: &[Verb], words: &[&str]) -> Result<String, DocsError> {
     match words {
+        ["llms"] => llms::text(root).map_err(DocsError::Book),
         ["commands"] => Ok(commands::markdown(verbs)),
         ["configuration"] => Ok(configuration::markdown(&plimsoll_config::schema())?),
         // The program prints the document that this writes.
@@ -205,7 +211,8 @@ mod tests {
 
     #[test]
     fn a_program_that_fails_is_quoted() {
-        let error = printed(Path::new("sh"), &[], &["-c", "echo no such verb >&2; exit 2"]).unwrap_err();
+        let error = printed(Path::new(""), Path::new("sh"), &[], &["-c", "echo no such verb >&2; exit 2"])
+            .unwrap_err();
         assert!(error.to_string().ends_with("failed: no such verb"), "{error}");
     }
 

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod artifacts;
+mod book;
 mod cross;
 mod debian;
 mod docs;
@@ -39,6 +40,8 @@ struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 enum Chore {
+    /// The documentation as a site with search, by mdBook
+    Book(book::Options),
     /// What guard and phantom need and export: libc of glibc 2.31 and the golden lists, nothing else
     CheckArtifacts,
     /// Install what guard's aarch64 tests need, by name
@@ -97,6 +100,7 @@ enum Gpu {
 fn main() -> ExitCode {
     let root = root();
     match CommandLine::parse().chore {
+        Chore::Book(options) => book::run(&root, &options),
         Chore::CheckArtifacts => artifacts::run(&root),
         Chore::Cross => cross::run(),
         Chore::Docs { check } => docs::run(&root, check),
