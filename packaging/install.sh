@@ -158,9 +158,13 @@ uninstall() {
     cp "$record" "$work/record"
     rm -f "$record"
     grep -v '/$' "$work/record" | while read -r file; do rm -f "$prefix/$file"; done
-    rm -rf "${XDG_CACHE_HOME:-$HOME/.cache}/plimsoll" "${XDG_STATE_HOME:-$HOME/.local/state}/plimsoll"
+    for folder in "${XDG_CACHE_HOME:-$HOME/.cache}" "${XDG_STATE_HOME:-$HOME/.local/state}"; do
+        rm -rf "$folder/plimsoll"
+        rmdir "$folder" 2> /dev/null || true
+    done
     # The deepest first; a folder with files of others stays.
     grep '/$' "$work/record" | sort -r | while read -r folder; do rmdir "$prefix/$folder" 2> /dev/null || true; done
+    rmdir "$prefix" 2> /dev/null || true
     echo "removed from $prefix; ${XDG_CONFIG_HOME:-$HOME/.config}/plimsoll stays"
 }
 

@@ -58,6 +58,7 @@ fn paragraph(tree: &FileTree, architecture: Architecture, floor: Option<(u32, u3
          Installed-Size: {size}\n\
          Depends: {libc}, libgcc-s1\n\
          Recommends: systemd, ca-certificates\n\
+         Suggests: python3-venv, libgomp1\n\
          Section: utils\n\
          Priority: optional\n\
          Description: planner and server for models on shared GPU memory\n \

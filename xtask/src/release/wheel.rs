@@ -17,7 +17,13 @@ use super::zip;
 
 const NAME: &str = "plimsoll_gpu";
 /// Folders below `usr` that a Python environment gets, beside its own.
-const DATA: [&str; 4] = ["lib/plimsoll/", "share/man/", "share/bash-completion/", "share/doc/plimsoll/"];
+const DATA: [&str; 3] = ["lib/plimsoll/", "share/man/", "share/bash-completion/"];
+/// Files of the documentation, and their places in the wheel's own metadata (PEP 639 and PEP 770).
+const ABOUT: [(&str, &str); 3] = [
+    ("share/doc/plimsoll/LICENSE-MIT", "licenses/LICENSE-MIT"),
+    ("share/doc/plimsoll/LICENSE-APACHE", "licenses/LICENSE-APACHE"),
+    ("share/doc/plimsoll/sbom.cdx.json", "sboms/plimsoll.cdx.json"),
+];
 
 /// The file's name. It states the oldest glibc that the program runs with (PEP 600).
 pub(super) fn name(architecture: Architecture, floor: Option<(u32, u32)>) -> String {
@@ -37,6 +43,7 @@ pub(super) fn package(
     floor: Option<(u32, u32)>,
 ) -> io::Result<Vec<u8>> {
     let top = format!("{NAME}-{VERSION}");
+    let about = format!("{top}.dist-info");
     let mut wheel = FileTree::default();
     for (path, node) in tree.nodes().filter(|(_, node)| matches!(node, Node::File { .. })) {
         let Some(path) = path.strip_prefix("usr/") else { continue };
@@ -44,11 +51,9 @@ pub(super) fn package(
             wheel.insert(format!("{top}.data/scripts/{program}"), node.clone());
         } else if DATA.iter().any(|folder| path.starts_with(folder)) {
             wheel.insert(format!("{top}.data/data/{path}"), node.clone());
+        } else if let Some((_, to)) = ABOUT.iter().find(|(from, _)| *from == path) {
+            wheel.insert(format!("{about}/{to}"), node.clone());
         }
-    }
-    let about = format!("{top}.dist-info");
-    for licence in ["LICENSE-MIT", "LICENSE-APACHE"] {
-        wheel.file(format!("{about}/licenses/{licence}"), 0o644, fs::read(root.join(licence))?);
     }
     wheel.file(format!("{about}/METADATA"), 0o644, metadata(&fs::read_to_string(root.join("README.md"))?));
     let tag = tag(architecture, floor);

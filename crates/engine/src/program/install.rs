@@ -66,13 +66,18 @@ pub enum InstallError {
         indented(.stated)
     )]
     FetchWheel { stated: String },
-    #[error("xllamacpp {RELEASE} does not load on this machine:{}", indented(.stated))]
+    #[error("xllamacpp {RELEASE} does not load on this machine:{}{}", indented(.stated), missing_library(.stated))]
     LoadWheel { stated: String },
     #[error("the path of the engine, {}, cannot be written in the `#!` line of a script\nhint: set \
         PLIMSOLL_HOME to a shorter path without spaces", .0.display())]
     WriteShebang(PathBuf),
     #[error("cannot {act} {}: {source}", path.display())]
     Disk { act: &'static str, path: PathBuf, source: io::Error },
+}
+
+/// A system without a compiler may lack the library of OpenMP, which the wheel does not bring.
+fn missing_library(stated: &str) -> &'static str {
+    if stated.contains("libgomp.so.1") { "\nhint: sudo apt-get install libgomp1" } else { "" }
 }
 
 /// Returns the installed CPU engine, if there is one.
@@ -289,6 +294,15 @@ mod tests {
         assert_eq!(steps(&home), [InstallStep::WriteAdapter]);
         assert!(fs::read_to_string(&program).unwrap().ends_with(ADAPTER));
         assert_eq!(fs::metadata(&program).unwrap().permissions().mode() & 0o777, 0o755);
+    }
+
+    #[test]
+    fn a_machine_without_the_library_of_openmp_is_told_its_package() {
+        let stated = "ImportError: libgomp.so.1: cannot open shared object file: No such file".to_owned();
+        let text = InstallError::LoadWheel { stated }.to_string();
+        assert!(text.ends_with("\nhint: sudo apt-get install libgomp1"), "{text}");
+        let other = InstallError::LoadWheel { stated: "ImportError: x".to_owned() }.to_string();
+        assert!(!other.contains("hint"), "{other}");
     }
 
     #[test]

@@ -33,6 +33,7 @@ fn the_wheel_is_one_for_python_and_holds_program_and_libraries() {
         "0o100644 plimsoll_gpu-0.1.0.data/data/lib/plimsoll/libplimsoll_guard.so",
         "0o100644 plimsoll_gpu-0.1.0.data/data/share/man/man1/plimsoll.1.gz",
         "0o100644 plimsoll_gpu-0.1.0.dist-info/licenses/LICENSE-MIT",
+        "0o100644 plimsoll_gpu-0.1.0.dist-info/sboms/plimsoll.cdx.json",
     ] {
         assert!(list.lines().any(|listed| listed == line.replace("0.1.0", VERSION)), "{line}\n{list}");
     }

@@ -166,7 +166,7 @@ fn a_signed_archive_is_installed_twice_and_removed_without_a_trace() {
         let output = shipped.run(&["--uninstall"]);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let left: Vec<_> = shipped.paths().difference(&before).cloned().collect();
-        assert_eq!(left, ["./.cache", "./.local/state"], "what the test itself made");
+        assert_eq!(left, Vec::<String>::new());
         assert!(shipped.paths().contains("./.config/plimsoll"));
     }
 }
