@@ -46,7 +46,7 @@ pub use guard::{GuardMode, GuardSettings, GuardedCard, OnOom, PoolChoice};
 pub use key::{ConfiguredKey, KeyRight, KeySecret};
 pub use listen::{listen_address, listen_addresses};
 pub use log::{LogFormat, LogLevel};
-pub use native::{PUBLISHED_SCHEMA, schema};
+pub use native::{ChangeFlagsError, PUBLISHED_SCHEMA, WrittenFlags, schema};
 pub use parse::{LONGEST_CONFIGURATION, parse, parse_all, parse_each, word};
 pub use pattern::fits_pattern;
 pub use proxy_address::ProxyAddress;

@@ -3,6 +3,7 @@
 //! The structs in `document` define the format; the JSON schema for editors is generated from them. An
 //! unknown key is an error that names its line.
 
+mod change;
 mod document;
 mod groups;
 mod lines;
@@ -20,6 +21,7 @@ use schemars::transform::{RecursiveTransform, Transform};
 use serde_json::Value;
 use toml::Spanned;
 
+pub use self::change::{ChangeFlagsError, WrittenFlags};
 use self::document::{ConfigDocument, KeyTable};
 use self::lines::LineIndex;
 pub(super) use self::lines::of_idle;

@@ -10,6 +10,7 @@ mod elsewhere;
 mod engines;
 mod exposed;
 mod faults;
+mod flags;
 mod floods;
 mod formats;
 mod four;

@@ -66,6 +66,11 @@ pub(crate) enum Own {
     Yield,
     EndYield,
     WhatIf,
+    /// Flags of a model in the configuration: as they are, planned, saved, and the former ones again.
+    Flags,
+    PlanFlags,
+    SaveFlags,
+    UndoFlags,
     Reload,
     /// Memory of each device by model and by use.
     Memory,
@@ -199,6 +204,10 @@ pub(crate) const ROUTES: &[Route] = &[
     own(GET, "/api/status", Own::Status),
     own(GET, "/api/status/stream", Own::StatusStream),
     own(GET, "/api/what-if", Own::WhatIf),
+    own(GET, "/api/flags", Own::Flags),
+    own(POST, "/api/flags", Own::SaveFlags),
+    own(POST, "/api/flags/plan", Own::PlanFlags),
+    own(POST, "/api/flags/undo", Own::UndoFlags),
     own(POST, "/api/reload", Own::Reload),
     own(GET, "/api/failures", Own::Failures),
     Route { path: "/upstream/{model}/{path}", methods: ANY, action: Action::Upstream },
@@ -338,6 +347,10 @@ impl Own {
             | Self::Yield
             | Self::EndYield
             | Self::Reload
+            | Self::Flags
+            | Self::PlanFlags
+            | Self::SaveFlags
+            | Self::UndoFlags
             | Self::Ollama(
                 StoreEndpoint::Delete | StoreEndpoint::Create | StoreEndpoint::Copy | StoreEndpoint::Push,
             ) => &[Operate],

@@ -68,6 +68,15 @@ pub struct Modalities {
     pub output: Vec<String>,
 }
 
+impl Modalities {
+    /// Those of a model that answers with text.
+    pub fn of(takes_images: bool) -> Self {
+        let mut all = Self::default();
+        all.input.extend(takes_images.then(|| "image".to_owned()));
+        all
+    }
+}
+
 impl Default for Modalities {
     fn default() -> Self {
         let text = || vec!["text".to_owned()];

@@ -25,6 +25,7 @@ use super::download_order::DownloadOrder;
 use super::events::Events;
 use super::exposition::Exposition;
 use super::feed::FeedListener;
+use super::flags_api::FlagsOrder;
 use super::host_request::{FileAnswer, FileAnswered, HostRequest};
 use super::listing::ModelListing;
 use super::problem::HttpProblem;
@@ -143,6 +144,9 @@ pub trait ModelService: 'static {
     /// Plans the model with these flags over its own; what a load would take and stop, as JSON.
     fn what_if(&self, model: ModelId, flags: Vec<String>)
     -> impl Future<Output = Result<Value, WhatIfError>>;
+
+    /// Shows, plans or changes the flags of a model in the configuration; the answer is JSON.
+    fn flags(&self, order: FlagsOrder) -> impl Future<Output = Result<Value, HttpProblem>>;
 
     /// Models that would leave if so much of a card were kept free, as JSON.
     fn what_if_kept_free(&self, card: Option<&str>, size: Bytes) -> Result<Value, HttpProblem>;

@@ -105,6 +105,9 @@ impl<H: RequestRouter> HttpServer<H> {
             Own::Memory => reply::json(&memory_page::devices(&self.service.local().document())),
             Own::Failures => reply::json(&self.failures(head)),
             Own::WhatIf => self.what_if(head).await?,
+            Own::Flags | Own::PlanFlags | Own::SaveFlags | Own::UndoFlags => {
+                self.flags(own, head, body).await?
+            }
             Own::Yields => self.yields(),
             Own::Yield => self.give_way(head, body).await?,
             Own::EndYield => self.end_yield(head).await?,

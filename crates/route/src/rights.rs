@@ -28,7 +28,7 @@ pub(super) fn concerns_all(action: Action, head: &Parts, rest: &str) -> bool {
         Action::Own(Own::LogStream) => rest.trim_matches('/').is_empty(),
         Action::Own(Own::Models) => has("reload"),
         // Memory that is kept free is that of any model, and the configuration is that of all.
-        Action::Own(Own::Reload | Own::Yield | Own::EndYield) => true,
+        Action::Own(Own::Reload | Own::SaveFlags | Own::UndoFlags | Own::Yield | Own::EndYield) => true,
         _ => false,
     }
 }

@@ -21,6 +21,8 @@ use std::time::Duration;
 
 use plimsoll_base::{Bytes, CardId};
 use plimsoll_cards::{HOST_CARD, HostMemory};
+use plimsoll_config::{ConfiguredModel, Launch};
+use plimsoll_flags::FlagOrigin;
 use plimsoll_process::resident;
 use plimsoll_scheduler::{ModelId, ModelState, RunId};
 use serde_json::{Value, json};
@@ -34,11 +36,12 @@ use super::Runtime;
 use super::parts::Readings;
 use super::state::SchedulerState;
 use super::status::slots;
+use plimsoll_route::ModelAbility;
 use plimsoll_task::spawn_blocking;
 
 pub(super) use self::failures::keep;
 pub(super) use self::webhook::Webhook;
-pub(super) use self::what_if::dry_run;
+pub(super) use self::what_if::{dry_run, with_flags};
 
 const SCHEMA: &str = "plimsoll.events/1";
 /// Time between two events of the stream, so that a busy daemon does not spend its time on displays.
@@ -141,6 +144,18 @@ impl Board {
             let (progress, mut hints, speed) = self.state.statuses.with(view.id, |status| {
                 (status.progress.clone(), status.hints.clone(), status.answers.speed())
             });
+            let entry = self.state.entry(view.id);
+            let profile = self.state.statuses.with(view.id, |status| status.profile.clone());
+            // A declared size wins over the plan, as for a load.
+            if let Some(planned) = entry.memory.or(profile.as_ref().and_then(|profile| profile.need)) {
+                shown["planned"] = json!(planned);
+            }
+            if is_editable(&entry) {
+                shown["editable"] = json!(true);
+            }
+            if profile.is_some_and(|profile| profile.can(ModelAbility::Vision)) {
+                shown["images"] = json!(true);
+            }
             if let Some(speed) = speed {
                 shown["speed"] = json!((speed * 10.0).round() / 10.0);
             }
@@ -218,6 +233,15 @@ impl Board {
         self.host.replace(read.await.ok().flatten());
         self.touch();
     }
+}
+
+/// True if the flags of the model stand in a configuration of our own format, where they can be changed.
+fn is_editable(entry: &ConfiguredModel) -> bool {
+    let is_ours = match &entry.origin.0 {
+        FlagOrigin::File { name, line: 1.. } => name.to_ascii_lowercase().ends_with(".toml"),
+        _ => false,
+    };
+    is_ours && matches!(entry.launch, Launch::LlamaServer { .. })
 }
 
 fn list(value: &mut Value) -> impl Iterator<Item = &mut Value> {

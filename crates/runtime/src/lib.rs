@@ -14,6 +14,7 @@ mod downloads;
 mod event_queue;
 mod extension;
 mod fixed_port;
+mod flags_file;
 mod forecast;
 mod freeing;
 mod health;

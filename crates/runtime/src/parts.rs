@@ -184,6 +184,8 @@ impl ModelFiles {
 #[derive(Default)]
 pub(crate) struct Turns {
     pub(crate) reload: Mutex<()>,
+    /// Changes of flags; the digest of the text that the last one wrote.
+    pub(crate) flags: Mutex<Option<String>>,
     /// Held by a forecast, so that forecasts are logged in the order in which they were begun.
     pub(crate) forecast: Mutex<()>,
 }

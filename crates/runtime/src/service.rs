@@ -13,12 +13,13 @@ use plimsoll_scheduler::{ModelId, ModelState, Moment, SchedulerEvent, SchedulerS
 use serde_json::{Value, json};
 
 use super::Runtime;
-use super::board::dry_run;
+use super::board::{dry_run, with_flags};
+use super::flags_file;
 use super::freeing::free_idle;
 use super::survey::Patience;
 use plimsoll_route::{
-    DownloadOrder, Events, Exposition, HttpProblem, Modalities, ModelListing, ModelService, Upstream,
-    WhatIfError,
+    DownloadOrder, Events, Exposition, FlagsOrder, HttpProblem, Modalities, ModelAbility, ModelListing,
+    ModelService, Upstream, WhatIfError,
 };
 
 /// Time that an order to keep memory free waits for idle engines to free theirs.
@@ -86,7 +87,7 @@ impl ModelService for Runtime {
 
     fn listing(&self, model: ModelId) -> ModelListing {
         let (entry, statuses, view) = (self.state.entry(model), &self.state.statuses, self.state.view(model));
-        let run = statuses.with(model, |status| status.run.clone());
+        let (run, profile) = statuses.with(model, |status| (status.run.clone(), status.profile.clone()));
         ModelListing {
             name: entry.name.clone(),
             aliases: entry.aliases.clone(),
@@ -103,8 +104,8 @@ impl ModelService for Runtime {
             preset: None,
             exit_code: run.as_ref().and_then(|run| run.exit_code()),
             meta: run.as_ref().and_then(|run| run.about()?.get("meta").cloned()),
-            modalities: Modalities::default(),
-            profile: statuses.with(model, |status| status.profile.clone()),
+            modalities: Modalities::of(profile.as_ref().is_some_and(|it| it.can(ModelAbility::Vision))),
+            profile,
             occupied: view.as_ref().map(|view| self.settings.occupied(view)),
             expires_in: view.as_ref().and_then(|view| Some(view.idle_end?.since(self.state.now()))),
             memory: view.as_ref().and_then(|view| self.settings.memory(view)),
@@ -212,7 +213,12 @@ impl ModelService for Runtime {
     }
 
     async fn what_if(&self, model: ModelId, flags: Vec<String>) -> Result<Value, WhatIfError> {
-        dry_run(&self.state, self.readings.surveyor(Patience::Known), model, flags).await
+        let entry = with_flags(&self.state.entry(model), &flags)?;
+        dry_run(&self.state, self.readings.surveyor(Patience::Known), model, entry).await
+    }
+
+    async fn flags(&self, order: FlagsOrder) -> Result<Value, HttpProblem> {
+        flags_file::carry_out(self, order).await
     }
 
     fn what_if_kept_free(&self, card: Option<&str>, size: Bytes) -> Result<Value, HttpProblem> {

@@ -13,7 +13,7 @@ use crate::source::Source;
 /// The table of `ARCHITECTURE.md` says for each crate which it may import: those above it.
 const TABLE: &str = "ARCHITECTURE.md";
 /// Packages of others: each has to be kept up to date. 34 of them are the terminal's.
-const MOST_PACKAGES: f64 = 265.0;
+const MOST_PACKAGES: f64 = 266.0;
 
 pub(super) fn of(root: &Path, texts: &[Source]) -> Vec<Figure> {
     let lock = fs::read_to_string(root.join("Cargo.lock")).unwrap_or_default();

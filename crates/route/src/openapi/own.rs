@@ -69,6 +69,26 @@ pub(super) const fn operation(own: Own) -> Operation {
                 .query(&["model", "context", "slots", "cache", "yield", "card"])
                 .refuses(&[400, 404, 500])
         }
+        Own::Flags => shows(PLIMSOLL, "Shows the flags of a model in the configuration", json("Flags"))
+            .query(&["of"])
+            .refuses(&[400, 404, 409, 500]),
+        Own::PlanFlags => {
+            shows(PLIMSOLL, "Plans a model with other flags, without a change to anything", json("WhatIf"))
+                .takes("FlagsOrder")
+                .refuses(&[404, 409, 500])
+        }
+        Own::SaveFlags => {
+            shows(PLIMSOLL, "Saves the flags of a model in the configuration", json("FlagsSaved"))
+                .takes("SaveFlagsOrder")
+                .refuses(&[404, 409, 500])
+        }
+        Own::UndoFlags => shows(
+            PLIMSOLL,
+            "Writes the configuration before the last change of flags again",
+            json("FlagsSaved"),
+        )
+        .takes("UndoFlagsOrder")
+        .refuses(&[409, 500]),
         Own::Reload => shows(PLIMSOLL, "Reads the configuration again", json("Reloaded")).refuses(&[400]),
         Own::LmStudioModels => shows(LM_STUDIO, "Lists the models", json("List")),
         Own::LmStudioModel => shows(LM_STUDIO, "Describes a model", json("Object")).refuses(NAME_REFUSALS),

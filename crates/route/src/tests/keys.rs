@@ -265,6 +265,39 @@ fn a_connection_may_show_another_key_with_each_request() {
 }
 
 #[test]
+fn flags_are_for_operators_and_a_change_of_the_file_is_for_keys_of_all_models() {
+    let mut some = key("some", &KeyRight::ALL);
+    some.models = Some(vec!["real".to_owned()]);
+    let keys = vec![
+        key("changer", &[KeyRight::Use, KeyRight::See, KeyRight::Change]),
+        key("operator", &[KeyRight::Operate]),
+        some,
+    ];
+    on_stage_of(keys, |stage| async move {
+        let order = r#"{"model":"alias","flags":"-c 1","digest":"d"}"#;
+        for (line, body, operator, of_some) in [
+            ("GET /api/flags?model=real", "", 200, 200),
+            ("GET /api/flags?model=other", "", 404, 404),
+            ("GET /api/flags", "", 400, 400),
+            ("POST /api/flags/plan", r#"{"model":"real","flags":"-c 1"}"#, 200, 200),
+            ("POST /api/flags/plan", r#"{"model":"real"}"#, 400, 400),
+            ("POST /api/flags/plan", r#"{"model":"real","flags":5}"#, 400, 400),
+            ("POST /api/flags", order, 200, 403),
+            ("POST /api/flags", r#"{"model":"real","flags":"-c 1"}"#, 400, 403),
+            ("POST /api/flags", "[]", 400, 403),
+            ("POST /api/flags/undo", r#"{"digest":"d"}"#, 200, 403),
+            ("POST /api/flags/undo", r#"{"digest":"d","path":"/x"}"#, 400, 403),
+        ] {
+            assert_eq!(ask(&stage, "changer", line, body).await.0, 403, "{line}");
+            assert_eq!(ask(&stage, "operator", line, body).await.0, operator, "{line} {body}");
+            assert_eq!(ask(&stage, "some", line, body).await.0, of_some, "{line} {body}");
+        }
+        let (_, answer) = ask(&stage, "operator", "POST /api/flags", order).await;
+        assert!(answer.contains("Save { model: ModelId(0), flags: \\\"-c 1\\\""), "{answer}");
+    });
+}
+
+#[test]
 fn a_status_names_the_rights_of_the_key_that_asks() {
     let keys = vec![key("viewer", &[KeyRight::See]), key("operator", &KeyRight::ALL)];
     on_stage_of(keys, |stage| async move {

@@ -26,9 +26,9 @@ use tokio::task::LocalSet;
 pub(super) use self::text::{post, read_request, read_some, read_to_close, read_until, unchunked, write};
 use crate::listing::tests::listing;
 use crate::{
-    AnswerTokens, ApiKeys, DownloadOrder, Events, Exposition, HostRequest, HttpProblem, HttpServer,
-    HttpSettings, MetricKind, ModelListing, ModelService, Pass, RequestPrompt, RequestRouter, RouteOptions,
-    StallLimit, Upstream, WhatIfError, bind, serve,
+    AnswerTokens, ApiKeys, DownloadOrder, Events, Exposition, FlagsOrder, HostRequest, HttpProblem,
+    HttpServer, HttpSettings, MetricKind, ModelListing, ModelService, Pass, RequestPrompt, RequestRouter,
+    RouteOptions, StallLimit, Upstream, WhatIfError, bind, serve,
 };
 
 /// Knows the model `real`, also by the alias `alias`.
@@ -271,6 +271,10 @@ impl ModelService for StubService {
 
     async fn what_if(&self, _: ModelId, flags: Vec<String>) -> Result<Value, WhatIfError> {
         Ok(json!({ "flags": flags }))
+    }
+
+    async fn flags(&self, order: FlagsOrder) -> Result<Value, HttpProblem> {
+        Ok(json!({ "order": format!("{order:?}") }))
     }
 
     fn what_if_kept_free(&self, _: Option<&str>, size: Bytes) -> Result<Value, HttpProblem> {

@@ -12,17 +12,13 @@ use crate::{SchedulerState, Surveyor};
 use plimsoll_route::WhatIfError;
 use plimsoll_task::spawn_blocking;
 
-/// Plans the model with these flags over its own and asks the scheduler, without a change to anything.
+/// Plans the model with this entry and asks the scheduler, without a change to anything.
 pub(crate) async fn dry_run(
     state: &SchedulerState,
     surveyor: Surveyor,
     model: ModelId,
-    flags: Vec<String>,
+    entry: ConfiguredModel,
 ) -> Result<Value, WhatIfError> {
-    let mut entry = ConfiguredModel::clone(&state.entry(model));
-    if !flags.is_empty() {
-        change(&mut entry, &flags)?;
-    }
     let served = surveyor.cards();
     // Headers come from disk, as for a load.
     let looked = spawn_blocking(move || surveyor.look(&entry, &surveyor.program(&entry)?));
@@ -49,8 +45,12 @@ pub(crate) async fn dry_run(
     Ok(answer)
 }
 
-/// Puts flags over those of the model.
-fn change(entry: &mut ConfiguredModel, flags: &[String]) -> Result<(), WhatIfError> {
+/// The entry with flags over its own.
+pub(crate) fn with_flags(entry: &ConfiguredModel, flags: &[String]) -> Result<ConfiguredModel, WhatIfError> {
+    let mut entry = entry.clone();
+    if flags.is_empty() {
+        return Ok(entry);
+    }
     let changes = Options::from_argv(flags).map_err(|error| WhatIfError::Flags(error.to_string()))?;
     match &mut entry.launch {
         Launch::LlamaServer { options, .. } | Launch::Command { options: Some(options), .. } => {
@@ -60,5 +60,5 @@ fn change(entry: &mut ConfiguredModel, flags: &[String]) -> Result<(), WhatIfErr
     }
     // A declared size holds for the configured flags only.
     entry.memory = None;
-    Ok(())
+    Ok(entry)
 }
