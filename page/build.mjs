@@ -42,6 +42,11 @@ const built = new Map([
   ["policy.txt", (await source("policy.txt")).trim().replaceAll("\n", " ").replace("HASH", hash)],
 ]);
 
+/** The page is loaded over slow links too. */
+const MOST = 200_000;
+const size = [...built.values()].reduce((sum, text) => sum + Buffer.byteLength(text), 0);
+if (size > MOST) throw new Error(`the page has ${size} bytes, of at most ${MOST}`);
+
 let differs = 0;
 for (const [name, text] of built) {
   const file = new URL(name, target);

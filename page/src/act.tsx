@@ -2,9 +2,11 @@
 
 import { signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
+import { chatWith } from "./chat";
+import { editFlags } from "./flags";
 import { bytes, clip, plural, seconds, short, sum } from "./format";
 import { type Answer, VERDICTS } from "./plan";
-import { cards, models, now } from "./store";
+import { cards, mayChange, mayOperate, mayUse, models, now } from "./store";
 import { ask, problem } from "./stream";
 import type { Card, Model } from "./types";
 
@@ -37,7 +39,7 @@ const foreseen = signal<string[] | null>(null);
 const time = signal(0);
 const size = signal(0);
 
-function begin(next: Wish): void {
+export function begin(next: Wish): void {
   outcome.value = "";
   foreseen.value = null;
   time.value = 0;
@@ -53,13 +55,24 @@ export function verbs(model: Model): ModelVerb[] {
 }
 
 export function Actions({ model }: { model: Model }) {
+  const name = short(model.name, 80);
   return (
     <span class="actions">
-      {verbs(model).map((verb) => (
+      {mayUse() && (
+        <button type="button" aria-label={`Chat with ${name}`} onClick={() => chatWith(model.name)}>
+          Chat
+        </button>
+      )}
+      {model.editable && mayOperate() && (
+        <button type="button" aria-label={`Flags of ${name}`} onClick={() => editFlags(model.name)}>
+          Flags
+        </button>
+      )}
+      {(mayChange() ? verbs(model) : []).map((verb) => (
         <button
           type="button"
           key={verb}
-          aria-label={`${TITLES[verb]} ${short(model.name, 80)}`}
+          aria-label={`${TITLES[verb]} ${name}`}
           onClick={() => begin({ verb, model })}
         >
           {TITLES[verb]}

@@ -89,6 +89,7 @@ function Legend({ card }: { card: Card }) {
   const all = [...(card.parts ?? [])].sort((a, b) => rank(a) - rank(b) || b.bytes - a.bytes);
   const parts = all.slice(0, NAMED);
   const rest = all.slice(NAMED);
+  const ahead = promised(card);
   const loading = card.holders.filter((holder) => !holder.measured);
   return (
     <ul class="legend">
@@ -109,13 +110,14 @@ function Legend({ card }: { card: Card }) {
       )}
       {loading.map((holder) => (
         <li key={`l${holder.run}`}>
-          <i class="key ahead" />
+          <i class={`key model tone-${toneOf(holder.model)}`} />
           <bdi>{short(holder.model, 48)}</bdi> <span class="planned">{bytes(holder.claim)} claimed</span>
         </li>
       ))}
       <li>
         <i class="key" />
-        free <b>{bytes(Math.max(0, card.total - (card.used ?? 0)))}</b>
+        free <b>{bytes(Math.max(0, card.total - (card.used ?? 0) - ahead))}</b>
+        {ahead > 0 && <span class="planned"> beside {bytes(ahead)} claimed</span>}
         {card.limit !== null && card.limit < card.total && <span> · load line {bytes(card.limit)}</span>}
       </li>
       {card.yield && (

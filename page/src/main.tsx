@@ -3,9 +3,12 @@
 import { render } from "preact";
 import { ActDialog } from "./act";
 import { CardView, hostCard, otherCard } from "./bar";
+import { Chat } from "./chat";
 import { Downloads } from "./downloads";
+import { FlagsDialog } from "./flags";
 import { FleetHosts } from "./fleet";
 import { clip, clock, plural, seconds } from "./format";
+import { Legend } from "./legend";
 import { Logs } from "./logs";
 import { Models } from "./models";
 import { cards, connection, heard, host, mayOperate, now, otherCards, server, tick } from "./store";
@@ -98,6 +101,7 @@ function Memory({ names }: { names: Map<string, string> }) {
       <h2 id="memory">
         Memory <small>measured by the driver; <span class="planned">claimed or planned</span></small>
       </h2>
+      <Legend />
       <div class="cards">
         {cards.value.map((card) => (
           <CardView key={card.id} card={card} label={names.get(card.id) ?? card.name} isServed={true} />
@@ -122,8 +126,9 @@ function Page() {
           <>
             <Memory names={names} />
             <Waiting />
+            <Chat />
             <Downloads />
-            <Models />
+            <Models labels={names} />
             <FleetHosts />
             <Failures />
             <History labels={names} />
@@ -133,6 +138,7 @@ function Page() {
         )}
       </main>
       <ActDialog />
+      <FlagsDialog />
     </>
   );
 }

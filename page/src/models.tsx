@@ -1,9 +1,10 @@
-// Table of models: state, claim beside measured, requests, and the turn of each to leave.
+// Table of models: state, claim beside measured, requests, the turn of each to leave; filter and groups.
 
+import { signal } from "@preact/signals";
 import { memo } from "preact/compat";
 import { Actions } from "./act";
 import { bytes, clip, ordinal, plural, seconds, short, sum, without } from "./format";
-import { mayChange, models, now } from "./store";
+import { mayChange, mayUse, models, now, toneOf } from "./store";
 import type { Model, State } from "./types";
 
 const WORDS: Record<State, string> = {
@@ -31,10 +32,12 @@ function Memory({ model }: { model: Model }) {
   const claim = sum(model.claim);
   const measured = sum(model.measured);
   const whole = Math.max(claim, measured, 1);
-  if (claim === 0 && measured === 0) return <span class="none">–</span>;
+  if (claim === 0 && measured === 0) {
+    return model.planned === undefined ? <span class="none">–</span> : <span class="planned">{bytes(model.planned)} planned</span>;
+  }
   return (
     <span class="memory">
-      <span class="gauge" aria-hidden="true">
+      <span class={`gauge tone-${toneOf(model.name)}`} aria-hidden="true">
         <i style={{ width: `${(100 * measured) / whole}%` }} />
         <u style={{ left: `${(100 * claim) / whole}%` }} />
       </span>
@@ -151,6 +154,7 @@ const Row = memo(function Row({ model, buttons }: { model: Model; buttons: boole
   return (
     <tr data-model={short(model.name, 80)} data-state={model.state}>
       <th scope="row">
+        <i class={`key model tone-${toneOf(model.name)}`} />
         <bdi title={short(model.name, 200)}>{short(model.name, 120)}</bdi>
       </th>
       <td data-label="State">
@@ -180,9 +184,89 @@ const Row = memo(function Row({ model, buttons }: { model: Model; buttons: boole
   );
 });
 
-export function Models() {
-  const all = [...models.value].sort((a, b) => ORDER.indexOf(a.state) - ORDER.indexOf(b.state));
-  const buttons = mayChange();
+type Group = { key: string; title: string; models: Model[] };
+
+/** Groups in their order: by state, by card, or all as one. */
+function grouped(all: Model[], by: Grouping, labels: Map<string, string>): Group[] {
+  const sorted = [...all].sort((a, b) => ORDER.indexOf(a.state) - ORDER.indexOf(b.state));
+  if (by === "none") return [{ key: "all", title: "", models: sorted }];
+  const groups = new Map<string, Group>();
+  for (const model of sorted) {
+    const card = model.claim[0]?.card;
+    const byCard = { key: card ?? "", title: card === undefined ? "on no card" : (labels.get(card) ?? card) };
+    const { key, title } = by === "card" ? byCard : { key: model.state, title: WORDS[model.state] };
+    const group = groups.get(key) ?? { key, title, models: [] };
+    group.models.push(model);
+    groups.set(key, group);
+  }
+  return [...groups.values()];
+}
+
+type Grouping = "state" | "card" | "none";
+
+/** With fewer models a filter only takes room. */
+const MANY = 9;
+
+const filter = signal("");
+const grouping = signal<Grouping>("state");
+/** Groups that were opened or closed by hand. On a phone, many idle names would hide all below them. */
+const toggled = signal(new Map<string, boolean>());
+const narrow = matchMedia("(max-width: 760px)");
+
+function isOpen(group: Group): boolean {
+  const isLong = narrow.matches && group.key === "unloaded" && group.models.length >= MANY;
+  return filter.value !== "" || (toggled.value.get(group.key) ?? !isLong);
+}
+
+function GroupHead({ group, columns }: { group: Group; columns: number }) {
+  const open = isOpen(group);
+  return (
+    <tr class="group">
+      <th colSpan={columns} scope="rowgroup">
+        <button
+          type="button"
+          class="plain"
+          aria-expanded={open}
+          onClick={() => (toggled.value = new Map(toggled.value).set(group.key, !open))}
+        >
+          {short(group.title, 60)} <small>{group.models.length}</small>
+        </button>
+      </th>
+    </tr>
+  );
+}
+
+function Choice() {
+  return (
+    <p class="choices" role="search">
+      <label>
+        filter{" "}
+        <input
+          type="search"
+          value={filter.value}
+          onInput={(event) => (filter.value = event.currentTarget.value)}
+        />
+      </label>
+      <label>
+        group by{" "}
+        <select value={grouping.value} onChange={(event) => (grouping.value = event.currentTarget.value as Grouping)}>
+          <option value="state">state</option>
+          <option value="card">card</option>
+          <option value="none">nothing</option>
+        </select>
+      </label>
+    </p>
+  );
+}
+
+export function Models({ labels }: { labels: Map<string, string> }) {
+  const all = models.value;
+  const isMany = all.length >= MANY;
+  const words = filter.value.toLowerCase().split(/\s+/);
+  const fits = (model: Model) => words.every((word) => `${model.name} ${WORDS[model.state]}`.toLowerCase().includes(word));
+  const shown = isMany ? all.filter(fits) : all;
+  const groups = grouped(shown, isMany ? grouping.value : "none", labels);
+  const buttons = mayChange() || mayUse();
   const up = all.filter((model) => model.state === "ready").length;
   return (
     <section aria-labelledby="models">
@@ -190,7 +274,9 @@ export function Models() {
         Models {all.length > 0 && <small>{`${up} of ${plural(all.length, "model")} ready`}</small>}
       </h2>
       {all.length === 0 && <p class="none">The configuration has no model.</p>}
-      <table hidden={all.length === 0}>
+      {isMany && <Choice />}
+      {shown.length === 0 && all.length > 0 && <p role="status">No model fits the filter.</p>}
+      <table hidden={shown.length === 0}>
         <thead>
           <tr>
             <th scope="col">Model</th>
@@ -200,14 +286,15 @@ export function Models() {
             </th>
             <th scope="col">Requests</th>
             <th scope="col">What happens next</th>
-            {buttons && <th scope="col">By hand</th>}
+            {buttons && <th scope="col">Try and change</th>}
           </tr>
         </thead>
-        <tbody>
-          {all.map((model) => (
-            <Row key={model.id} model={model} buttons={buttons} />
-          ))}
-        </tbody>
+        {groups.map((group) => (
+          <tbody key={group.key}>
+            {group.title && <GroupHead group={group} columns={buttons ? 6 : 5} />}
+            {isOpen(group) && group.models.map((model) => <Row key={model.id} model={model} buttons={buttons} />)}
+          </tbody>
+        ))}
       </table>
     </section>
   );

@@ -3,9 +3,10 @@
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { bytes, clip, short, sum } from "./format";
-import { cards, models } from "./store";
+import { Hints } from "./hints";
+import { cards, models, toneOf } from "./store";
 import { ask, problem } from "./stream";
-import type { Hint, Reason, Share, Term } from "./types";
+import type { Hint, Model, Reason, Share, Term } from "./types";
 import { Why } from "./waiting";
 
 export type Answer = {
@@ -64,7 +65,44 @@ function terms(said: Answer, share: Share): Term[] {
   return planned.length > 0 && beyond > 0 ? [...planned, ["measured beyond the plan", beyond]] : planned;
 }
 
-function Result({ said }: { said: Answer }) {
+/** The cards with this plan on them: others that stay, the parts of the plan, and the load line. */
+export function PlanBars({ said, model }: { said: Answer; model: string }) {
+  const leaves = [model, ...said.stops];
+  const tone = `tone-${toneOf(model)}`;
+  const share = (part: number, total: number) => ({ width: `${((100 * part) / Math.max(1, total)).toFixed(2)}%` });
+  return (
+    <>
+      {said.shares.map((planned) => {
+        const card = cards.value.find((one) => one.id === planned.card);
+        if (!card) return null;
+        const others = card.holders.filter((one) => !leaves.includes(one.model));
+        const held = others.reduce((total, one) => total + Math.max(one.claim, one.measured ?? 0), card.foreign);
+        const limit = card.limit ?? card.total;
+        const label = `${short(card.name, 60)}: ${bytes(planned.bytes)} beside ${bytes(held)} of others`;
+        return (
+          <figure key={planned.card}>
+            <figcaption>
+              <bdi>{short(card.name, 60)}</bdi>
+              {held > 0 && ` with ${bytes(held)} of others`}
+            </figcaption>
+            <div class="bar plan" role="img" aria-label={label} data-planned={planned.bytes}>
+              <span class="foreign" style={share(held, card.total)} title={`others  ${bytes(held)}`} />
+              {terms(said, planned).map(([term, count]) => (
+                <span key={term} class={`${tone} term-${term}`} style={share(count, card.total)} title={`${term}  ${bytes(count)}`} />
+              ))}
+              {!terms(said, planned).length && <span class={tone} style={share(planned.bytes, card.total)} />}
+              {limit < card.total && <i class="line" style={{ left: share(limit, card.total).width }} />}
+            </div>
+          </figure>
+        );
+      })}
+    </>
+  );
+}
+
+type ResultProps = { said: Answer; model: Model | undefined; tryFlags?: (flags: string) => void };
+
+export function Result({ said, model, tryFlags }: ResultProps) {
   const label = (id: string) => cards.value.find((card) => card.id === id)?.name ?? id;
   const bad = said.fits === "never" || said.fits === "crowded";
   return (
@@ -97,13 +135,7 @@ function Result({ said }: { said: Answer }) {
           <Why reason={said.reason} />
         </div>
       )}
-      {(said.hints ?? []).length > 0 && (
-        <ul class="why help" aria-label="what helps">
-          {said.hints!.slice(0, 6).map((hint, at) => (
-            <li key={at}>{clip(hint.text, 300)}</li>
-          ))}
-        </ul>
-      )}
+      <Hints hints={said.hints ?? []} model={model} tryFlags={tryFlags} />
     </div>
   );
 }
@@ -187,7 +219,7 @@ export function WhatIf() {
               </label>
             </p>
             {trouble.value && <p class="bad">{clip(trouble.value, 600)}</p>}
-            {answer.value && <Result said={answer.value} />}
+            {answer.value && <Result said={answer.value} model={all.find((model) => model.name === chosen.value)} />}
           </>
         )}
       </details>

@@ -32,7 +32,7 @@ export const now = signal(0);
 export const names = new Map<number, string>();
 
 /** Colours that the style sheet has for models. */
-export const TONES = 6;
+export const TONES = 10;
 
 /** The colour of a model, by its number. */
 export function toneOf(name: string): number {
@@ -119,6 +119,11 @@ function extend(history: Sample[], status: Status): Sample[] {
 
 /** Rights of the key in use, which the first document has. */
 const rights = signal<string[]>([]);
+
+/** True if the key in use may send requests to models. */
+export function mayUse(): boolean {
+  return rights.value.includes("use");
+}
 
 /** True if the key in use may load, unload and pin. */
 export function mayChange(): boolean {

@@ -1,7 +1,7 @@
 // Connection to the daemon: the stream of status documents, and requests with the API key.
 
 import { connection, take } from "./store";
-import type { Status } from "./types";
+import type { Hint, Reason, Status } from "./types";
 
 const KEY = "plimsoll-key";
 /** An event longer than this is none of ours. */
@@ -59,18 +59,23 @@ async function keyGiven(): Promise<void> {
   await new Promise<void>((done) => (waiting = done));
 }
 
-/** The message of an error answer. */
-export async function problem(answer: Response): Promise<string> {
+/** An error answer: its message with the causes, and what helps. */
+export type Refusal = { text: string; hints: Hint[] };
+
+export async function refusal(answer: Response): Promise<Refusal> {
   const text = await answer.text();
   try {
-    const { error } = JSON.parse(text) as {
-      error: { message: string; reason?: { text: string; because?: { text: string }[] } };
-    };
+    const { error } = JSON.parse(text) as { error: { message: string; reason?: Reason; hints?: Hint[] } };
     // The message has the first cause already.
-    return [error.reason?.text ?? error.message, ...(error.reason?.because ?? []).map((cause) => cause.text)].join(": ");
+    const causes = [error.reason?.text ?? error.message, ...(error.reason?.because ?? []).map((cause) => cause.text)];
+    return { text: causes.join(": "), hints: error.hints ?? [] };
   } catch {
-    return `${answer.status} ${answer.statusText}`;
+    return { text: `${answer.status} ${answer.statusText}`, hints: [] };
   }
+}
+
+export async function problem(answer: Response): Promise<string> {
+  return (await refusal(answer)).text;
 }
 
 /** Lines of a stream; what exceeds `most` characters of one is dropped, and its length told. */

@@ -76,6 +76,12 @@ export type Model = {
   last_failure: Reason | null;
   held_back: { secs: number; nanos: number } | null;
   outlook: Outlook | null;
+  /** Bytes that a load takes at most, as declared or planned. */
+  planned?: number;
+  /** It takes pictures. */
+  images?: boolean;
+  /** Its flags stand in the configuration file and can be changed. */
+  editable?: boolean;
   /** Tokens a second of its last streams. */
   speed?: number;
   progress?: { value?: number; current?: string } | null;

@@ -1,10 +1,11 @@
 // Queue: the models that requests wait for, with the cause and the bound of each wait; and the failures.
 
 import { signal } from "@preact/signals";
-import { bytes, clip, clock, plural, seconds, short } from "./format";
+import { clip, clock, plural, seconds, short } from "./format";
+import { Hints, WaysOut } from "./hints";
 import { marks, mayOperate, models, names, now } from "./store";
 import { ask } from "./stream";
-import type { Hint, Mark, Model, Reason, Wait } from "./types";
+import type { Mark, Model, Reason, Wait } from "./types";
 
 /** Shown at most, so that a tree of reasons stays readable. */
 const BRANCHES = 6;
@@ -45,6 +46,7 @@ function Waiter({ model, wait }: { model: Model; wait: Wait }) {
       <div class="why">
         <Why reason={wait.reason} />
       </div>
+      {wait.cause === "room" && <WaysOut model={model} again={false} />}
     </li>
   );
 }
@@ -64,20 +66,6 @@ export function Waiting() {
         ))}
       </ul>
     </section>
-  );
-}
-
-function Help({ hints }: { hints: Hint[] }) {
-  if (hints.length === 0) return null;
-  return (
-    <ul class="help" aria-label="what helps">
-      {hints.slice(0, 8).map((hint, at) => (
-        <li key={at}>
-          {clip(hint.text, 400)}
-          {hint.saves !== undefined && <span class="planned"> saves {bytes(hint.saves)}</span>}
-        </li>
-      ))}
-    </ul>
   );
 }
 
@@ -107,6 +95,10 @@ function When({ at }: { at: number }) {
 function Failure({ mark, open }: { mark: Mark; open: boolean }) {
   const { reason, hints, times } = mark.failure!;
   const whole = mark.model === undefined ? (mark.name ?? undefined) : names.get(mark.model);
+  // A refusal of a request has no number of a model; its reason begins with the name.
+  const isMeant = ({ id, name }: Model) =>
+    id === mark.model || name === whole || (whole === undefined && reason.text.startsWith(`${name} `));
+  const model = models.value.find(isMeant);
   // Most reasons begin with the model's name.
   const name = whole && !reason.text.startsWith(whole) ? whole : undefined;
   return (
@@ -139,7 +131,8 @@ function Failure({ mark, open }: { mark: Mark; open: boolean }) {
           {(proofs.value.get(mark.failure!.id) ?? []).map((line, at) => (
             <code key={at}>{clip(line, 600)}</code>
           ))}
-          <Help hints={hints} />
+          <Hints hints={hints} model={model} />
+          {model && <WaysOut model={model} again={mark.kind === "failed"} />}
         </div>
       </details>
     </li>

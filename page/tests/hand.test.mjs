@@ -56,7 +56,7 @@ test("yield, pin and load say what follows, and that is what happens", { timeout
     await state("c", "unloaded");
     const { cards } = await daemon.get("/api/status");
     assert.equal(cards[0].yield.bytes, 6 * 2 ** 30);
-    await page.waitForFunction(() => /kept free for other programs 6\.00 GiB/.test(document.querySelector(".legend").textContent));
+    await page.waitForFunction(() => /kept free for other programs 6\.00 GiB/.test(document.querySelector(".card .legend").textContent));
     assert.match(await act(page, "End RTX 4090"), /whole load line/);
     await until("it has ended", async () => (await daemon.get("/api/status")).cards[0].yield === undefined);
     // All of the card: models leave for it, and a pinned one stays.

@@ -63,7 +63,7 @@ test("the keyboard alone loads, pins and unloads, each after its consequence", {
     await live(page);
     const act = async (label, expected) => {
       // Tab until the button has the focus, as a user does.
-      for (let step = 0; step < 60; step += 1) {
+      for (let step = 0; step < 120; step += 1) {
         await page.keyboard.press("Tab");
         if ((await page.evaluate(() => document.activeElement.getAttribute("aria-label"))) === label) break;
       }

@@ -8,6 +8,7 @@ export const FOLDER = process.env.PLIMSOLL_SHOTS ?? fileURLToPath(new URL("../..
 const LOOKS = [
   { name: "wide", width: 1440, height: 1000, scheme: "light" },
   { name: "dark", width: 1440, height: 1000, scheme: "dark" },
+  { name: "phone", width: 390, height: 844, scheme: "light" },
   { name: "narrow", width: 375, height: 812, scheme: "light" },
   { name: "narrow-dark", width: 375, height: 812, scheme: "dark" },
   { name: "forced", width: 1280, height: 900, scheme: "dark", forced: "active" },
