@@ -152,3 +152,31 @@ fn long_the_image_runs_without_any_other_system() {
     let stated = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(stated.contains("/etc/plimsoll/plimsoll.toml contains no model"), "{stated}");
 }
+
+#[test]
+fn long_the_wheel_is_installed_by_pip_and_removed_with_all_of_its_files() {
+    let folder = tempfile::tempdir().unwrap();
+    if built(folder.path()).is_none() {
+        return eprintln!("the programs are not built; `cargo xtask test --long` builds them");
+    }
+    let floor = crate::artifacts::newest_glibc(&folder.path().join("from/plimsoll"));
+    let wheel = folder.path().join(wheel::name(Architecture::Amd64, floor));
+    let environment = folder.path().join("environment");
+    let done = |program: &Path, words: &[&str], last: &Path| {
+        let output = Command::new(program).args(words).arg(last).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let files = || {
+        let list = done(Path::new("find"), &["-L"], &environment);
+        list.lines().filter(|path| path.contains("plimsoll")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    done(Path::new("python3"), &["-m", "venv"], &environment);
+    let (pip, program) = (environment.join("bin/pip"), environment.join("bin/plimsoll"));
+    done(&pip, &["install", "--no-index"], &wheel);
+    assert_eq!(done(&program, &[], Path::new("--version")), format!("plimsoll {VERSION}\n"));
+    assert!(files().iter().any(|path| path.ends_with("/lib/plimsoll/libplimsoll_guard.so")));
+    done(&pip, &["uninstall", "--yes"], Path::new("plimsoll-gpu"));
+    let left: Vec<String> = files().into_iter().filter(|path| !Path::new(path).is_dir()).collect();
+    assert_eq!(left, Vec::<String>::new());
+}
