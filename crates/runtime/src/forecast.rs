@@ -14,14 +14,15 @@ use plimsoll_base::{Bytes, Card, CardId, CardKind, Curve, Hint, MemoryModel, Pla
 use plimsoll_config::ConfiguredModel;
 use plimsoll_flags::quoted;
 use plimsoll_planner::HostRoom;
-use plimsoll_scheduler::place::{LearnedNeed, Ledger, NeedAnswers, PlacementQuery, PlacementVerdict};
+use plimsoll_scheduler::place::{
+    LearnedNeed, Ledger, NeedAnswers, PlacementQuery, PlacementVerdict, place_planned,
+};
 use plimsoll_scheduler::{ModelId, SchedulerEvent};
 
 pub use self::doubts::{FlagsLeftOut, this_host};
 pub use self::standing::StandingConflicts;
 pub use self::standing::conflicts;
 use super::Runtime;
-use super::need_answers::place_planned;
 use super::operator_log::{in_a_line, label};
 use super::survey::{FoundProgram, Patience, Surveyor, profile};
 use plimsoll_route::{ModelProfile, ModelService};

@@ -9,8 +9,10 @@ mod evict;
 mod explain;
 mod ledger;
 mod placement;
+mod planned;
 mod query;
 mod sets;
+mod together;
 
 pub use answers::{CardSet, NeedAnswer, NeedAnswers};
 pub(crate) use evict::{EvictionCandidate, cheapest};
@@ -20,3 +22,5 @@ pub use placement::{
     CardStanding, CardTenant, LearnedNeed, NoPlacement, PlacementQuery, PlacementVerdict, PlanAdvice,
     Reservations, need, place,
 };
+pub use planned::{advise, answers, place_planned, with_answers};
+pub use together::{Beside, CandidateModel, CandidateVerdict, LoadedTogether, together};

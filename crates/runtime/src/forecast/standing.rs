@@ -8,10 +8,10 @@ use plimsoll_config::ConfiguredModel;
 use plimsoll_scheduler::CardLimit;
 use plimsoll_scheduler::place::{
     CardStanding, CardTenant, LearnedNeed, Ledger, NeedAnswers, PlacementQuery, PlacementVerdict, need,
+    place_planned, with_answers,
 };
 
 use super::Forecast;
-use crate::need_answers::{place_planned, with_answers};
 use crate::operator_log::in_a_line;
 
 /// Models that cannot be loaded together, though the configuration wants that.

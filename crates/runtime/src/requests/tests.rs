@@ -8,6 +8,7 @@ use plimsoll_base::{
     Bytes, Card, CardId, CardKind, Counting, Curve, End, MemoryModel, Priority, Reason, Slots,
 };
 use plimsoll_log::Log;
+use plimsoll_scheduler::place::answers;
 use plimsoll_scheduler::{
     CardLimit, ClientId, ConfigChange, Health, ModelId, ModelSpec, Moment, RequestTraits, Scheduler,
     SchedulerEffect, SchedulerSettings,
@@ -15,7 +16,6 @@ use plimsoll_scheduler::{
 use proptest::prelude::*;
 
 use super::*;
-use crate::need_answers::answers;
 
 const MODELS: u32 = 2;
 

@@ -127,7 +127,7 @@ impl PlacementOption {
     }
 }
 
-struct Placer<'a> {
+pub(super) struct Placer<'a> {
     query: &'a PlacementQuery<'a>,
     ledger: &'a Ledger,
     reserved: &'a Reservations,
@@ -135,11 +135,11 @@ struct Placer<'a> {
     /// Those that could be stopped, the readiest first, and of these the least recently used.
     stoppable: Vec<&'a CardTenant>,
     /// Sets of cards that the plan has to tell of.
-    unplanned: RefCell<Vec<CardSet>>,
+    pub(super) unplanned: RefCell<Vec<CardSet>>,
 }
 
 impl<'a> Placer<'a> {
-    fn new(
+    pub(super) fn new(
         query: &'a PlacementQuery<'a>,
         ledger: &'a Ledger,
         reserved: &'a Reservations,
@@ -154,7 +154,7 @@ impl<'a> Placer<'a> {
         Self { query, ledger, reserved, tenants, stoppable, unplanned: RefCell::default() }
     }
 
-    fn lacks_answers(&self) -> bool {
+    pub(super) fn lacks_answers(&self) -> bool {
         !self.unplanned.borrow().is_empty()
     }
 
@@ -227,7 +227,11 @@ impl<'a> Placer<'a> {
     }
 
     /// Memory that the demand takes on the set if each card has `free` for it.
-    fn placement(&self, set: &[usize], free: impl Fn(&Account) -> Bytes) -> Result<Placement, Reason> {
+    pub(super) fn placement(
+        &self,
+        set: &[usize],
+        free: impl Fn(&Account) -> Bytes,
+    ) -> Result<Placement, Reason> {
         if let (NeedSize::Declared(size) | NeedSize::Divided(size), [index]) = (self.query.need.size, set) {
             let more = if size.is_zero() { Bytes::ZERO } else { self.query.learned.total() };
             let card = self.ledger.accounts()[*index].card().id.clone();
@@ -297,7 +301,7 @@ impl<'a> Placer<'a> {
     }
 
     /// False for a model of unknown need on a card that reports no memory.
-    fn enters(&self, placement: &Placement) -> bool {
+    pub(super) fn enters(&self, placement: &Placement) -> bool {
         !placement.alone || placement.shares.iter().all(|share| !share.bytes.is_zero())
     }
 

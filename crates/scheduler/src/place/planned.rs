@@ -1,17 +1,14 @@
-//! Answers the scheduler's questions how much memory a model needs, from its plan and from its engine's
-//! report.
+//! Placement of a model whose plan is at hand: its questions to the plan are answered at once.
 
 use plimsoll_base::{Hint, MemoryModel};
-use plimsoll_scheduler::SchedulerEffect;
-use plimsoll_scheduler::place::{
-    CardSet, CardTenant, Ledger, NeedAnswer, NeedAnswers, PlacementQuery, PlacementVerdict, PlanAdvice,
-    Reservations, place,
-};
 
-use super::status::ModelStatuses;
+use super::answers::{CardSet, NeedAnswer, NeedAnswers};
+use super::ledger::Ledger;
+use super::placement::place;
+use super::query::{CardTenant, PlacementQuery, PlacementVerdict, PlanAdvice, Reservations};
 
 /// What the model takes of each set of cards.
-pub(super) fn answers(demand: &dyn MemoryModel, sets: &[CardSet]) -> Vec<NeedAnswer> {
+pub fn answers(demand: &dyn MemoryModel, sets: &[CardSet]) -> Vec<NeedAnswer> {
     let answer = |set: &CardSet| NeedAnswer {
         cards: set.iter().map(|card| (card.id.clone(), card.free)).collect(),
         ignores_free: demand.ignores_free(set),
@@ -21,7 +18,7 @@ pub(super) fn answers(demand: &dyn MemoryModel, sets: &[CardSet]) -> Vec<NeedAns
 }
 
 /// Asks again with the answers of the plan, until it lacks none.
-pub(super) fn with_answers<T>(
+pub fn with_answers<T>(
     demand: &dyn MemoryModel,
     answered: &mut NeedAnswers,
     ask: impl Fn(&NeedAnswers) -> Result<T, Vec<CardSet>>,
@@ -36,7 +33,7 @@ pub(super) fn with_answers<T>(
 }
 
 /// Places a model beside these, with the advice of its plan where it fits on no cards.
-pub(super) fn place_planned(
+pub fn place_planned(
     query: &PlacementQuery<'_>,
     demand: &dyn MemoryModel,
     ledger: &Ledger,
@@ -59,29 +56,9 @@ pub(super) fn place_planned(
 }
 
 /// Puts the advice of the plan among the hints.
-pub(super) fn advise(demand: &dyn MemoryModel, advice: &mut PlanAdvice, hints: &mut Vec<Hint>) {
+pub fn advise(demand: &dyn MemoryModel, advice: &mut PlanAdvice, hints: &mut Vec<Hint>) {
     if !advice.cards.is_empty() {
         let of_plan = demand.hints(&advice.cards);
         advice.fill(hints, of_plan);
-    }
-}
-
-/// The advice for the last refusal: a queue is refused with the same for each request.
-#[derive(Debug, Default)]
-pub(super) struct LastAdvice(Option<(PlanAdvice, Vec<Hint>)>);
-
-impl LastAdvice {
-    /// Adds the advice of the model's plan to a refusal.
-    pub(super) fn complete(&mut self, effect: &mut SchedulerEffect, statuses: &ModelStatuses) {
-        let SchedulerEffect::Refuse { refusal, .. } = effect else { return };
-        let Some(model) = refusal.advice.model else { return };
-        let known = self.0.take_if(|(advice, _)| *advice == refusal.advice);
-        let (advice, of_plan) = known.unwrap_or_else(|| {
-            let demand = statuses.demand(model);
-            let of_plan = demand.map_or_else(Vec::new, |demand| demand.hints(&refusal.advice.cards));
-            (refusal.advice.clone(), of_plan)
-        });
-        refusal.advice.fill(&mut refusal.hints, of_plan.clone());
-        self.0 = Some((advice, of_plan));
     }
 }
