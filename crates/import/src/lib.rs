@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
+pub use self::toml::write as write_toml;
 use plimsoll_base::{Bytes, Order};
 use plimsoll_config::{ConfigError, ConfigMistakes, Configuration};
 use plimsoll_flags::{Warning, quoted};
@@ -61,7 +62,8 @@ pub fn import(
     let used = RefCell::default();
     let is_store = source == Path::new("ollama") || source.is_dir();
     let mut configuration = if is_store { ollama::read(source, env)? } else { file(source, env, &used)? };
-    let toml = toml::write(&source.to_string_lossy(), &configuration);
+    let heading = format!("Imported from {} by plimsoll import.", source.to_string_lossy());
+    let toml = toml::write(&heading, &configuration, |entry| entry.origin.to_string());
     // No text that `serve` refuses leaves this crate.
     plimsoll_config::parse("plimsoll.toml", &toml, &|_| None).map_err(ImportError::Write)?;
     let has_secrets = !used.borrow().is_empty() || !configuration.serve.api_keys.is_empty();

@@ -14,13 +14,17 @@ use serde_json::{Map, Value};
 /// A key, and its value in TOML if the setting is given.
 type Key = (&'static str, Option<String>);
 
-/// The text of a configuration that was read from `source`.
-pub(crate) fn write(source: &str, configuration: &Configuration) -> String {
-    let mut out = format!("# Imported from {} by plimsoll import.\n", one_line(source));
+/// The text of a configuration, with a heading and a comment on each model.
+pub fn write(
+    heading: &str,
+    configuration: &Configuration,
+    comment: impl Fn(&ConfiguredModel) -> String,
+) -> String {
+    let mut out = format!("# {}\n", one_line(heading));
     serve(&mut out, configuration);
     groups(&mut out, &configuration.models);
     for entry in &configuration.models {
-        let _ = writeln!(out, "\n[models.{}]  # {}", key(&entry.name), one_line(&entry.origin.to_string()));
+        let _ = writeln!(out, "\n[models.{}]  # {}", key(&entry.name), one_line(&comment(entry)));
         lines(&mut out, &model(entry));
     }
     out

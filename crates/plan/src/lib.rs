@@ -7,6 +7,7 @@
 mod chosen;
 mod estimate;
 mod host_limit;
+mod need;
 
 use plimsoll_base::Card;
 use plimsoll_flags::Options;
@@ -16,6 +17,7 @@ pub use plimsoll_planner::Plan;
 pub use self::chosen::{Choice, ChoiceError};
 pub use self::estimate::{Estimate, EstimateError, Models};
 pub use self::host_limit::{HostLimit, PlannedHost};
+pub use self::need::PlannedNeed;
 
 /// Plans a model for llama-server with these flags, which blanks separate.
 ///

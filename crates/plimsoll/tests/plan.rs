@@ -5,6 +5,7 @@ mod check;
 mod first_contact;
 mod fit;
 mod foreign;
+mod many;
 mod page;
 mod remote;
 

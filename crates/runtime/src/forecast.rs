@@ -6,6 +6,7 @@
 mod doubts;
 mod parts;
 mod standing;
+mod together;
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use plimsoll_scheduler::{ModelId, SchedulerEvent};
 pub use self::doubts::{FlagsLeftOut, this_host};
 pub use self::standing::StandingConflicts;
 pub use self::standing::conflicts;
+pub use self::together::{TogetherForecast, loaded_together};
 use super::Runtime;
 use super::operator_log::{in_a_line, label};
 use super::survey::{FoundProgram, Patience, Surveyor, profile};
@@ -55,6 +57,11 @@ impl Forecast {
     /// True for a model that fits on no set of cards, even on empty ones.
     pub fn never_fits(&self) -> bool {
         self.never
+    }
+
+    /// Tokens that one request may use, as planned.
+    pub fn context(&self) -> Option<u64> {
+        self.profile.as_ref().and_then(|profile| profile.context)
     }
 
     /// A forecast that says nothing yet.

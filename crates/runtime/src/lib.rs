@@ -81,7 +81,10 @@ pub use admission::RunPass;
 pub use config_error::ReadConfigError;
 pub use config_file::Config;
 pub use extension::{BeforeLoad, Extension};
-pub use forecast::{FlagsLeftOut, Forecast, StandingConflicts, conflicts, this_host, widest};
+pub use forecast::{
+    FlagsLeftOut, Forecast, StandingConflicts, TogetherForecast, conflicts, loaded_together, this_host,
+    widest,
+};
 pub use freeing::free_idle;
 pub use needs::{KnownNeeds, MeasuredNeeds};
 pub use operator_log::{in_a_line, label};

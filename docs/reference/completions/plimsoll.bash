@@ -2423,7 +2423,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__plan)
-            opts="-m -h --model --hf-repo --hf-file --quants --header-limit --json --svg --html --fit --check --margin --card --host --budget --build --program --exact --formulas --prompt --no-cache --help"
+            opts="-m -h --model --hf-repo --hf-file --quants --header-limit --json --toml --svg --html --fit --check --margin --card --host --budget --build --program --exact --formulas --prompt --no-cache --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2450,6 +2450,10 @@ _plimsoll() {
                     return 0
                     ;;
                 --json)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --toml)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -105,7 +105,8 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -s m -l model -d
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l hf-repo -d 'Model on Hugging Face\'s hub (-hf). Its header is fetched, unless it has been downloaded' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l hf-file -d 'File of that repository, instead of a quantisation (-hff)' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l header-limit -d 'Fetch at most this much of a file for its header' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l json -d 'Print the plan as JSON (plimsoll.plan/1), or write it to FILE' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l json -d 'Print the plan as JSON (plimsoll.plan/1, of several models plimsoll.plan-many/1), or write it to FILE' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l toml -d 'Print a configuration for `serve` of the models that fit, with flags that were chosen for them, or write it to FILE' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l svg -d 'Draw the plan into an SVG file' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l html -d 'Write the plan as an HTML page with a slider for the context' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l fit -d 'Search for the largest value that fits: ctx, ub, np, kv, split, ngl, moe, several with commas, or all. Prints flags to paste on stdout, and the reasons on stderr' -r

@@ -8,6 +8,7 @@ pub(crate) mod check;
 #[cfg(unix)]
 mod exact;
 pub(crate) mod fit;
+mod many;
 mod models;
 mod paste;
 mod quants;
@@ -47,6 +48,7 @@ Examples:
   plimsoll plan --card 2x3060 -- llama-server -m model.gguf -c 65536 -ctk q8_0 -ctv q8_0
   plimsoll plan -hf ggml-org/gemma-3-4b-it-GGUF --quants --card 3060
   plimsoll plan --fit ctx --card name=RTX3090,total=24GiB,free=23GiB,cc=8.6 -- -m model.gguf
+  plimsoll plan *.gguf --card 2x3090 --toml > plimsoll.toml
 
 Exit status: 0 if the model fits, 1 if it does not, 2 for bad input.";
 
@@ -56,9 +58,10 @@ const LONGEST_PROMPT: i64 = 1 << 24;
 #[derive(Debug, Args)]
 #[command(after_help = MORE)]
 pub(crate) struct Arguments {
-    /// Model to plan: a file, or the http or https address of one
+    /// Model to plan: a file, or the http or https address of one. Of several files, the plan says which fit
+    /// at the same time, and which are unloaded for others
     #[arg(value_name = "MODEL", conflicts_with = "named")]
-    model: Option<String>,
+    model: Vec<String>,
     /// Model to plan, as llama-server takes it
     #[arg(short = 'm', long = "model", value_name = "MODEL", id = "named")]
     named: Option<String>,
@@ -75,9 +78,13 @@ pub(crate) struct Arguments {
     /// Fetch at most this much of a file for its header
     #[arg(long, value_name = "SIZE", default_value = "32MiB")]
     header_limit: Bytes,
-    /// Print the plan as JSON (plimsoll.plan/1), or write it to FILE
+    /// Print the plan as JSON (plimsoll.plan/1, of several models plimsoll.plan-many/1), or write it to FILE
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
     json: Option<PathBuf>,
+    /// Print a configuration for `serve` of the models that fit, with flags that were chosen for them, or
+    /// write it to FILE
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
+    toml: Option<PathBuf>,
     /// Draw the plan into an SVG file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -142,9 +149,12 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, ErrorReport> {
     if let Some(why) = requested::other_program(&arguments.flags) {
         return Err(ErrorReport::input(ErrorReport::new(why)));
     }
-    let (flags, program) = requested::flags(&arguments.sources(), &arguments.flags);
+    let is_of_many = arguments.is_of_many();
+    let sources = if is_of_many { Vec::new() } else { arguments.sources() };
+    let (flags, program) = requested::flags(&sources, &arguments.flags);
     (arguments.flags, arguments.program) = (flags, arguments.program.or(program));
-    planned(&arguments).map_err(|report| match report.status() {
+    let plan = if is_of_many { many::run } else { planned };
+    plan(&arguments).map_err(|report| match report.status() {
         // An engine runs, and nothing of it was measured.
         NO_VERDICT => report,
         _ => ErrorReport::input(report),
@@ -193,10 +203,15 @@ fn planned(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
 }
 
 impl Arguments {
+    /// Returns true for a plan of models that are placed beside each other.
+    fn is_of_many(&self) -> bool {
+        self.model.len() > 1 || self.toml.is_some()
+    }
+
     /// Returns the model's source as flags of llama-server.
     fn sources(&self) -> Vec<String> {
         let is_address = |model: &&String| model.starts_with("http://") || model.starts_with("https://");
-        let model = self.model.as_ref().or(self.named.as_ref());
+        let model = self.model.first().or(self.named.as_ref());
         let sources = [
             ("--model-url", model.filter(is_address)),
             ("-m", model.filter(|model| !is_address(model))),

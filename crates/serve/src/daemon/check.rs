@@ -11,6 +11,7 @@ use plimsoll_route::ApiKeys;
 
 use plimsoll_runtime::{
     Config, ConfigureError, ExactAnswers, Forecast, MeasuredNeeds, Patience, StandingConflicts, Surveyor,
+    TogetherForecast,
 };
 use plimsoll_task::DaemonFuture;
 
@@ -24,6 +25,8 @@ pub struct ConfigCheck {
     pub models: Vec<Forecast>,
     /// Models that cannot stand together.
     pub conflicts: StandingConflicts,
+    /// Those that fit at the same time.
+    pub together: TogetherForecast,
     /// Settings of the file that have another effect here.
     pub warnings: Vec<Warning>,
     /// All mistakes of the file, those of single models too.
@@ -80,6 +83,8 @@ impl ConfigCheck {
         answers.end();
         let conflicts =
             plimsoll_runtime::conflicts(&entries, &models, &limits, settings.scheduler.models_max);
-        Ok(Self { cards: limits, models, conflicts, warnings, mistakes })
+        let together =
+            plimsoll_runtime::loaded_together(&entries, &models, &limits, settings.scheduler.models_max);
+        Ok(Self { cards: limits, models, conflicts, together, warnings, mistakes })
     }
 }

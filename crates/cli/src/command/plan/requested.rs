@@ -76,6 +76,11 @@ impl Room {
         Ok(Self { cards: vec![host], host: None, doubts: vec![Reason::new("no_card_seen", text)] })
     }
 
+    /// Memory of the host, if it is known.
+    pub(super) fn host_total(&self) -> Option<Bytes> {
+        self.host.map(|host| host.room.total)
+    }
+
     /// The limit that the host's memory sets.
     pub(super) fn limit<'a>(&'a self, estimate: &'a Estimate) -> HostLimit<'a> {
         HostLimit { estimate, cards: &self.cards, host: self.host }

@@ -10,6 +10,7 @@ use plimsoll_scheduler::place::Ledger;
 use plimsoll_serve::{ConfigCheck, Forecast, widest};
 use serde_json::{Value, json};
 
+use crate::screen::{TogetherReport, TogetherRow};
 use crate::terminal;
 
 /// Columns of the parts of a model's need, and of everything where a terminal is as wide.
@@ -88,7 +89,28 @@ fn report(check: &ConfigCheck, width: Option<usize>) -> String {
     for warning in reported_once(&check.warnings, &check.models) {
         lines.say(&format!("warning: {warning}"), 9);
     }
+    // Where all fit at the same time, the summary says so.
+    let together = together(check);
+    if together.models.len() > 1 && !together.all_together() {
+        lines.text += &format!("\n{}", together.in_words());
+    }
     lines.text
+}
+
+/// The models beside each other.
+fn together(check: &ConfigCheck) -> TogetherReport<'_> {
+    let rows = check.models.iter().zip(&check.together.models).map(|(model, verdict)| TogetherRow {
+        name: &model.name,
+        context: model.context(),
+        verdict: verdict
+            .as_ref()
+            .ok_or_else(|| model.refused.as_ref().map_or_else(|| model.text.clone(), |it| it.text.clone())),
+    });
+    TogetherReport {
+        cards: check.cards.iter().map(|limit| &limit.card).collect(),
+        models: rows.collect(),
+        is_largest: check.together.is_largest,
+    }
 }
 
 /// How many models there are of each kind.
@@ -99,6 +121,9 @@ fn summary(check: &ConfigCheck) -> String {
     let tight = count(&|model| model.refused.is_none() && model.host_too_small);
     let broken = check.models.len() - good - never - tight;
     let mut parts = vec![format!("{good} of {} can be loaded", counted(check.models.len(), "model"))];
+    if good > 1 && good == check.models.len() && together(check).all_together() {
+        parts[0] += ", all at the same time";
+    }
     let mut notify = |count: usize, what: &str| {
         if count > 0 {
             parts.push(format!("{count} {what}"));
@@ -254,6 +279,7 @@ pub(super) fn as_json(check: &ConfigCheck) -> Value {
     let reported = check.warnings.iter().filter(|warning| !warning.is_cosmetic);
     json!({
         "schema": "plimsoll.serve-check/1", "summary": summary(check), "cards": cards, "models": models,
+        "together": together(check).as_json(|_| Value::Null),
         "conflicts": { "pins": check.conflicts.pins, "preloads": check.conflicts.preloads },
         "warnings": reported.map(ToString::to_string).collect::<Vec<_>>(),
         "mistakes": check.mistakes.iter().flat_map(errors).collect::<Vec<_>>(),
@@ -316,6 +342,7 @@ mod tests {
                 pins: vec!["`b` does not fit beside `a`".to_owned()],
                 preloads: Vec::new(),
             },
+            together: plimsoll_serve::TogetherForecast::default(),
             warnings: Vec::new(),
             mistakes: None,
         };

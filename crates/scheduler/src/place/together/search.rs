@@ -43,6 +43,8 @@ pub(super) struct GroupSearch<'a> {
     sets: Vec<Vec<Vec<usize>>>,
     /// For each place in the order, the least needs of the models from there on, summed up from the smallest.
     least: Vec<Vec<Bytes>>,
+    /// Memory below which each model never is.
+    sizes: Vec<Bytes>,
     /// For each card, the first that no model tells from it.
     twins: Vec<usize>,
     /// What each model takes of a set of cards with so much free memory each.
@@ -75,6 +77,7 @@ impl<'a> GroupSearch<'a> {
             order: able,
             sets: models.iter().zip(needs).map(sets_of).collect(),
             least: Vec::new(),
+            sizes: Vec::new(),
             twins: twins(models, needs, ledger),
             known: RefCell::default(),
             free: ledger.accounts().iter().map(Account::free).collect(),
@@ -85,6 +88,7 @@ impl<'a> GroupSearch<'a> {
         let sizes: Vec<Bytes> = (0..models.len()).map(|model| search.least_need(model)).collect();
         search.order.order_by_key(|model| (!models[*model].pinned, Reverse(sizes[*model])));
         search.least = (0..=search.order.len()).map(|at| sums(&search.order[at..], &sizes)).collect();
+        search.sizes = sizes;
         search
     }
 
@@ -155,7 +159,9 @@ impl<'a> GroupSearch<'a> {
             }
             let mut alike: Vec<_> = set.iter().map(|card| (self.twins[*card], self.free[*card])).collect();
             alike.order();
-            if tried.contains(&alike) {
+            let free: Bytes = set.iter().map(|card| self.free[*card]).sum();
+            // Before a plan is made that cannot fit.
+            if tried.contains(&alike) || self.sizes[model] > free {
                 continue;
             }
             tried.push(alike);
@@ -202,13 +208,19 @@ impl<'a> GroupSearch<'a> {
             NeedSize::Declared(size) | NeedSize::Divided(size) => size,
             NeedSize::Unknown => Bytes::ZERO,
             NeedSize::Planned => {
-                let sets = self.sets[model].iter();
-                let single = |set: &&Vec<usize>| set.len() == 1;
-                if !sets.clone().filter(single).all(|set| self.is_fixed(model, set)) {
+                // More cards only add to it.
+                let fewest = self.sets[model].first().map_or(0, Vec::len);
+                let sets = || self.sets[model].iter().filter(|set| set.len() == fewest);
+                if fewest == 1 && !sets().all(|set| self.is_fixed(model, set)) {
                     return Bytes::ZERO;
                 }
-                let sizes = sets.filter_map(|set| self.placement(model, set, &self.free));
-                let least = sizes.map(|placement| placement.total()).min().unwrap_or(Bytes::ZERO);
+                // Host memory beside the cards is no part of what they must have.
+                let on_set = |set: &Vec<usize>| {
+                    let placement = self.placement(model, set, &self.free)?;
+                    let on = |index: &usize| placement.on(&self.ledger.accounts()[*index].card().id);
+                    Some(set.iter().map(on).sum::<Bytes>())
+                };
+                let least = sets().filter_map(on_set).min().unwrap_or(Bytes::ZERO);
                 least.scaled(VARIES.0, VARIES.1)
             }
         }

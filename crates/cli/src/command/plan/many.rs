@@ -1,0 +1,268 @@
+//! `plimsoll plan` of several models: flags for each, which of them fit at the same time, and a configuration
+//! for `serve`.
+//!
+//! The plans are by the formulas. Exits 0 if each model can be loaded.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use plimsoll_base::{Bytes, Card, CardLimit, Company, Reason};
+use plimsoll_config::{Configuration, ConfiguredModel, Launch};
+use plimsoll_flags::{FlagOrigin, Options};
+use plimsoll_import::write_toml;
+use plimsoll_model::split::SplitName;
+use plimsoll_plan::{Choice, Estimate, PlannedNeed};
+use plimsoll_planner::Plan;
+use plimsoll_scheduler::place::{CandidateModel, Ledger, LoadedTogether, together};
+use serde_json::{Value, json};
+
+use super::requested::Room;
+use super::{Arguments, models};
+use crate::report::{ErrorReport, print_as, print_data, status, write_file};
+use crate::screen::{TogetherReport, TogetherRow};
+use crate::terminal;
+
+/// Flags that place a model, which is the question here.
+const PLACES: [&str; 4] = ["-dev", "-ts", "-mg", "-sm"];
+
+/// A model file, and what was chosen for it or why nothing was.
+struct PlannedFile {
+    name: String,
+    path: String,
+    choice: Result<(Choice, PlannedNeed), String>,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
+    let given = Options::from_argv(&arguments.flags)?;
+    refuse_others(arguments, &given)?;
+    let mut room = Room::find(arguments)?;
+    room.cards = arguments.occupied(room.cards);
+    let given_files: Vec<String> = arguments.model.iter().chain(&arguments.named).cloned().collect();
+    let look = |(name, path)| look(arguments, &given, &room, name, path);
+    let files: Vec<PlannedFile> = named(&given_files).into_iter().map(look).collect();
+    if files.is_empty() {
+        return Err(ErrorReport::new("no model is given\nhint: plimsoll plan *.gguf --toml"));
+    }
+    let found = placed(&files, &room.cards);
+    let mut verdicts = found.models.iter();
+    let rows = files.iter().map(|file| TogetherRow {
+        name: &file.name,
+        context: file.choice.as_ref().ok().map(|(choice, _)| choice.plan.context),
+        // Each chosen model has a verdict, in the same order.
+        verdict: match &file.choice {
+            Ok(_) => verdicts.next().ok_or_else(String::new),
+            Err(reason) => Err(reason.clone()),
+        },
+    });
+    let report = TogetherReport {
+        cards: room.cards.iter().collect(),
+        models: rows.collect(),
+        is_largest: found.is_largest,
+    };
+    let doubts = doubts(&files, &report, &room, &given);
+    show(arguments, &files, &report, &doubts)?;
+    Ok(status(report.all_fit()))
+}
+
+fn refuse_others(arguments: &Arguments, given: &Options) -> Result<(), ErrorReport> {
+    let of_one = [
+        ("--fit", arguments.fit.is_some()),
+        ("--quants", arguments.quants),
+        ("--check", arguments.check.is_some()),
+        ("--svg", arguments.svg.is_some()),
+        ("--html", arguments.html.is_some()),
+        ("--exact", arguments.exact.is_some()),
+        ("-hf", arguments.hf_repo.is_some()),
+    ];
+    let text = if let Some((option, _)) = of_one.iter().find(|(_, is_given)| *is_given) {
+        format!("{option} is for a plan of one model\nhint: name one model, and leave out --toml")
+    } else if let Some(flag) = PLACES.iter().find(|flag| given.get(flag).is_some()) {
+        format!("a plan of several models places them itself, so {flag} cannot be given")
+    } else if given.get("-m").is_some() {
+        "name all model files before the engine's flags, without -m".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(ErrorReport::new(text))
+}
+
+/// The models' files with a name for each. Parts of a model in several files count as one, and equal names
+/// are numbered.
+fn named(given: &[String]) -> Vec<(String, String)> {
+    let (mut files, mut names) = (Vec::new(), BTreeSet::new());
+    for path in given {
+        let split = SplitName::parse(path);
+        let first = split.and_then(|split| split.all().next()).unwrap_or_else(|| path.clone());
+        if files.iter().any(|(_, known)| *known == first) {
+            continue;
+        }
+        let stem = split.map_or(&first[..], |split| split.prefix);
+        let stem =
+            Path::new(stem).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let stem = stem.strip_suffix(".gguf").unwrap_or(&stem).to_owned();
+        let name = (2..).map(|number| format!("{stem}-{number}"));
+        let name = std::iter::once(stem.clone()).chain(name).find(|name| !names.contains(name));
+        let name = name.unwrap_or(stem);
+        names.insert(name.clone());
+        files.push((name, first));
+    }
+    files
+}
+
+fn look(arguments: &Arguments, given: &Options, room: &Room, name: String, path: String) -> PlannedFile {
+    let first_line = |report: ErrorReport| report.to_string().lines().next().unwrap_or_default().to_owned();
+    let choice = (|| {
+        let file = Options::from_argv(&["-m".to_owned(), path.clone()]).map_err(|error| error.to_string())?;
+        let options = file.merged_over(given);
+        let params = options.params(arguments.program()).map_err(|error| error.to_string())?;
+        let estimate: Estimate =
+            models::estimate(&params, arguments.engine(), arguments.program()).map_err(first_line)?;
+        if estimate.models.main.architecture == "clip" {
+            return Err("a projector, which belongs to another model (--mmproj)".to_owned());
+        }
+        let choice = room.limit(&estimate).choose(&options).map_err(|error| error.to_string())?;
+        let need = PlannedNeed::new(estimate, &choice, &room.cards);
+        Ok((choice, need))
+    })();
+    PlannedFile { name, path, choice }
+}
+
+/// Places the models for which flags were chosen.
+fn placed(files: &[PlannedFile], cards: &[Card]) -> LoadedTogether {
+    let limit = |card: &Card| CardLimit { card: card.clone(), budget: None, reserve: Bytes::ZERO };
+    let company = Company::default();
+    let chosen = files.iter().filter_map(|file| Some((file, &file.choice.as_ref().ok()?.1)));
+    let candidates: Vec<CandidateModel<'_>> = chosen
+        .map(|(file, demand)| CandidateModel {
+            name: &file.name,
+            demand,
+            allowed: Vec::new(),
+            company: &company,
+            port: None,
+            pinned: false,
+        })
+        .collect();
+    together(&candidates, &Ledger::new(cards.iter().map(limit).collect()))
+}
+
+/// Doubts about the input, and about host memory for all members.
+fn doubts(files: &[PlannedFile], report: &TogetherReport<'_>, room: &Room, given: &Options) -> Vec<Reason> {
+    let is_member = |name: &str| report.models.iter().any(|row| row.name == name && row.member().is_some());
+    let members = files.iter().filter(|file| is_member(&file.name));
+    let plans = members.filter_map(|file| file.choice.as_ref().ok()).map(|(choice, _)| &choice.plan);
+    let on_host: Bytes = plans.map(|plan: &Plan| plan.host.peak).sum();
+    let mut doubts = room.doubts(given);
+    if let Some(total) = room.host_total().filter(|total| on_host > *total) {
+        let text = format!(
+            "the models that fit on the cards at the same time take {on_host} of host memory besides, and the host has {total}"
+        );
+        doubts.push(Reason::new("host_memory_lacks", text));
+    }
+    doubts
+}
+
+fn show(
+    arguments: &Arguments,
+    files: &[PlannedFile],
+    report: &TogetherReport<'_>,
+    doubts: &[Reason],
+) -> Result<(), ErrorReport> {
+    let mut words = report.in_words();
+    for doubt in doubts {
+        words += &format!("warning: {}\n", doubt.text);
+    }
+    match arguments.toml.as_deref() {
+        // Only the configuration on stdout, so that it can be written to a file.
+        Some(path) if path == Path::new("-") => {
+            write!(terminal::stderr(), "{words}")?;
+            return print_data(toml(arguments, files, report)?);
+        }
+        Some(path) => {
+            write_file(path, toml(arguments, files, report)?)?;
+            words += &format!("written: {}; `plimsoll serve {0}` starts it\n", path.display());
+        }
+        None => {}
+    }
+    let mut document = report.as_json(|index| file_as_json(&files[index]));
+    document["schema"] = json!("plimsoll.plan-many/1");
+    document["warnings"] = json!(doubts);
+    print_as(arguments.json.as_deref(), &document, || words)
+}
+
+fn file_as_json(file: &PlannedFile) -> Value {
+    let choice = file.choice.as_ref().ok().map(|(choice, _)| choice);
+    json!({
+        "file": file.path,
+        "flags": choice.map(|choice| choice.options.to_argv()),
+        "why": choice.map(|choice| &choice.why),
+    })
+}
+
+/// A configuration of the models that can be loaded.
+fn toml(
+    arguments: &Arguments,
+    files: &[PlannedFile],
+    report: &TogetherReport<'_>,
+) -> Result<String, ErrorReport> {
+    let mut configuration = Configuration::default();
+    let mut comments = Vec::new();
+    for (file, row) in files.iter().zip(&report.models) {
+        let (Ok((choice, _)), Some(_)) = (&file.choice, row.alone()) else { continue };
+        let path = std::path::absolute(&file.path).unwrap_or_else(|_| PathBuf::from(&file.path));
+        let words = ["-m".to_owned(), path.to_string_lossy().into_owned()];
+        let options = Options::from_argv(&words).map(|file| file.merged_over(&choice.options));
+        let mut model = ConfiguredModel::new(file.name.clone(), FlagOrigin::CommandLine);
+        model.launch = Launch::LlamaServer { program: None, options: options.unwrap_or_default() };
+        // Cards of another machine may have other names there.
+        if arguments.cards.is_empty() {
+            model.cards = report.cards_of(row);
+        }
+        comments.push((file.name.clone(), choice.why.clone()));
+        configuration.models.push(model);
+    }
+    let comment = |model: &ConfiguredModel| {
+        let own = comments.iter().find(|(name, _)| *name == model.name);
+        own.map(|(_, why)| why.clone()).unwrap_or_default()
+    };
+    let left_out = files.iter().zip(&report.models).filter(|(_, row)| row.alone().is_none());
+    let left_out: String = left_out
+        .map(|(file, row)| {
+            let refusal = row.refusal().unwrap_or_default();
+            format!("# left out: {}: {}\n", file.name, refusal.replace('\n', " "))
+        })
+        .collect();
+    let heading = format!("Written by plimsoll plan: {}.", report.verdict());
+    let text = write_toml(&heading, &configuration, comment) + &left_out;
+    // A text that `serve` refuses is not written.
+    plimsoll_config::parse("plimsoll.toml", &text, &|_| None).map_err(|error| {
+        ErrorReport::new(format!("the models cannot be written as a configuration: {error}"))
+    })?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_model_count_once_and_equal_names_are_numbered() {
+        let given = [
+            "a/m.gguf",
+            "b/m.gguf",
+            "big-00002-of-00002.gguf",
+            "big-00001-of-00002.gguf",
+            "a/m.gguf",
+            "Grüße 1.gguf",
+        ];
+        let given = given.map(str::to_owned);
+        let expected = [
+            ("m", "a/m.gguf"),
+            ("m-2", "b/m.gguf"),
+            ("big", "big-00001-of-00002.gguf"),
+            ("Grüße 1", "Grüße 1.gguf"),
+        ];
+        assert_eq!(named(&given), expected.map(|(name, path)| (name.to_owned(), path.to_owned())));
+    }
+}
