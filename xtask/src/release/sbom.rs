@@ -1,8 +1,8 @@
 //! Writes the software bill of materials: the libraries in the program, as CycloneDX JSON from `cargo
 //! metadata`.
 //!
-//! DECISION: not by cargo-cyclonedx 0.5.9. That writes a document beside each manifest of the workspace, or one
-//! for each binary: three of them would have to be merged here, and it is compiled at each release.
+//! DECISION: not by cargo-cyclonedx 0.5.9. That writes a document beside each manifest of the workspace, or
+//! one for each binary: three of them would have to be merged here, and it is compiled at each release.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
