@@ -89,7 +89,7 @@ fn long_four_models_answer_eight_clients_sooner_with_a_hold_than_with_a_load_for
         count(&without)
     );
     let late: Vec<_> = with.iter().map(|waits| p99(waits)).collect();
-    // A turn is the patience and one and a half swaps of 0.6 s; then comes a load.
+    // A turn is the patience and a swap of 0.6 s; then comes a load.
     assert!(late.iter().all(|wait| *wait <= Duration::from_millis(2000)), "{late:?}");
     assert!(with.iter().all(|waits| waits.len() >= 10), "each model answers: {with:?}");
 }

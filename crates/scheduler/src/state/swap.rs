@@ -12,9 +12,10 @@ use crate::models::{ModelSlot, RunPhase, RunState};
 use crate::place::CardStanding;
 use crate::time::{ModelId, Moment};
 
-/// A run leaves at the latest after the patience and this many halves of a swap; for a higher priority than
-/// that of those who wait, up to twice as many.
-const TURN_LIMIT: u64 = 3;
+/// A client's patience with a run that is quick to load again, in quarters of that load.
+const QUICK_PATIENCE: u32 = 5;
+/// It is never less than this.
+const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 /// A client that left while it waited and is expected again counts as several: its tries in vain are lost as
 /// well.
 const RETRY_WEIGHT: u64 = 3;
@@ -72,6 +73,8 @@ pub(crate) struct RunFacts {
     pub(crate) clients: usize,
     /// Time of its next load.
     reload: Duration,
+    /// The time that a client waits for its memory before the client loses.
+    patience: Duration,
     /// The end of its hold.
     pub(crate) hold_end: Option<Moment>,
     /// The time at which its requests are expected to have ended, if it gets no more.
@@ -190,14 +193,17 @@ impl StateRef<'_> {
                 _ => run.ready_at.unwrap_or(self.now),
             };
             let first = losses.len();
-            self.push_losses(&mut losses, &waits, begins, model, run);
+            let reload = self.expected_load(slot);
+            let patience = self.patience_with(reload);
+            self.push_losses(&mut losses, &waits, (begins, patience), model, run);
             RunFacts {
                 model,
                 begins,
                 losses: (first, losses.len()),
                 is_measured: self.is_measured(&run.placement, run.id),
                 clients: clients(slot, run, most),
-                reload: self.expected_load(slot),
+                reload,
+                patience,
                 hold_end: self.kept_until(slot, all_wait),
                 free: self.free_at(slot, run),
                 cost: self.eviction_cost(slot, run),
@@ -213,14 +219,14 @@ impl StateRef<'_> {
         self,
         all: &mut Vec<WaitLoss>,
         waits: &[ClientWait],
-        begins: Moment,
+        (begins, patience): (Moment, Duration),
         model: ModelId,
         run: &RunState,
     ) {
         let first = all.len();
         for wait in waits.iter().filter(|wait| self.may_use(wait, model, run)) {
             let before = all[first..].last();
-            all.push(wait.after(before, begins + self.settings.patience, self.settings.patience));
+            all.push(wait.after(before, begins + patience, patience));
         }
     }
 
@@ -270,6 +276,12 @@ impl StateRef<'_> {
         }
     }
 
+    // DECISION: patience is a bound, and not more than a load is worth. With loads of a second, five seconds
+    // of grace for each turn would be most of what a client waits.
+    fn patience_with(self, reload: Duration) -> Duration {
+        self.settings.patience.min(LEAST_PATIENCE.max(reload * QUICK_PATIENCE / 4))
+    }
+
     /// Time of a model's next load. One that was never loaded is expected to take the mean of the others.
     pub(crate) fn expected_load(self, slot: &ModelSlot) -> Duration {
         let mean = || self.models.mean_load_time().unwrap_or(self.settings.patience);
@@ -288,7 +300,7 @@ impl StateRef<'_> {
         slot: &ModelSlot,
         run: &RunState,
     ) -> RunTurn {
-        let RunFacts { model: id, begins, clients, reload, .. } = *facts;
+        let RunFacts { model: id, begins, clients, reload, patience, .. } = *facts;
         let swap = case.load.saturating_add(reload);
         let own = weight(slot.spec.priority, Priority::Normal);
         let cost = milliseconds(swap).saturating_mul(own).saturating_mul(number(clients));
@@ -299,7 +311,7 @@ impl StateRef<'_> {
         if counted >= losses.len()
             && let Some(asking) = case.own.filter(|wait| self.may_use(wait, id, run))
         {
-            let after = asking.after(last.as_ref(), begins + self.settings.patience, self.settings.patience);
+            let after = asking.after(last.as_ref(), begins + patience, patience);
             last = Some(after).filter(|after| losses.is_empty() || after.lost < cost).or(last);
         }
         let first = losses.first().map(|loss| loss.start).or(last.map(|loss| loss.start));
@@ -308,8 +320,9 @@ impl StateRef<'_> {
             last.start + Duration::from_millis(rest)
         });
         let heaviest = last.map_or(1, |last| last.heaviest);
-        let halves = u32::try_from(TURN_LIMIT * (own / heaviest).clamp(1, 2)).unwrap_or(1);
-        let latest = first.map_or(Moment::NEVER, |first| first + (swap / 2).saturating_mul(halves));
+        // At the latest after a swap; for a higher priority than that of those who wait, after two.
+        let swaps = if own >= heaviest.saturating_mul(2) { 2 } else { 1 };
+        let latest = first.map_or(Moment::NEVER, |first| first + swap.saturating_mul(swaps));
         RunTurn { ends: latest.min(ends), swap, clients }
     }
 
@@ -364,14 +377,15 @@ impl StateRef<'_> {
     pub(crate) fn swap_sum(self, case: &SwapCase, id: ModelId) -> Option<Reason> {
         let slot = self.model(id)?;
         let run = slot.run.as_ref().filter(|run| run.is_ready() && run.in_flight() > 0)?;
-        let turn = self.run_turn(case, case.contention.run_of(id)?, slot, run);
+        let facts = case.contention.run_of(id)?;
+        let turn = self.run_turn(case, facts, slot, run);
         if turn.swap.is_zero() {
             return None;
         }
-        let begins = run.ready_at.unwrap_or(self.now) + self.settings.patience;
+        let patience = facts.patience;
+        let begins = run.ready_at.unwrap_or(self.now) + patience;
         let others = || case.waits().filter(|wait| wait.model != id);
-        let lost: Duration =
-            others().map(|wait| self.now.since(begins.max(wait.since + self.settings.patience))).sum();
+        let lost: Duration = others().map(|wait| self.now.since(begins.max(wait.since + patience))).sum();
         let ends = match turn.ends.since(self.now).as_secs() {
             _ if turn.ends <= self.now => "the turn of its clients is over".to_owned(),
             left => format!("the turn of its clients ends in {} s", left + 1),
