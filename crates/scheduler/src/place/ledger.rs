@@ -137,6 +137,12 @@ impl Account {
         self.capacity().saturating_sub(self.claimed())
     }
 
+    /// Memory that has to come free before `more` can be claimed. On an overdrawn card what comes free covers
+    /// the claims beyond its capacity first.
+    pub(crate) fn lacking(&self, more: Bytes) -> Bytes {
+        (self.claimed() + more).saturating_sub(self.capacity())
+    }
+
     /// Memory that would become free if `run` ended.
     pub fn occupied_by(&self, run: RunId) -> Bytes {
         match self.claims.iter().find(|claim| claim.run == run) {

@@ -311,8 +311,7 @@ impl<'a> Placer<'a> {
         let missing = move |card: &CardId| {
             let account = self.ledger.account(card)?;
             // Reservations of older models count as taken, so that a younger one never delays them.
-            let wanted = placement.on(card) + self.reserved.on(card) + account.claimed();
-            Some(wanted.saturating_sub(account.capacity()))
+            Some(account.lacking(placement.on(card) + self.reserved.on(card)))
         };
         let beyond = self.ledger.most_runs().map(|most| {
             let wanted = self.tenants.len().saturating_add(self.reserved.runs).saturating_add(1);

@@ -223,7 +223,7 @@ impl Scheduler {
                 let Some(account) = self.ledger().account(&share.card) else {
                     continue;
                 };
-                let lacking = (share.bytes + reserved.on(&share.card)).saturating_sub(account.free());
+                let lacking = account.lacking(share.bytes + reserved.on(&share.card));
                 let occupied = account.occupied_by(*run);
                 if !lacking.is_zero() {
                     let wanted = occupied.saturating_sub(lacking.min(slack.bytes));

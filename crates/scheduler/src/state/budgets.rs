@@ -56,7 +56,7 @@ impl StateRef<'_> {
             return Bytes::MAX;
         };
         let raise = request.wanted.saturating_sub(account.occupied_by(request.run));
-        let in_ledger = raise.saturating_sub(account.free());
+        let in_ledger = if raise.is_zero() { Bytes::ZERO } else { account.lacking(raise) };
         // The driver may have less than the ledger says: fragmentation, and other processes since the last
         // reading.
         in_ledger.max(request.requested.saturating_sub(account.card().free))

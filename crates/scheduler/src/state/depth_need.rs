@@ -6,7 +6,7 @@ use plimsoll_base::{Bytes, Card, CardId, Order, Placement, RunId, Share};
 use super::StateRef;
 use crate::effect::RequestRefusal;
 use crate::models::RunSleep;
-use crate::place::{CardStanding, CardTenant, EvictionCandidate, Reservations, cheapest};
+use crate::place::{Account, CardStanding, CardTenant, EvictionCandidate, Reservations, cheapest};
 use crate::refusal::{self, DepthRefusal};
 use crate::time::ModelId;
 
@@ -63,8 +63,8 @@ impl StateRef<'_> {
         let slack = slack.iter().filter(|(_, slack)| slack.card == share.card);
         let slack: Bytes = slack.map(|(_, slack)| slack.bytes).sum();
         let account = self.ledger.account(&share.card);
-        let free = account.map_or(Bytes::ZERO, |account| account.free());
-        (share.bytes + reserved.on(&share.card)).saturating_sub(free + slack)
+        let lacking = |account: &Account| account.lacking(share.bytes + reserved.on(&share.card));
+        account.map_or(Bytes::MAX, lacking).saturating_sub(slack)
     }
 
     /// Memory of a card that the run could hold if all other unpinned models stopped.

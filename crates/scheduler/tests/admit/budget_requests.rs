@@ -94,6 +94,24 @@ fn memory_that_the_driver_lacks_stops_idle_runs_too() {
 }
 
 #[test]
+fn nobody_goes_for_a_plea_that_other_programs_leave_too_little_for() {
+    let mut desk = Desk::new(&[10], &[4, 4]);
+    let idle = desk.loaded(0);
+    let (run, _) = busy(&mut desk, 1);
+    let card = CardId::new("card0");
+    for (run, used) in [(idle, gib(1)), (run, gib(4))] {
+        desk.send(SchedulerEvent::Measured { run, used: vec![(card.clone(), used)] });
+    }
+    // 7 GiB are left for 8 GiB of claims: without the idle model there are 3 GiB more.
+    desk.read(vec![(card, gib(2))]);
+    assert_eq!(ask_budget(&mut desk, run, 4, 8), Some(None));
+    assert!(desk.stopped().is_empty());
+    assert_eq!(ask_budget(&mut desk, run, 3, 7), None);
+    desk.gone(idle);
+    assert_eq!(answer(&desk), Some(Some(gib(7))));
+}
+
+#[test]
 fn a_run_that_ends_while_its_plea_waits_is_not_answered_and_nothing_is_left() {
     let mut desk = Desk::new(&[10], &[3, 6]);
     let idle = desk.loaded(0);

@@ -126,6 +126,39 @@ fn lent_memory_that_is_free_again_is_taken_back() {
 }
 
 #[test]
+fn an_engine_wakes_with_its_whole_claim_also_where_other_programs_left_the_card_too_small() {
+    let mut desk = Desk::set_up(&[18], &[8, 8, 8], |_, _| {}, |settings| settings.gives_way = false);
+    let run = desk.asleep();
+    let other = desk.loaded(1);
+    desk.send(SchedulerEvent::Slept { run: other });
+    desk.holds(other, gib(1));
+    let borrower = desk.loaded(2);
+    desk.send(SchedulerEvent::UnloadWanted { model: ModelId(2) });
+    desk.gone(borrower);
+    assert_eq!(desk.claimed(), gib(10), "2 GiB and 8 GiB");
+    // Other programs left 8 GiB: lending 7 GiB of the other model frees 5 GiB, and 6 GiB were lent.
+    desk.read(vec![(CardId::new("card0"), gib(6))]);
+    let request = desk.ask(0);
+    assert_eq!((desk.dispatched(), desk.stopped()), (vec![], vec![(other, Stopping::Graceful)]));
+    desk.gone(other);
+    assert_eq!((desk.dispatched(), desk.view(0).run), (vec![request], Some(run)));
+    assert_eq!(desk.claimed(), gib(8));
+}
+
+#[test]
+fn a_load_takes_the_slack_that_it_needs_at_once_also_on_an_overdrawn_card() {
+    let mut desk = Desk::new(&[18], &[8, 8, 4]);
+    desk.asleep();
+    desk.loaded(1);
+    // 14 GiB are left for 16 GiB of claims.
+    desk.read(vec![(CardId::new("card0"), gib(5))]);
+    desk.ask(2);
+    desk.surveyed(2);
+    assert!(desk.started().is_some() && desk.stopped().is_empty());
+    assert_eq!(desk.claimed(), gib(14));
+}
+
+#[test]
 fn memory_kept_free_for_other_programs_comes_from_sleeping_engines_first() {
     let mut desk = Desk::new(&[10], &[8]);
     desk.asleep();
