@@ -90,6 +90,8 @@ async function write(open: Written, path: string, order: object): Promise<void> 
   }
   const { reload } = (await answer.json()) as { reload: string[] };
   await load(open.model, (line) => line);
+  // The button that had the focus may be off now.
+  document.querySelector<HTMLElement>("dialog.flags textarea")?.focus();
   note.value = [path.endsWith("undo") ? "Undone." : "Saved.", ...reload].join(" ");
 }
 

@@ -54,6 +54,7 @@ test("flags are changed with the plan beside them, saved with comments, and undo
     await page.locator("dialog .primary").click();
     await page.waitForFunction(() => /Saved\. 1 model changed: llama/.test(document.querySelector("dialog .note").textContent));
     assert.equal(readFileSync(file, "utf8"), before.replace("-c 4096 -ngl 99", "-c 8192 -ngl 99 -np 2"));
+    assert.equal(await page.evaluate(() => document.activeElement.tagName), "TEXTAREA", "the keyboard is not lost");
     assert.match(daemon.talk, /audit change flags llama: no key is required/);
     assert.deepEqual(await violations(page), []);
     const undo = async () => {

@@ -12,17 +12,14 @@ after(() => browser?.close());
 
 /** Plans the waiting model with a long context by the keyboard: the slider changes the answer. */
 async function whatIf(page) {
-  const fits = () => page.$eval("[data-fits]", (shown) => shown.textContent);
   await page.focus("summary:has(#what-if)");
   await page.keyboard.press("Enter");
   await page.waitForSelector("[data-fits]");
   await page.select("section[aria-labelledby=what-if] select", "qwen3-4b");
   await page.waitForFunction(() => document.querySelector("[data-fits]").textContent.includes("kv"));
-  const before = await fits();
   await page.focus("section[aria-labelledby=what-if] input");
   await page.keyboard.press("End");
-  await page.waitForFunction((old) => document.querySelector("[data-fits]").textContent !== old, {}, before);
-  assert.match(await fits(), /never fits/);
+  await page.waitForFunction(() => /never fits/.test(document.querySelector("[data-fits]").textContent));
   for (let step = 0; step < 3; step += 1) await page.keyboard.press("ArrowLeft");
   await page.waitForFunction(() => /planned/.test(document.querySelector("[data-fits]").textContent));
 }
