@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use plimsoll_wire::options::Uuid;
+
 use crate::{Bytes, CardMaker};
 
 /// Identifier of a card within one machine: its UUID if it has one, else the name given to it.
@@ -111,6 +113,15 @@ impl Card {
             CardMaker::Nvidia => None,
             CardMaker::Amd => Some(0x1002),
             CardMaker::Intel => Some(0x8086),
+        }
+    }
+
+    /// The identity of this card to guard, whose libraries see it by CUDA, HIP or Vulkan; `None` for a card
+    /// that is only described.
+    pub fn identity(&self) -> Option<Uuid> {
+        match self.maker {
+            CardMaker::Nvidia => Uuid::read(self.uuid.as_deref()?),
+            CardMaker::Amd | CardMaker::Intel => Uuid::of_address(self.address.as_deref()?),
         }
     }
 

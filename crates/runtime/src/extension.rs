@@ -37,6 +37,11 @@ pub trait Extension {
         None
     }
 
+    /// True if the layer of Vulkan in the engine can show it these cards alone.
+    fn can_isolate(&self, _run: &EngineRun, _cards: &[&Card]) -> bool {
+        false
+    }
+
     /// Changes the environment of an engine that gets these cards.
     fn prepare(&self, _run: &EngineRun, _cards: &[&Card], _environment: &mut Environment) {}
 

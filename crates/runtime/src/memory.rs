@@ -80,6 +80,7 @@ impl Runtime {
         let reading = self.readings.sampler.read().await;
         let of_host = self.readings.host_use().await;
         self.notice_moved(&reading);
+        self.end_strays(&reading);
         for (run, used) in self.measured(&reading, &of_host) {
             self.submit(SchedulerEvent::Measured { run, used });
             self.keep_need(run);

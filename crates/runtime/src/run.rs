@@ -69,6 +69,8 @@ pub struct EngineRun {
     pub(super) arguments: RefCell<Vec<String>>,
     /// The operator knows that it takes more of a card than models may use.
     pub(super) reported_beyond: Cell<bool>,
+    /// Guard's layer of Vulkan shows it its cards alone, and numbers of its loader do not matter.
+    pub(super) isolated_by_layer: Cell<bool>,
     /// Size of the files from which it reads weights.
     pub(super) file_bytes: Cell<Bytes>,
     /// The kind of the last request that it answered with success.
@@ -78,6 +80,8 @@ pub struct EngineRun {
     /// Free memory of its cards when its process was started.
     free: RefCell<Vec<(CardId, Bytes)>>,
     exit_code: Cell<Option<i32>>,
+    /// Why it must end, if it holds a card that is not its own.
+    pub(super) stray: OnceCell<Reason>,
     /// What its driver has moved off its cards.
     pub(super) moved: MovedMemory,
     /// llama-server's `--sleep-idle-seconds`.
@@ -122,11 +126,13 @@ impl EngineRun {
             overflow,
             arguments: RefCell::default(),
             reported_beyond: Cell::default(),
+            isolated_by_layer: Cell::default(),
             file_bytes: Cell::default(),
             answered_kind: Cell::default(),
             progress: Cell::default(),
             free: RefCell::default(),
             exit_code: Cell::new(None),
+            stray: OnceCell::new(),
             moved: MovedMemory::default(),
             asleep: Cell::new(false),
             needs_wake: Cell::new(false),
@@ -167,6 +173,10 @@ impl EngineRun {
     /// The engine is idle and has freed its memory for the time.
     pub(super) fn is_asleep(&self) -> bool {
         self.asleep.get()
+    }
+
+    pub fn is_isolated_by_layer(&self) -> bool {
+        self.isolated_by_layer.get()
     }
 
     /// Exit code of the engine, or 128 plus the signal; `None` while it runs.
@@ -309,7 +319,6 @@ impl Starter<'_> {
         // An attempt before this one may have ended.
         self.run.exit_code.set(None);
         let mut stop: Option<(Instant, Duration)> = None;
-        let mut stray: Option<Reason> = None;
         loop {
             tokio::select! {
                 event = events.recv() => match event {
@@ -319,7 +328,7 @@ impl Starter<'_> {
                             let ignored = begun.elapsed() >= grace;
                             self.runtime.state.statuses.with(self.run.model, |status| status.ignores_stop = ignored);
                         }
-                        if let Some(reason) = stray {
+                        if let Some(reason) = self.run.stray.get().cloned() {
                             let end = End::Unstartable { reason, lasts: true };
                             return EngineVerdict { end, ..EXPECTED };
                         }
@@ -328,12 +337,12 @@ impl Starter<'_> {
                         return post_mortem(&self.run.entry.name, &ended, refused.as_ref());
                     }
                     Some(ChildEvent::Ready(about)) => {
-                        if self.run.about.get().is_none() {
-                            stray = self.runtime.stray(self.run).await;
-                            if stray.is_some() {
-                                child.kill();
-                                continue;
-                            }
+                        if self.run.about.get().is_none()
+                            && let Some(reason) = self.runtime.stray(self.run).await
+                        {
+                            let _ = self.run.stray.set(reason);
+                            child.kill();
+                            continue;
                         }
                         if self.only_port.get() {
                             self.runtime.engines.only_ports.borrow_mut().extend(program.clone());

@@ -1,14 +1,16 @@
 //! Enters the cards of the program's interfaces on the process's page, a shared-memory file with memory
 //! figures.
 //!
-//! A card that two interfaces have (CUDA and Vulkan of one NVIDIA card) is entered once, by its identity.
+//! A card that two interfaces have (CUDA and Vulkan, or HIP and Vulkan) is entered once, by its identity.
 
 use alloc::vec::Vec;
+use core::ffi::CStr;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
+use plimsoll_wire::options::Uuid;
 use plimsoll_wire::page::{CARDS, Page, PageCard};
 
-use crate::driver::{self, DeviceOrdinal, SUCCESS};
+use crate::driver::{self, DeviceOrdinal, SUCCESS, interface};
 use crate::say::say;
 use crate::settings;
 use crate::state::{self, CardIndex, card, ledger, page, uuid};
@@ -80,6 +82,15 @@ pub(super) fn of_interface() -> Option<Vec<FoundCard>> {
     Some((0..count).map(described).collect())
 }
 
+/// Where the card is on the PCI bus.
+fn place(device: DeviceOrdinal) -> Option<Uuid> {
+    let mut text = [0_u8; 32];
+    // SAFETY: the device exists, and the place is ours, with one byte more than it is said to have.
+    let code = unsafe { driver::cuDeviceGetPCIBusId(text.as_mut_ptr().cast(), 31, device) };
+    let text = CStr::from_bytes_until_nul(&text).ok().filter(|_| code == SUCCESS)?;
+    Uuid::of_address(text.to_str().ok()?)
+}
+
 fn described(device: DeviceOrdinal) -> FoundCard {
     let (mut uuid, mut total) = ([0_u8; 16], 0_usize);
     // The newer function tells a MIG instance's own UUID, the older one that of the whole card.
@@ -89,6 +100,11 @@ fn described(device: DeviceOrdinal) -> FoundCard {
             driver::cuDeviceGetUuid(&raw mut uuid, device);
         }
         driver::cuDeviceTotalMem_v2(&raw mut total, device);
+    }
+    // By its place an AMD card is the same card to HIP, to Vulkan and to the kernel, which write its UUID in
+    // three ways.
+    if let Some(Uuid(place)) = place(device).filter(|_| interface::is_hip()) {
+        uuid = place;
     }
     FoundCard { uuid, total: u64::try_from(total).unwrap_or(0) }
 }

@@ -70,6 +70,7 @@ mod cuda {
         cuDeviceGetCount = hipGetDeviceCount(count: *mut c_int);
         cuDeviceGetUuid_v2 = hipDeviceGetUuid(uuid: *mut [u8; 16], device: DeviceOrdinal);
         cuDeviceGetUuid(uuid: *mut [u8; 16], device: DeviceOrdinal);
+        cuDeviceGetPCIBusId = hipDeviceGetPCIBusId(text: *mut c_char, room: c_int, device: DeviceOrdinal);
         cuDeviceTotalMem_v2 = hipDeviceTotalMem(total: *mut usize, device: DeviceOrdinal);
         cuDeviceGetAttribute = hipDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: DeviceOrdinal);
         cuDeviceGetByPCIBusId(device: *mut DeviceOrdinal, bus: *const c_char);

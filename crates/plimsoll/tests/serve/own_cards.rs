@@ -2,14 +2,18 @@
 //!
 //! The cards are written files of the kernel's, and the engines stand-ins beside libraries of backends.
 
+use std::mem::offset_of;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use plimsoll_wire::options::Uuid;
+use plimsoll_wire::page::PageCard;
 use serde_json::{Value, json};
 
 use crate::built::built;
 use crate::daemon::{Daemon, Setup, fake_engine, until};
 use crate::http::{chat, get};
+use crate::pages::hand_written::{HandWritten, library};
 
 const GIB: u64 = 1 << 30;
 const FIRST: &str = "0000:03:00.0";
@@ -71,6 +75,21 @@ impl Machine {
         let runnable = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(&program, runnable).expect("it is ours");
         program
+    }
+
+    /// What an engine does that holds memory of a card.
+    fn holds(&self, address: &str, mib: u64) -> String {
+        let root = self.0.path().display();
+        format!(
+            "mkdir -p '{root}'/proc/$$/fdinfo\nprintf 'drm-driver: amdgpu\\ndrm-pdev: {address}\\n\
+             drm-client-id: {mib}\\ndrm-resident-vram: {mib} MiB\\n' > '{root}'/proc/$$/fdinfo/5"
+        )
+    }
+
+    /// Two equal cards.
+    fn twins() -> Self {
+        let first = Self::new().amd(1, FIRST, "1002:744C", Some(UNIQUE), [24, 16]);
+        first.amd(2, SECOND, "1002:744C", None, [24, 16])
     }
 
     fn setup(&self) -> Setup {
@@ -144,13 +163,7 @@ fn a_machine_with_cards_of_two_makers_serves_on_both_with_two_engines() {
 
 #[test]
 fn two_equal_cards_are_told_apart_and_a_third_model_takes_the_place_of_the_idle_one() {
-    let machine = Machine::new().amd(1, FIRST, "1002:744C", Some(UNIQUE), [24, 16]).amd(
-        2,
-        SECOND,
-        "1002:744C",
-        None,
-        [24, 16],
-    );
+    let machine = Machine::twins();
     let hip = machine.engine("hip", &["hip"], "");
     let named = |address: &str| format!("cards = [\"{address}\"]");
     let mut setup = machine.setup();
@@ -185,23 +198,10 @@ fn an_apu_serves_an_engine_that_can_use_it_within_its_least_limit() {
 
 #[test]
 fn an_engine_that_holds_another_card_than_its_own_is_ended_before_it_is_ready() {
-    let machine = Machine::new().amd(1, FIRST, "1002:744C", Some(UNIQUE), [24, 16]).amd(
-        2,
-        SECOND,
-        "1002:744C",
-        None,
-        [24, 16],
-    );
-    let root = machine.0.path().display().to_string();
-    let holds = |address: &str, mib: u64| {
-        format!(
-            "mkdir -p '{root}'/proc/$$/fdinfo\nprintf 'drm-driver: amdgpu\\ndrm-pdev: {address}\\n\
-             drm-client-id: {mib}\\ndrm-resident-vram: {mib} MiB\\n' > '{root}'/proc/$$/fdinfo/5"
-        )
-    };
+    let machine = Machine::twins();
     let mut setup = machine.setup();
     for (name, address, mib) in [("own", FIRST, 900), ("stray", SECOND, 900), ("lists", SECOND, 1)] {
-        let engine = machine.engine(name, &["hip"], &holds(address, mib));
+        let engine = machine.engine(name, &["hip"], &machine.holds(address, mib));
         setup = with_model(setup, name, &engine, 4, &format!("cards = [\"{FIRST}\"]"));
     }
     let daemon = setup.start();
@@ -213,6 +213,58 @@ fn an_engine_that_holds_another_card_than_its_own_is_ended_before_it_is_ready() 
     assert!(answer.text().contains("engine_on_other_card"), "{}", answer.text());
     assert!(answer.text().contains("holds 900 MiB of AMD Radeon"), "{}", answer.text());
     until("its process is gone", || daemon.running() == ["lists", "own"]);
+}
+
+#[test]
+fn an_engine_that_comes_to_hold_another_card_is_ended() {
+    let machine = Machine::twins();
+    let root = machine.0.path().display().to_string();
+    let first = format!("{}\necho $$ > '{root}/pid'", machine.holds(FIRST, 900));
+    let engine = machine.engine("wanders", &["hip"], &first);
+    let daemon = with_model(machine.setup(), "m", &engine, 4, &format!("cards = [\"{FIRST}\"]")).start();
+    assert_eq!(chat(daemon.address, "m").status, 200, "{}", daemon.talk());
+    let pid = std::fs::read_to_string(machine.0.path().join("pid")).expect("it was written");
+    let client = format!(
+        "drm-driver: amdgpu\ndrm-pdev: {SECOND}\ndrm-client-id: 8\ndrm-resident-vram: 700 MiB\n"
+    );
+    machine.write(&format!("proc/{}/fdinfo/6", pid.trim()), &client);
+    daemon.reported("holds 700 MiB of AMD Radeon");
+    until("its process is gone", || daemon.running().is_empty());
+}
+
+#[test]
+fn of_two_equal_cards_an_engine_on_vulkan_is_shown_its_own_by_guards_layer() {
+    let machine = Machine::twins();
+    let folder = machine.0.path();
+    let name = "AMD Radeon RX 7900 XTX (RADV NAVI31) (1 MiB, 1 MiB free)";
+    let lists = format!(
+        "case \"$1 $GGML_VK_VISIBLE_DEVICES\" in\n'--list-devices 0'|'--list-devices 1') echo '  Vulkan0: {name}';;\nesac\n\
+         [ \"$1\" = --list-devices ] && exit\nenv > '{}/seen'",
+        folder.display()
+    );
+    let vulkan = machine.engine("vulkan", &["vulkan"], &lists);
+    let place = Uuid::of_address(SECOND).expect("an address");
+    let page = folder.join("page");
+    HandWritten::new(place.0).card(offset_of!(PageCard, allocations), 1).write(&page);
+    let mut setup =
+        machine.setup().variable("PLIMSOLL_GUARD_LIBRARY", library().to_str().expect("text"));
+    for (name, env) in [
+        ("seen", format!("env = {{ PLIMSOLL_TEST_PAGE = \"{}\" }}", page.display())),
+        ("unseen", String::new()),
+        ("unguarded", "guard = { mode = \"off\" }".to_owned()),
+    ] {
+        setup = with_model(setup, name, &vulkan, 4, &format!("cards = [\"{SECOND}\"]\n{env}"));
+    }
+    let daemon = setup.start();
+    let [.., vulkan, _] = seen(&daemon, "seen");
+    assert_eq!(vulkan, "0", "the layer lists no other");
+    let given = std::fs::read_to_string(folder.join("seen")).expect("it was written");
+    let options = format!("PLIMSOLL_GUARD=card={place} hide-others");
+    assert!(given.lines().any(|line| line == options), "{options}\n{given}");
+    for (model, code) in [("unseen", "vulkan_layer_unused"), ("unguarded", "vulkan_card_unknown")] {
+        let refused = chat(daemon.address, model);
+        assert!(refused.status != 200 && refused.text().contains(code), "{}", refused.text());
+    }
 }
 
 #[test]

@@ -13,6 +13,7 @@ use crate::survey::named::is_on_host;
 impl Starter<'_> {
     /// Finds out Vulkan's numbers of the run's cards; none for an engine that does not compute with Vulkan.
     pub(super) async fn vulkan(&self, found: &FoundEngine) -> Result<Vec<usize>, Reason> {
+        self.run.isolated_by_layer.set(false);
         let (environment, cards) = (self.environment(0, None), self.cards());
         // The user has chosen, or there is no card to choose.
         let (Some(first), false) = (cards.first(), shows_vulkan(&environment)) else {
@@ -39,17 +40,23 @@ impl Starter<'_> {
             return Ok(Vec::new());
         }
         let present: Vec<&Card> = self.runtime.settings.cards().collect();
-        program::vulkan_numbers(&shown, &cards, &present).ok_or_else(|| {
-            let names: Vec<&str> = cards.iter().map(|card| card.name.as_str()).collect();
-            let why = format!(
-                "the Vulkan device numbers of {} cannot be distinguished from those of other cards ({}); set \
-                    GGML_VK_VISIBLE_DEVICES in the model's `env`",
-                names.join(", "),
-                shown.join(", ")
-            );
-            let cause = Reason::new("vulkan_card_unknown", why);
-            unstartable_because(&self.run.entry.name, cause)
-        })
+        if let Some(numbers) = program::vulkan_numbers(&shown, &cards, &present) {
+            return Ok(numbers);
+        }
+        // DECISION: the layer only where names do not tell cards apart. A number is obeyed by engines that the
+        // layer does not reach as well, such as those in containers.
+        if self.runtime.extensions.iter().any(|extension| extension.can_isolate(self.run, &cards)) {
+            self.run.isolated_by_layer.set(true);
+            return Ok((0..cards.len()).collect());
+        }
+        let names: Vec<&str> = cards.iter().map(|card| card.name.as_str()).collect();
+        let why = format!(
+            "the Vulkan device numbers of {} cannot be distinguished from those of other cards ({}); set \
+                GGML_VK_VISIBLE_DEVICES in the model's `env`, or switch guard on",
+            names.join(", "),
+            shown.join(", ")
+        );
+        Err(unstartable_because(&self.run.entry.name, Reason::new("vulkan_card_unknown", why)))
     }
 
     /// Rewrites card numbers to those of the child. Arguments that name a card which it does not get are left

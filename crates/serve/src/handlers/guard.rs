@@ -188,6 +188,11 @@ impl Extension for GuardHandler {
         self.demands.borrow_mut().insert(model, Arc::clone(demand));
     }
 
+    fn can_isolate(&self, run: &EngineRun, cards: &[&Card]) -> bool {
+        let is_on = options::settings_of(run, &self.usual).mode() != GuardMode::Off;
+        is_on && self.means.is_ok() && cards.iter().all(|card| card.identity().is_some())
+    }
+
     fn prepare(&self, run: &EngineRun, cards: &[&Card], environment: &mut Environment) {
         let guarded = self.guard(run, cards, environment).map(Rc::new);
         let mut all = self.guarded.borrow_mut();
@@ -303,18 +308,15 @@ impl Drop for GuardedRun {
     }
 }
 
-/// The card that a page's entry stands for: by its UUID or, if cards are described without one, the run's
-/// only card.
+/// The card that a page's entry stands for: by its identity or, if cards are described without one, the
+/// run's only card.
 fn card_of(runtime: &Runtime, run: &EngineRun, card: &CardSnapshot) -> Option<CardId> {
-    let named = runtime.settings.cards().find(|known| {
-        let uuid = known.uuid.as_deref().and_then(Uuid::read);
-        uuid == Some(Uuid(card.uuid))
-    });
+    let named = runtime.settings.cards().find(|known| known.identity() == Some(Uuid(card.uuid)));
     if let Some(named) = named {
         return Some(named.id.clone());
     }
     match runtime.settings.cards_of(run.placement())[..] {
-        [only] if only.uuid.is_none() => Some(only.id.clone()),
+        [only] if only.identity().is_none() => Some(only.id.clone()),
         _ => None,
     }
 }

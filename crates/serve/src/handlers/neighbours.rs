@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
-use plimsoll_base::Bytes;
+use plimsoll_base::{Bytes, Card};
 use plimsoll_reclaim::{RequestedNeighbour, ask, neighbours};
 use plimsoll_scheduler::{ModelId, SchedulerEffect, SchedulerEvent};
 use plimsoll_wire::options::Uuid;
@@ -50,9 +50,8 @@ async fn ask_guarded(runtime: &Rc<Runtime>, model: ModelId, idle: Vec<PathBuf>, 
     // The daemon's own idle engines are left out, because they make no driver call and could not answer in
     // time.
 
-    // Pages name cards by UUID, which cards that are only described do not have.
-    let cards = runtime.settings.cards();
-    let cards: Vec<Uuid> = cards.filter_map(|card| Uuid::read(card.uuid.as_deref()?)).collect();
+    // Pages name cards by an identity, which cards that are only described do not have.
+    let cards: Vec<Uuid> = runtime.settings.cards().filter_map(Card::identity).collect();
     let requested = spawn_blocking(move || ask_all(&cards, &idle, patience)).await;
     let mut gave: Vec<RequestedNeighbour> = requested.into_iter().flatten().collect();
     gave.retain(|requested| !requested.gave.is_zero());

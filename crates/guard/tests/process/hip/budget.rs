@@ -112,7 +112,7 @@ fn a_program_is_told_its_budget_as_its_memory() {
 #[test]
 fn each_card_has_its_own_budget() {
     // The identity of a card is the text of AMD's unique_id, so it is read as bytes of letters.
-    let second = "GPU-61303030-3030-3030-3030-303030303032";
+    let second = "GPU-00000000-0400-0000-0000-000000000000";
     let words = ["alloc:900", "device:1", "alloc:400", "alloc:200", "total:0", "total:1"];
     let hip = Hip::new("total=1G cards=2");
     let run = hip.guarded(&format!("card={second}:500 budget=1000"), &words);

@@ -3,7 +3,7 @@
 use plimsoll_base::{Bytes, Card, RequestedMemory};
 use plimsoll_config::{GuardMode, GuardSettings, GuardedCard};
 use plimsoll_planner::guard_budget;
-use plimsoll_wire::options::{GuardOptions, Uuid};
+use plimsoll_wire::options::GuardOptions;
 
 use plimsoll_runtime::EngineRun;
 
@@ -35,8 +35,8 @@ pub(super) fn budget_on(
     Some(if spills(run) { guard_budget(card, budget) } else { budget })
 }
 
-/// Options of guard for these cards. A card that is only described has no UUID by which an option could name
-/// it; then one budget holds for every card.
+/// Options of guard for these cards. A card that is only described has no identity by which an option could
+/// name it; then one budget holds for every card.
 pub(super) fn of_run(
     settings: &GuardSettings,
     run: &EngineRun,
@@ -47,7 +47,7 @@ pub(super) fn of_run(
     let need = |card: &Card| needs.iter().find(|need| need.card == card.id);
     let named = cards.iter().filter_map(|card| {
         Some(GuardedCard {
-            uuid: Uuid::read(card.uuid.as_deref()?)?,
+            uuid: card.identity()?,
             budget: budget(card),
             need: need(card).map(|need| need.bytes),
             caches: need(card).map_or_else(Vec::new, |need| need.caches.clone()),
@@ -57,6 +57,7 @@ pub(super) fn of_run(
     });
     let named: Vec<GuardedCard> = named.collect();
     let mut options = settings.options(&named);
+    options.hide_others = run.is_isolated_by_layer();
     if named.len() < cards.len() {
         // The largest share, because one budget holds for every card here.
         options.budget = cards.iter().filter_map(|card| budget(card)).max().map(Bytes::get);

@@ -30,10 +30,10 @@ struct Counted {
 impl CalibrationRun<'_> {
     pub(super) async fn look(&self) -> Result<CalibrationLook, MeasureError> {
         let reading = self.rig.sampler.read().await;
-        let uuid = self.card.uuid.as_deref().and_then(Uuid::read);
+        let identity = self.card.identity();
         let pages = read_pages(&self.pages);
         let cards = pages.iter().flat_map(|page| page.cards());
-        let here = cards.filter(|card| uuid == Some(Uuid(card.uuid)));
+        let here = cards.filter(|card| identity == Some(Uuid(card.uuid)));
         let counted = Counted::of(here).ok_or(MeasureError::NotOnCard)?;
         // The engine may be a wrapper script whose child holds the card.
         let family = plimsoll_process::reading::tree(self.child.pid());
