@@ -98,3 +98,16 @@ pub(super) unsafe fn structure<'a, T: vk::TaggedStructure>(chain: *const c_void)
     // SAFETY: the caller's promise; a structure of this kind is a `T`.
     unsafe { find(chain, |kind, _| kind == T::STRUCTURE_TYPE).and_then(|found| found.cast::<T>().as_ref()) }
 }
+
+/// Calls `act` with the chain of an instance's creation, whose next layer has these functions.
+#[cfg(test)]
+pub(super) fn with_link<T>(functions: InstanceFunctions, act: impl FnOnce(*const c_void) -> T) -> T {
+    let mut link = LayerLink { next: core::ptr::null_mut(), functions, second: None::<InstanceFunctions> };
+    let info = LayerCreateInfo {
+        kind: vk::StructureType::LOADER_INSTANCE_CREATE_INFO,
+        next: core::ptr::null(),
+        function: 0,
+        link: &raw mut link,
+    };
+    act((&raw const info).cast())
+}

@@ -113,6 +113,11 @@ pub(super) unsafe extern "system" fn create(
         let result = create(physical, params, allocator, created);
         if result == vk::Result::SUCCESS {
             let Some(device) = Device::new(*created, functions, &instance, physical, &*params) else {
+                let destroy = functions(*created, c"vkDestroyDevice".as_ptr());
+                if let Some(destroy) = cast::<vk::PFN_vkDestroyDevice>(destroy) {
+                    destroy(*created, allocator);
+                }
+                created.write(vk::Device::null());
                 return FAILED;
             };
             add_device(*created, device);

@@ -97,7 +97,15 @@ pub(super) unsafe extern "system" fn create(
                 add_instance(instance);
                 result
             }
-            None => vk::Result::ERROR_INITIALIZATION_FAILED,
+            None => {
+                // Nobody else would end an instance that the program does not get.
+                let destroy = functions(*created, c"vkDestroyInstance".as_ptr());
+                if let Some(destroy) = cast::<vk::PFN_vkDestroyInstance>(destroy) {
+                    destroy(*created, allocator);
+                }
+                created.write(vk::Instance::null());
+                vk::Result::ERROR_INITIALIZATION_FAILED
+            }
         }
     }
 }
@@ -114,5 +122,54 @@ pub(super) unsafe extern "system" fn destroy(
         remove_instance(instance);
         // SAFETY: the caller's promise.
         unsafe { (known.destroy)(instance, allocator) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::ffi::c_char;
+    use core::ptr::null;
+    use core::sync::atomic::AtomicUsize;
+    use core::sync::atomic::Ordering::Relaxed;
+
+    use super::*;
+    use crate::vulkan::chain::with_link;
+
+    static LIVE: AtomicUsize = AtomicUsize::new(0);
+
+    unsafe extern "system" fn make(_: *const (), _: *const (), created: *mut vk::Instance) -> vk::Result {
+        LIVE.fetch_add(1, Relaxed);
+        // SAFETY: the place is the caller's.
+        unsafe { created.write(vk::Handle::from_raw(7)) };
+        vk::Result::SUCCESS
+    }
+
+    unsafe extern "system" fn end(_: vk::Instance, _: *const ()) {
+        LIVE.fetch_sub(1, Relaxed);
+    }
+
+    /// A driver that can do no more than make an instance and end it.
+    unsafe extern "system" fn functions(_: vk::Instance, name: *const c_char) -> vk::PFN_vkVoidFunction {
+        // SAFETY: a C string.
+        let found = match unsafe { CStr::from_ptr(name) }.to_bytes() {
+            b"vkCreateInstance" => make as *const (),
+            b"vkDestroyInstance" => end as *const (),
+            _ => return None,
+        };
+        // SAFETY: the address of a function; the caller knows its type by its name.
+        unsafe { core::mem::transmute::<*const (), vk::PFN_vkVoidFunction>(found) }
+    }
+
+    #[test]
+    fn an_instance_of_a_driver_without_a_needed_function_is_ended() {
+        let result = with_link(functions, |chain| {
+            let params = vk::InstanceCreateInfo { p_next: chain, ..Default::default() };
+            let mut created = vk::Instance::null();
+            // SAFETY: parameters of Vulkan with the loader's link.
+            let result = unsafe { create(&raw const params, null(), &raw mut created) };
+            (result, created)
+        });
+        assert_eq!(result, (vk::Result::ERROR_INITIALIZATION_FAILED, vk::Instance::null()));
+        assert_eq!(LIVE.load(Relaxed), 0);
     }
 }
