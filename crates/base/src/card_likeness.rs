@@ -22,38 +22,34 @@ const MAKERS: [(Maker, &[&str]); 4] = [
         &["ryzen", "epyc", "athlon", "core", "xeon", "apple", "snapdragon", "adreno", "mali", "iris", "uhd"],
     ),
     (Maker::Nvidia, &["nvidia", "geforce", "rtx", "gtx", "quadro", "tesla", "jetson", "titan"]),
-    (Maker::Amd, &["amd", "radeon", "rx", "instinct", "vega"]),
-    (Maker::Intel, &["intel", "arc"]),
+    (Maker::Amd, &["amd", "radeon", "rx", "instinct", "vega", "ryzen", "strix"]),
+    (Maker::Intel, &["intel", "arc", "iris", "uhd"]),
 ];
 
 impl Maker {
     pub(super) fn of(name: &str) -> Option<Self> {
+        Self::all_of(name).next()
+    }
+
+    /// The makers whose words a name has, that of its processor first.
+    fn all_of(name: &str) -> impl Iterator<Item = Self> {
         let name = name.to_ascii_lowercase();
-        let words: Vec<&str> = name.split(|c: char| !c.is_ascii_alphabetic()).collect();
-        let has = |known: &[&str]| words.iter().any(|word| known.contains(word));
-        MAKERS.iter().find(|(_, known)| has(known)).map(|(maker, _)| *maker)
+        let has = move |known: &[&str]| {
+            name.split(|c: char| !c.is_ascii_alphabetic()).any(|word| known.contains(&word))
+        };
+        MAKERS.iter().filter(move |(_, known)| has(known)).map(|(maker, _)| *maker)
     }
 }
 
 impl CardMaker {
-    /// The maker of a GPU by its product name; `None` where the name tells none.
+    /// The maker of a GPU by its product name, or by its processor's; `None` where the name tells none.
     pub fn of_name(name: &str) -> Option<Self> {
-        match Maker::of(name)? {
+        Maker::all_of(name).find_map(|maker| match maker {
             Maker::Nvidia => Some(Self::Nvidia),
             Maker::Amd => Some(Self::Amd),
             Maker::Intel => Some(Self::Intel),
             Maker::Other => None,
-        }
-    }
-}
-
-/// The maker of a card that is only described. A card with a compute capability is NVIDIA's.
-pub(super) fn described_maker(name: &str, has_capability: bool) -> CardMaker {
-    let is = |words: &[&str]| words.iter().any(|word| name.contains(word));
-    match has_capability {
-        false if is(&["Radeon", "RX ", "Instinct", "AMD", "Ryzen", "Strix"]) => CardMaker::Amd,
-        false if is(&["Intel", "Arc "]) => CardMaker::Intel,
-        _ => CardMaker::Nvidia,
+        })
     }
 }
 
@@ -124,5 +120,15 @@ mod tests {
         assert_eq!(Maker::of("Intel UHD 770"), Some(Maker::Other));
         assert_eq!(Maker::of("rtx3090"), Some(Maker::Nvidia));
         assert_eq!((Maker::of("B580"), Maker::of("archer")), (None, None));
+        for (name, maker) in [
+            ("AMD Ryzen AI Max+ 395", Some(CardMaker::Amd)),
+            ("Ryzen AI Max+ 395", Some(CardMaker::Amd)),
+            ("Strix Halo", Some(CardMaker::Amd)),
+            ("Intel(R) UHD Graphics 770 (ADL-S GT1)", Some(CardMaker::Intel)),
+            ("NVIDIA L4", Some(CardMaker::Nvidia)),
+            ("Apple M2", None),
+        ] {
+            assert_eq!(CardMaker::of_name(name), maker, "{name}");
+        }
     }
 }

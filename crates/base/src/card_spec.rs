@@ -6,9 +6,9 @@
 use std::str::FromStr;
 
 use super::card::{Card, CardId, CardKind, Counting};
-use super::card_likeness::{Maker, described_maker};
+use super::card_likeness::Maker;
 use super::card_table;
-use crate::{Bytes, ParseBytesError};
+use crate::{Bytes, CardMaker, ParseBytesError};
 
 /// Error: a card description cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -281,7 +281,8 @@ impl<'a> Draft<'a> {
             kind: if self.host { CardKind::Host } else { CardKind::Cuda },
             name: name.to_owned(),
             uuid: self.uuid.map(str::to_owned),
-            maker: described_maker(name, compute_capability.is_some()),
+            // Only NVIDIA's cards have a compute capability.
+            maker: CardMaker::of_name(name).filter(|_| compute_capability.is_none()).unwrap_or_default(),
             address: None,
             total,
             free,

@@ -4,8 +4,8 @@
 //! spaces and case, so `rtx3090` and `RTX 3090` are the same card.
 
 use super::card::{Card, CardId, CardKind, Counting};
-use super::card_likeness::{Maker, are_alike, described_maker, is_size, parts};
-use crate::Bytes;
+use super::card_likeness::{Maker, are_alike, is_size, parts};
+use crate::{Bytes, CardMaker};
 
 const TABLE: &str = include_str!("../data/cards.tsv");
 
@@ -137,7 +137,7 @@ impl KnownCard {
             kind: CardKind::Cuda,
             name: self.name.to_owned(),
             uuid: None,
-            maker: described_maker(self.name, self.compute_capability.is_some()),
+            maker: CardMaker::of_name(self.name).unwrap_or_default(),
             address: None,
             total: self.memory,
             free: self.memory.saturating_sub(kept_by_driver(self.memory)),

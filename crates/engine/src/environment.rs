@@ -213,7 +213,7 @@ pub fn child_environment(
         Visible::Cards(cards) => {
             environment.set(names::CUDA_VISIBLE_DEVICES, cards.cuda.join(","));
             hide_other_runtimes(&mut environment, own);
-            show(&mut environment, cards);
+            show_to_others(&mut environment, cards);
         }
         Visible::NoCard => {
             environment.set(names::CUDA_VISIBLE_DEVICES, "");
@@ -238,7 +238,7 @@ pub fn child_environment(
 ///
 /// DECISION: AMD's by UUID, because numbers change with the kernel and with a card that is taken out. Cards
 /// without a number of their own (APUs) are shown by ROCr's.
-fn show(environment: &mut Environment, cards: &VisibleCards) {
+pub fn show_to_others(environment: &mut Environment, cards: &VisibleCards) {
     let listed = |numbers: &mut dyn Iterator<Item = usize>| {
         numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(",")
     };

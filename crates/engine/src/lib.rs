@@ -20,7 +20,9 @@ pub use address::{EngineAddress, free_port};
 pub use argv::random_key;
 pub use child::{Child, ChildEnded, ChildEvent};
 pub use end::EndCause;
-pub use environment::{child_environment, chooses_cards, inherited, show_to_vulkan, shows_vulkan};
+pub use environment::{
+    child_environment, chooses_cards, inherited, show_to_others, show_to_vulkan, shows_vulkan,
+};
 pub use isolation::{Visible, VisibleCards, renumber};
 pub use spec::{ChildSpec, Readiness, StopWay};
 pub use work::EngineWork;

@@ -294,8 +294,8 @@ impl WordWriter<'_, '_> {
     }
 }
 
-/// The identity of a card, written as NVIDIA's tools write a UUID: of NVIDIA's its UUID, of others their place
-/// on the PCI bus.
+/// The identity of a card, written as NVIDIA's tools write a UUID: of NVIDIA's its UUID, of others their
+/// place on the PCI bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Uuid(pub [u8; 16]);
 

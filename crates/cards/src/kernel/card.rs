@@ -52,6 +52,12 @@ impl KernelCard {
         CardMaker::of_vendor(u16::from_str_radix(vendor, 16).ok()?)
     }
 
+    /// Its name in `ROCR_VISIBLE_DEVICES`: the UUID, or the number of one that has none.
+    pub fn rocr_name(&self) -> Option<String> {
+        let number = self.rocr?;
+        Some(self.uuid.clone().unwrap_or_else(|| number.to_string()))
+    }
+
     /// The card as models are placed on it, and as screens show it; `None` where a figure is unknown.
     pub fn shown(&self) -> Option<Card> {
         Some(Card {

@@ -35,10 +35,12 @@ use self::exact::Estimated;
 use self::remote::RemoteFiles;
 use self::requested::{HostSize, Room};
 #[cfg(unix)]
-use self::served::served;
+pub(super) use self::served::served;
 pub(crate) use self::spelling::{meant, spelled};
 #[cfg(windows)]
-use self::windows::{Estimated, check, served};
+pub(super) use self::windows::served;
+#[cfg(windows)]
+use self::windows::{Estimated, check};
 use crate::report::{ErrorReport, NO_VERDICT, print_as, status, write_file};
 use crate::screen;
 

@@ -17,8 +17,9 @@ use std::time::Duration;
 
 use clap::Args;
 use plimsoll_base::{BusRate, Bytes, Card};
-use plimsoll_cards::{Machine, Sampler};
+use plimsoll_cards::{KernelCard, Machine, Sampler};
 use plimsoll_config::{GuardSettings, GuardedCard, reserve_size};
+use plimsoll_engine::{VisibleCards, show_to_others};
 use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_probe::guard::{DepthReporter, PAGES, Preload, preload, unreachable};
 use plimsoll_probe::{bus, library};
@@ -55,7 +56,7 @@ cannot be executed, 127 if it does not exist. The terminal sends SIGINT and SIGQ
 #[command(after_help = MORE)]
 pub(crate) struct Arguments {
     /// Card that the program may see, by number, UUID or name, with its budget after `=`; AMD's and Intel's
-    /// for Vulkan by PCI address (0000:03:00.0); repeatable
+    /// also by PCI address (0000:03:00.0); repeatable
     #[arg(long = "card", value_name = "CARD[=SIZE]")]
     cards: Vec<RequestedCard>,
     /// Budget on each card for which --card gives none, e.g. 4GiB; the program and all processes that it
@@ -107,12 +108,14 @@ async fn guarded(arguments: &Arguments) -> Result<(RunSummary<'_>, ChildEnd), Er
     // NVML is asked while the program starts. Only named cards, or a plan, have to wait for its answer.
     let sampler = Sampler::start()?;
     let machine = if arguments.cards.is_empty() && !plans { None } else { sampler.machine().await };
-    let chosen = cards::choose(&arguments.cards, machine.as_ref().map(|machine| &*machine.cards))?;
+    let present = machine.as_ref().map_or_else(Vec::new, Machine::gpus);
+    let chosen = cards::choose(&arguments.cards, &present)?;
     // The trace's path is resolved here, because guard opens it from inside the program.
     let trace = arguments.trace.as_deref().map(whole).transpose()?;
-    let needs = match (plans, &machine) {
-        (true, Some(machine)) => needs(&program, rest, arguments, &chosen, &machine.cards),
-        _ => Vec::new(),
+    let needs = if plans {
+        needs(&program, rest, arguments, &chosen, planned_on(&machine, &present, &chosen))
+    } else {
+        Vec::new()
     };
     let mut environment: Environment = std::env::vars_os().collect();
     preload(
@@ -124,7 +127,8 @@ async fn guarded(arguments: &Arguments) -> Result<(RunSummary<'_>, ChildEnd), Er
             trace: trace.as_deref(),
         },
     );
-    show_cards(&mut environment, arguments, &chosen);
+    let kernel_cards = machine.as_ref().map_or(&[][..], |machine| &machine.kernel_cards);
+    show_cards(&mut environment, arguments, &chosen, kernel_cards);
     // The environment is inherited, so a static launcher still passes guard on to its dynamic children.
     if let Some(why) = unreachable(&program) {
         say(&format!(
@@ -151,7 +155,7 @@ async fn guarded(arguments: &Arguments) -> Result<(RunSummary<'_>, ChildEnd), Er
     }
     let summary = RunSummary {
         command: &arguments.command,
-        cards: machine.flatten().map_or_else(Vec::new, |machine| machine.cards),
+        cards: machine.flatten().as_ref().map_or_else(Vec::new, Machine::gpus),
         record,
         trace,
         end,
@@ -252,7 +256,18 @@ fn hides_others(arguments: &Arguments) -> bool {
     !arguments.strict_cards && !arguments.report_cards
 }
 
-fn show_cards(environment: &mut Environment, arguments: &Arguments, chosen: &[Chosen]) {
+/// The cards of a plan: the chosen ones, else NVIDIA's, beside which an integrated GPU drives the display.
+fn planned_on<'a>(machine: &'a Option<Machine>, present: &'a [Card], chosen: &[Chosen]) -> &'a [Card] {
+    let of_library = machine.as_ref().map_or(&[][..], |machine| &machine.cards);
+    if chosen.is_empty() && !of_library.is_empty() { of_library } else { present }
+}
+
+fn show_cards(
+    environment: &mut Environment,
+    arguments: &Arguments,
+    chosen: &[Chosen],
+    kernel_cards: &[KernelCard],
+) {
     if chosen.is_empty() {
         return;
     }
@@ -260,8 +275,21 @@ fn show_cards(environment: &mut Environment, arguments: &Arguments, chosen: &[Ch
     environment.set(names::CUDA_DEVICE_ORDER, "PCI_BUS_ID");
     if hides_others(arguments) {
         // UUIDs mean the same in every order, and also where the program changes CUDA_DEVICE_ORDER itself.
-        let uuids: Vec<&str> = chosen.iter().map(|card| card.uuid.as_str()).collect();
-        environment.set(names::CUDA_VISIBLE_DEVICES, uuids.join(","));
+        let mut visible = VisibleCards::default();
+        for card in chosen {
+            let is_same = |other: &&KernelCard| {
+                other.shown().and_then(|shown| cards::identity(&shown)).as_ref() == Some(&card.uuid)
+            };
+            match kernel_cards.iter().find(is_same) {
+                Some(kernel) => {
+                    visible.rocr.extend(kernel.rocr_name());
+                    visible.level_zero.extend(kernel.level_zero);
+                }
+                None => visible.cuda.push(card.uuid.clone()),
+            }
+        }
+        environment.set(names::CUDA_VISIBLE_DEVICES, visible.cuda.join(","));
+        show_to_others(environment, &visible);
     }
 }
 
@@ -278,8 +306,8 @@ fn say(line: &str) {
     let _ = writeln!(terminal::stderr(), "plimsoll run: {line}");
 }
 
-/// Finds a card by its UUID, with its number.
+/// Finds a card by the identity that guard knows it by, with its number.
 fn named<'a>(cards: &'a [Card], uuid: &str) -> Option<(usize, &'a Card)> {
     let mut numbered = cards.iter().enumerate();
-    numbered.find(|(_, card)| card.uuid.as_deref().is_some_and(|other| other.eq_ignore_ascii_case(uuid)))
+    numbered.find(|(_, card)| cards::identity(card).is_some_and(|other| other.eq_ignore_ascii_case(uuid)))
 }

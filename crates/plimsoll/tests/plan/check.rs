@@ -1,7 +1,7 @@
 //! Tests of `plimsoll plan --check`: a process compared with the driver's figures, an engine with its own.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -97,6 +97,43 @@ fn a_process_is_planned_from_its_own_words_and_compared_with_what_the_driver_say
     }
     let wide = engine.checked(&pid, peak + 900, &["--margin", "1GiB"]);
     assert_eq!(wide.status.code(), Some(0));
+}
+
+/// Files of a machine with a Radeon of which a process holds so much.
+fn radeon(root: &Path, pid: u32, mib: u64) {
+    let device = root.join("sys/class/drm/card1/device");
+    let write = |path: PathBuf, text: String| {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    let event = "DRIVER=amdgpu\nPCI_ID=1002:744C\nPCI_SLOT_NAME=0000:03:00.0\n";
+    write(device.join("uevent"), event.to_owned());
+    write(device.join("mem_info_vram_total"), (24_u64 << 30).to_string());
+    write(device.join("mem_info_vram_used"), (mib << 20).to_string());
+    let client = "drm-driver: amdgpu\ndrm-pdev: 0000:03:00.0\ndrm-client-id: 1\ndrm-resident-vram:";
+    write(root.join(format!("proc/{pid}/fdinfo/5")), format!("{client} {mib} MiB\n"));
+    write(root.join("proc/meminfo"), "MemTotal: 67108864 kB\nMemAvailable: 41943040 kB\n".to_owned());
+}
+
+#[test]
+fn a_process_on_a_card_of_amds_is_compared_with_the_kernels_figure_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = specimen("l8", folder.path());
+    let engine = Engine::start(&model, &["-c", "8192"], &[]);
+    let pid = engine.child.id();
+    radeon(folder.path(), pid, 6200);
+    let idle = r#"[{"uuid":"GPU-a","name":"NVIDIA L4","total":24000000000,"free":24000000000}]"#;
+    let output = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .args(["plan", "--json", "--check", &pid.to_string()])
+        .env("PLIMSOLL_NVML", built("libnvidia_ml.so", "fake-nvml"))
+        .env("PLIMSOLL_FAKE_NVML_CARDS", idle)
+        .env("PLIMSOLL_CARD_FILES", folder.path())
+        .output()
+        .unwrap();
+    let check = json(&output);
+    let [card] = &check["models"][0]["cards"].as_array().unwrap()[..] else { panic!("{check:#}") };
+    assert_eq!(card["measured"], 6200_u64 << 20, "{card:#}");
+    assert_eq!(card["terms"]["kv"], 1_u64 << 30);
 }
 
 #[test]

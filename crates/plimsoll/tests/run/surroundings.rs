@@ -165,6 +165,38 @@ fn a_program_sees_only_the_cards_it_was_given_unless_guard_shall_judge() {
 }
 
 #[test]
+fn a_card_of_amds_is_named_as_nvidias_are_and_seen_alone_by_each_runtime() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |path: &str, text: &str| {
+        let path = folder.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    let device = "sys/class/drm/card1/device";
+    let event = "DRIVER=amdgpu\nPCI_ID=1002:744C\nPCI_SLOT_NAME=0000:03:00.0\n";
+    write(&format!("{device}/uevent"), event);
+    write(&format!("{device}/drm/renderD129/dev"), "");
+    write(&format!("{device}/mem_info_vram_total"), "25769803776");
+    write(&format!("{device}/mem_info_vram_used"), "0");
+    let node = "sys/class/kfd/kfd/topology/nodes/1";
+    write(&format!("{node}/properties"), "simd_count 192\nvendor_id 4098\ndrm_render_minor 129\n");
+    write(&format!("{node}/gpu_id"), "51");
+    let nvml = crate::built::built("libnvidia_ml.so", "fake-nvml");
+    for name in ["2", "0000:03:00.0", "AMD Radeon RX 7900"] {
+        let show =
+            "echo \"$CUDA_VISIBLE_DEVICES|$ROCR_VISIBLE_DEVICES|$HIP_VISIBLE_DEVICES|$PLIMSOLL_GUARD\"";
+        let output = run(&["--card", name], &["sh", "-c", show])
+            .env("PLIMSOLL_NVML", &nvml)
+            .env("PLIMSOLL_FAKE_NVML_CARDS", two_cards())
+            .env("PLIMSOLL_CARD_FILES", folder.path())
+            .output()
+            .unwrap();
+        let seen = "|0|0|card=GPU-00000000-0300-0000-0000-000000000000 hide-others";
+        assert_eq!(stated(&output).0.trim(), seen, "{name}: {}", stated(&output).1);
+    }
+}
+
+#[test]
 fn a_static_program_is_said_to_be_out_of_reach() {
     let folder = tempfile::tempdir().unwrap();
     let (source, program) = (folder.path().join("a.c"), folder.path().join("a"));

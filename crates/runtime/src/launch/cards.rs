@@ -43,8 +43,8 @@ impl Starter<'_> {
         if let Some(numbers) = program::vulkan_numbers(&shown, &cards, &present) {
             return Ok(numbers);
         }
-        // DECISION: the layer only where names do not tell cards apart. A number is obeyed by engines that the
-        // layer does not reach as well, such as those in containers.
+        // DECISION: the layer only where names do not tell cards apart. A number is obeyed by engines as well
+        // that the layer does not reach, such as those in containers.
         if self.runtime.extensions.iter().any(|extension| extension.can_isolate(self.run, &cards)) {
             self.run.isolated_by_layer.set(true);
             return Ok((0..cards.len()).collect());
@@ -106,10 +106,7 @@ impl Starter<'_> {
                 (CardMaker::Nvidia, None) => return Visible::AsInherited,
                 (CardMaker::Amd, _) => {
                     let Some(kernel) = kernel() else { return Visible::AsInherited };
-                    let number = || kernel.rocr.map(|number| number.to_string());
-                    visible
-                        .rocr
-                        .extend(kernel.uuid.clone().filter(|_| kernel.rocr.is_some()).or_else(number));
+                    visible.rocr.extend(kernel.rocr_name());
                 }
                 (CardMaker::Intel, _) => {
                     let Some(kernel) = kernel() else { return Visible::AsInherited };

@@ -8,7 +8,7 @@ use plimsoll_doctor::{Cause, Diagnosis};
 use plimsoll_flags::ProgramKind;
 use plimsoll_planner::{EngineBuild, EngineKind, Plan};
 
-use super::super::plan::by_words;
+use super::super::plan::{by_words, served};
 
 /// Adds the plan's sums to the reasons, and puts its hints before the general ones.
 pub(super) fn add(diagnosis: &mut Diagnosis, command: &[OsString]) {
@@ -31,7 +31,7 @@ fn plan(command: &[OsString]) -> Option<Plan> {
         words.iter().map(|word| word.to_str().map(str::to_owned)).collect::<Option<_>>()?;
     // The newest formulas: starting the program again only for its version is not worth the wait.
     let engine = EngineBuild { kind: EngineKind::LlamaCpp, build: None };
-    by_words(&words, engine, ProgramKind::from_name(name)?, &plimsoll_cards::look().cards).ok()
+    by_words(&words, engine, ProgramKind::from_name(name)?, &served(&plimsoll_cards::look())).ok()
 }
 
 fn sums(plan: &Plan) -> Vec<Reason> {

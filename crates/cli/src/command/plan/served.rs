@@ -5,7 +5,7 @@ use plimsoll_cards::Machine;
 use plimsoll_engine::program;
 
 /// Those of one maker.
-pub(super) fn served(machine: &Machine) -> Vec<Card> {
+pub(in crate::command) fn served(machine: &Machine) -> Vec<Card> {
     if machine.kernel_cards.is_empty() {
         return machine.cards.clone();
     }

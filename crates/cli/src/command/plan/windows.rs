@@ -73,7 +73,7 @@ impl Estimated {
 }
 
 /// The cards that NVML knows.
-pub(super) fn served(machine: &Machine) -> Vec<Card> {
+pub(in crate::command) fn served(machine: &Machine) -> Vec<Card> {
     machine.cards.clone()
 }
 

@@ -4,7 +4,7 @@
 
 use std::str::FromStr;
 
-use plimsoll_base::{Bytes, Card, ParseBytesError};
+use plimsoll_base::{Bytes, Card, CardMaker, ParseBytesError};
 use plimsoll_wire::options::Uuid;
 
 /// A requested card: `CARD` or `CARD=SIZE`.
@@ -45,9 +45,16 @@ pub(crate) enum CardError {
     NoCards { card: String },
 }
 
+/// The identity that guard knows a card by: NVIDIA's UUID as its library writes it, the place of others.
+pub(super) fn identity(card: &Card) -> Option<String> {
+    match card.maker {
+        CardMaker::Nvidia => card.uuid.clone(),
+        CardMaker::Amd | CardMaker::Intel => card.identity().map(|identity| identity.to_string()),
+    }
+}
+
 /// Finds each requested card. Where the machine shows no card, a complete UUID is accepted.
-pub(super) fn choose(wanted: &[RequestedCard], present: Option<&[Card]>) -> Result<Vec<Chosen>, CardError> {
-    let present = present.unwrap_or_default();
+pub(super) fn choose(wanted: &[RequestedCard], present: &[Card]) -> Result<Vec<Chosen>, CardError> {
     let mut chosen: Vec<Chosen> = Vec::with_capacity(wanted.len());
     for (index, one) in wanted.iter().enumerate() {
         let uuid = find(&one.card, present)?;
@@ -74,7 +81,7 @@ pub(super) fn seen(chosen: &[Chosen], machine: &[Card], usual: Option<Bytes>) ->
     }
     let found = chosen.iter().filter_map(|chosen| {
         let mut cards = machine.iter();
-        let card = cards.find(|card| card.uuid.as_deref() == Some(&chosen.uuid))?;
+        let card = cards.find(|card| identity(card).as_deref() == Some(&chosen.uuid))?;
         Some(within(card, chosen.budget))
     });
     found.collect()
@@ -82,7 +89,7 @@ pub(super) fn seen(chosen: &[Chosen], machine: &[Card], usual: Option<Bytes>) ->
 
 /// The UUID of the card with this number, UUID or name.
 pub(in crate::command) fn find(name: &str, present: &[Card]) -> Result<String, CardError> {
-    // By its place on the PCI bus a card of AMD's or Intel's is known to guard, and no survey lists it here.
+    // By its place on the PCI bus guard knows a card of AMD's or Intel's, also where no survey lists it.
     if let Some(place) = Uuid::of_address(name) {
         return Ok(place.to_string());
     }
@@ -92,7 +99,7 @@ pub(in crate::command) fn find(name: &str, present: &[Card]) -> Result<String, C
         return whole.ok_or_else(|| CardError::NoCards { card: name.to_owned() });
     }
     let uuids = |cards: Vec<&Card>| {
-        let uuids = cards.into_iter().filter_map(|card| card.uuid.clone());
+        let uuids = cards.into_iter().filter_map(identity);
         uuids.collect::<Vec<_>>()
     };
     let by = |fits: &dyn Fn(&Card) -> bool| uuids(present.iter().filter(|card| fits(card)).collect());
@@ -122,7 +129,7 @@ pub(in crate::command) fn find(name: &str, present: &[Card]) -> Result<String, C
                 present
                     .iter()
                     .enumerate()
-                    .filter(|(_, card)| card.uuid.as_ref().is_some_and(|uuid| several.contains(uuid))),
+                    .filter(|(_, card)| identity(card).is_some_and(|uuid| several.contains(&uuid))),
             ),
         }),
     }
@@ -163,7 +170,7 @@ mod tests {
         let present =
             [card("GPU-aa01", "NVIDIA H200"), card("GPU-aa02", "NVIDIA H200"), card("GPU-bb03", "NVIDIA L4")];
         let wanted: Vec<RequestedCard> = names.iter().map(|name| name.parse().unwrap()).collect();
-        let chosen = choose(&wanted, Some(&present))?;
+        let chosen = choose(&wanted, &present)?;
         Ok(chosen.into_iter().map(|card| card.uuid).collect())
     }
 
@@ -194,11 +201,11 @@ mod tests {
     fn a_budget_stands_behind_the_card_and_a_whole_uuid_needs_no_driver() {
         let uuid = "GPU-00112233-4455-6677-8899-aabbccddeeff";
         let wanted: RequestedCard = format!("{uuid}=20GiB").parse().unwrap();
-        let chosen = choose(&[wanted], None).unwrap();
+        let chosen = choose(&[wanted], &[]).unwrap();
         assert_eq!(chosen[0].uuid, uuid);
         assert_eq!(chosen[0].budget, Some(Bytes::gib(20)));
         assert!("0=much".parse::<RequestedCard>().is_err());
-        let error = choose(&["0".parse().unwrap()], None).unwrap_err();
+        let error = choose(&["0".parse().unwrap()], &[]).unwrap_err();
         assert!(error.to_string().contains("no NVIDIA card is visible"));
     }
 }

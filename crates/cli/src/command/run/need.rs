@@ -30,7 +30,9 @@ pub(super) fn planned(
     let kind = ProgramKind::from_name(program.file_name()?.to_str()?)?;
     Some(plan(program, kind, arguments, cards, ordered).map(|plan| {
         let requested = cards.iter().zip(&plan.cards);
-        requested.filter_map(|(card, planned)| Some((card.uuid.clone()?, planned.requested()?))).collect()
+        requested
+            .filter_map(|(card, planned)| Some((super::cards::identity(card)?, planned.requested()?)))
+            .collect()
     }))
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use plimsoll_base::{Card, CardKind};
-use plimsoll_cards::Reading;
+use plimsoll_cards::{KernelCard, Reading};
 use plimsoll_flags::table::FlagClass;
 use plimsoll_flags::{FlagOrigin, FlagValue as SettingValue, ModelParams, Options, Parallel, ProgramKind};
 use plimsoll_planner::{CardPlan, EngineBuild, Plan};
@@ -166,12 +166,18 @@ impl Started {
         format!("/proc/{}/cwd/{name}", self.pid)
     }
 
-    /// The cards that the process sees, with the memory that it holds counted as free.
+    /// The cards that the process sees, with the memory that it holds counted as free. AMD's and Intel's are
+    /// those on which it holds memory: each runtime has variables of its own.
     fn cards(&self, reading: &Reading, family: &[u32]) -> Vec<Card> {
         let visible =
             self.variables.iter().find(|(name, _)| name == plimsoll_wire::env::CUDA_VISIBLE_DEVICES);
         let machine = plimsoll_cards::look();
+        let holds = |card: &Card| reading.used_by(family, &card.id).is_some_and(|used| !used.is_zero());
+        let mut others: Vec<Card> = machine.kernel_cards.iter().filter_map(KernelCard::shown).collect();
+        others.retain(holds);
         let mut cards = plimsoll_cards::visible(machine.cards, visible.map(|(_, value)| value.as_str()));
+        cards.retain(|card| others.is_empty() || holds(card));
+        cards.extend(others);
         for card in &mut cards {
             // A card's measurement covers the card alone.
             card.shares_host = false;
