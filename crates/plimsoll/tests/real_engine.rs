@@ -32,6 +32,7 @@ mod sockets;
 mod upstream;
 pub(crate) mod venv;
 mod vulkan;
+mod vulkan_account;
 mod vulkan_rows;
 mod warm;
 mod words;

@@ -34,6 +34,7 @@ mod operator;
 mod orders;
 mod other_cards;
 mod own_cards;
+mod own_faults;
 mod ports;
 mod probed;
 mod read_ahead;

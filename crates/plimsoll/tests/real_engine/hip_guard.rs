@@ -119,7 +119,7 @@ impl Bench {
     }
 }
 
-fn guard() -> PathBuf {
+pub(super) fn guard() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     if std::env::var_os("PLIMSOLL_TESTS_ARE_BUILT").is_none() {

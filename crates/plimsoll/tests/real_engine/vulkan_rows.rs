@@ -28,7 +28,7 @@ const MESA: Recording = Recording { file: "lavapipe-0.5.0.json", card: LAVAPIPE,
 /// The same with a newer engine.
 const MESA_NEWER: Recording =
     Recording { file: "lavapipe-0.7.0.json", card: LAVAPIPE, rows: 45, engine: of_debian };
-const LAVAPIPE: &str = "total=2147483648,cc=8.9,name=llvmpipe,vendor=65541,integrated=1,type=2,range=4294967295,align=4,\
+pub(super) const LAVAPIPE: &str = "total=2147483648,cc=8.9,name=llvmpipe,vendor=65541,integrated=1,type=2,range=4294967295,align=4,\
            mapalign=64,allocation=4294967292,buffer=4294967292,round=1,subgroup=8,matrix=0,dot=0";
 /// NVIDIA's driver: every limit is the stand-in's own.
 const NVIDIA: Recording = Recording {

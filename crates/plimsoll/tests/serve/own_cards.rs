@@ -15,16 +15,16 @@ use crate::daemon::{Daemon, Setup, fake_engine, until};
 use crate::http::{chat, get};
 use crate::pages::hand_written::{HandWritten, library};
 
-const GIB: u64 = 1 << 30;
-const FIRST: &str = "0000:03:00.0";
+pub(super) const GIB: u64 = 1 << 30;
+pub(super) const FIRST: &str = "0000:03:00.0";
 const SECOND: &str = "0000:0a:00.0";
-const UNIQUE: &str = "946d7e1ef9b172dd";
+pub(super) const UNIQUE: &str = "946d7e1ef9b172dd";
 
 /// Files of a machine, and folders of engines.
-struct Machine(tempfile::TempDir);
+pub(super) struct Machine(tempfile::TempDir);
 
 impl Machine {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let machine = Self(tempfile::tempdir().expect("a temporary folder"));
         machine.write("proc/meminfo", "MemTotal: 67108864 kB\nMemAvailable: 41943040 kB\n");
         machine
@@ -37,7 +37,14 @@ impl Machine {
     }
 
     /// Card `number` of amdgpu with VRAM and GTT in GiB, and its node for compute.
-    fn amd(self, number: u32, address: &str, id: &str, unique: Option<&str>, gib: [u64; 2]) -> Self {
+    pub(super) fn amd(
+        self,
+        number: u32,
+        address: &str,
+        id: &str,
+        unique: Option<&str>,
+        gib: [u64; 2],
+    ) -> Self {
         let device = format!("sys/class/drm/card{number}/device");
         let event = format!("DRIVER=amdgpu\nPCI_ID={id}\nPCI_SLOT_NAME={address}\n");
         self.write(&format!("{device}/uevent"), &event);
@@ -63,7 +70,7 @@ impl Machine {
     }
 
     /// An engine with these backends; `first` is what it does before it serves.
-    fn engine(&self, name: &str, backends: &[&str], first: &str) -> PathBuf {
+    pub(super) fn engine(&self, name: &str, backends: &[&str], first: &str) -> PathBuf {
         let folder = self.0.path().join("engines").join(name);
         std::fs::create_dir_all(&folder).expect("it can be made");
         for backend in backends.iter().chain(&["cpu"]) {
@@ -92,14 +99,18 @@ impl Machine {
         first.amd(2, SECOND, "1002:744C", None, [24, 16])
     }
 
-    fn setup(&self) -> Setup {
+    pub(super) fn folder(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub(super) fn setup(&self) -> Setup {
         Setup::with_cards(&[])
             .variable("PLIMSOLL_NVML", "")
             .variable("PLIMSOLL_CARD_FILES", self.0.path().to_str().expect("UTF-8"))
     }
 }
 
-fn with_model(setup: Setup, name: &str, engine: &Path, gib: u64, more: &str) -> Setup {
+pub(super) fn with_model(setup: Setup, name: &str, engine: &Path, gib: u64, more: &str) -> Setup {
     setup.config(&format!(
         "[models.{name}]\ncmd = \"{} --port ${{PORT}} -hf user/m --no-mmproj\"\nmemory = \"{gib}GiB\"\n{more}\n",
         engine.display()
@@ -224,9 +235,8 @@ fn an_engine_that_comes_to_hold_another_card_is_ended() {
     let daemon = with_model(machine.setup(), "m", &engine, 4, &format!("cards = [\"{FIRST}\"]")).start();
     assert_eq!(chat(daemon.address, "m").status, 200, "{}", daemon.talk());
     let pid = std::fs::read_to_string(machine.0.path().join("pid")).expect("it was written");
-    let client = format!(
-        "drm-driver: amdgpu\ndrm-pdev: {SECOND}\ndrm-client-id: 8\ndrm-resident-vram: 700 MiB\n"
-    );
+    let client =
+        format!("drm-driver: amdgpu\ndrm-pdev: {SECOND}\ndrm-client-id: 8\ndrm-resident-vram: 700 MiB\n");
     machine.write(&format!("proc/{}/fdinfo/6", pid.trim()), &client);
     daemon.reported("holds 700 MiB of AMD Radeon");
     until("its process is gone", || daemon.running().is_empty());
@@ -246,8 +256,7 @@ fn of_two_equal_cards_an_engine_on_vulkan_is_shown_its_own_by_guards_layer() {
     let place = Uuid::of_address(SECOND).expect("an address");
     let page = folder.join("page");
     HandWritten::new(place.0).card(offset_of!(PageCard, allocations), 1).write(&page);
-    let mut setup =
-        machine.setup().variable("PLIMSOLL_GUARD_LIBRARY", library().to_str().expect("text"));
+    let mut setup = machine.setup().variable("PLIMSOLL_GUARD_LIBRARY", library().to_str().expect("text"));
     for (name, env) in [
         ("seen", format!("env = {{ PLIMSOLL_TEST_PAGE = \"{}\" }}", page.display())),
         ("unseen", String::new()),

@@ -28,12 +28,20 @@ const KINDS: [(&str, &str, &[u16]); 8] = [
 
 #[test]
 fn a_thousand_random_faults_leave_nothing_behind() {
-    let mut setup = Setup::new()
-        .config("[serve]\npatience = \"50ms\"\nwait = \"60s\"\n")
-        .model("sound", "100MiB", "", "");
-    for number in 0..KINDS.len() * COPIES {
+    storm(Setup::new(), COPIES, |setup, name, script, more| {
+        let memory = if name == "sound" { "100MiB" } else { "300MiB" };
+        setup.model(name, memory, script, more)
+    });
+}
+
+/// So many models with each fault, made by `model` from a name, a script and further lines.
+pub(super) fn storm(setup: Setup, copies: usize, model: impl Fn(Setup, &str, &str, &str) -> Setup) {
+    let setup = setup.config("[serve]\npatience = \"50ms\"\nwait = \"60s\"\n");
+    let mut setup = model(setup, "sound", "", "");
+    let count = KINDS.len() * copies;
+    for number in 0..count {
         let (name, script, _) = KINDS[number % KINDS.len()];
-        setup = setup.model(&format!("{name}{number}"), "300MiB", script, "stop-timeout = \"200ms\"");
+        setup = model(setup, &format!("{name}{number}"), script, "stop-timeout = \"200ms\"");
     }
     let daemon = setup.start();
     assert_eq!(chat(daemon.address, "sound").status, 200);
@@ -47,7 +55,7 @@ fn a_thousand_random_faults_leave_nothing_behind() {
             scope.spawn(move || {
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
-                    if number >= KINDS.len() * COPIES {
+                    if number >= count {
                         return;
                     }
                     one_fault(daemon, number, &mut dice);

