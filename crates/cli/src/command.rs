@@ -17,6 +17,7 @@ pub(crate) mod exec_child;
 pub(crate) mod fleet;
 pub(crate) mod import;
 mod inherited;
+pub(crate) mod init;
 pub(crate) mod look;
 mod misread;
 mod overview;
@@ -54,6 +55,8 @@ enum Command {
     Serve(serve::Arguments),
     /// Compute the memory of a model on each card, and whether it fits
     Plan(Box<plan::Arguments>),
+    /// Write a configuration for the models in a folder
+    Init(init::Arguments),
     /// Write a configuration from llama-swap, presets or Ollama's store
     Import(import::Arguments),
     /// Show a running server: its process, requests, cards and models
@@ -202,6 +205,7 @@ pub fn main() -> ExitCode {
         Command::Download(arguments) => server_verbs::download(&arguments).map_err(server_verbs::report),
         Command::Engine(arguments) => engine::run(arguments),
         Command::Import(arguments) => import::run(&arguments),
+        Command::Init(arguments) => init::run(arguments, log.unwrap_or_default()),
         Command::Fleet(arguments) => fleet::run(arguments),
         Command::Load(arguments) => server_verbs::load(&arguments).map_err(server_verbs::report),
         Command::Logs(arguments) => server_verbs::logs(&arguments).map_err(server_verbs::report),

@@ -47,6 +47,31 @@ impl Caches {
         Self { hubs: hubs.into_iter().flatten().collect(), folders: folders.into_iter().flatten().collect() }
     }
 
+    /// Every repository in the hub's caches, each with the folder of one commit.
+    pub fn repositories(&self) -> Vec<(String, PathBuf)> {
+        let of_hub = |hub: &PathBuf| {
+            sorted(hub).into_iter().filter_map(|folder| {
+                let (user, name) =
+                    folder.file_name()?.to_str()?.strip_prefix("models--")?.split_once("--")?;
+                let repo = format!("{user}/{name}");
+                is_repository(&repo).then_some((repo, folder.join("snapshots")))
+            })
+        };
+        let found = self.hubs.iter().flat_map(of_hub);
+        let mut all: Vec<(String, PathBuf)> = found
+            .flat_map(|(repo, folder)| sorted(&folder).into_iter().map(move |commit| (repo.clone(), commit)))
+            .collect();
+        // Two variables may name one cache.
+        let mut seen = std::collections::HashSet::new();
+        all.retain(|(_, folder)| seen.insert(folder.clone()));
+        all
+    }
+
+    /// llama.cpp's own folders.
+    pub fn folders(&self) -> &[PathBuf] {
+        &self.folders
+    }
+
     /// The downloads of a repository, one list for each commit and folder that has some.
     pub(crate) fn of(&self, repo: &str) -> Vec<CachedFiles> {
         // Parts of a path from the command line must stay parts.

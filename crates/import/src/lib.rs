@@ -6,12 +6,13 @@
 #![forbid(unsafe_code)]
 
 mod differences;
+mod found;
 mod llama_server;
 mod ollama;
 mod toml;
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -19,6 +20,8 @@ pub use self::toml::write as write_toml;
 use plimsoll_base::{Bytes, Order};
 use plimsoll_config::{ConfigError, ConfigMistakes, Configuration};
 use plimsoll_flags::{Warning, quoted};
+
+pub use self::found::{Found, FoundModel, Places, Settled, find, find_settled};
 
 /// The longest file that is read; all real ones together are a fraction of it.
 const LONGEST: Bytes = Bytes::mib(1);
@@ -70,6 +73,31 @@ pub fn import(
     configuration.warnings.order_by_key(|warning| warning.origin.line());
     let (cosmetic, changes) = configuration.warnings.into_iter().partition(|warning| warning.is_cosmetic);
     Ok(ImportedConfiguration { toml, models: configuration.models.len(), changes, cosmetic, has_secrets })
+}
+
+/// Writes models that were found as TOML, with a line on each as a comment.
+pub fn write_found(
+    places: &Places,
+    configuration: Configuration,
+    lines: Vec<String>,
+) -> Result<ImportedConfiguration, ImportError> {
+    let notes: HashMap<&str, String> = configuration.models.iter().map(|model| model.name.as_str()).zip(lines).collect();
+    let head = format!(
+        "The models in {}, written by plimsoll init. A section here wins over what is found there.",
+        places.in_words()
+    );
+    let toml = toml::write(&head, &configuration, |entry| {
+        notes.get(entry.name.as_str()).cloned().unwrap_or_else(|| entry.origin.to_string())
+    });
+    plimsoll_config::parse("plimsoll.toml", &toml, &|_| None).map_err(ImportError::Write)?;
+    let Configuration { models, warnings, .. } = configuration;
+    Ok(ImportedConfiguration {
+        toml,
+        models: models.len(),
+        changes: warnings,
+        cosmetic: Vec::new(),
+        has_secrets: false,
+    })
 }
 
 /// Reads a file; `used` gets the variables of the environment that it names.

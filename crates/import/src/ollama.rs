@@ -5,11 +5,11 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use plimsoll_base::Order;
 use plimsoll_config::{Configuration, ConfiguredModel, Launch, RequestFilters};
-use plimsoll_flags::{FlagOrigin, Options, Warning, quoted};
+use plimsoll_flags::{FlagOrigin, FlagValue, Options, Setting, Warning, quoted};
 use plimsoll_model::Dialect;
 use plimsoll_probe::headers::read_model;
 use serde_json::{Map, Value};
@@ -40,6 +40,29 @@ fn layer(layer: &Value) -> (&str, &str) {
     (kind.unwrap_or_default(), layer["digest"].as_str().unwrap_or_default())
 }
 
+/// Text of the warning of a model that cannot be imported.
+pub(crate) const NOT_IMPORTED: &str = "is not imported";
+
+/// True for the context that [`read`] gives to a model which sets none, and for what follows from it.
+pub(crate) fn is_usual_context(setting: &Setting) -> bool {
+    let names = ["--ctx-size", "--ubatch-size"];
+    names.contains(&setting.flag.name()) && setting.value == FlagValue::Text(CONTEXT.to_string())
+}
+
+/// The manifests of a store, by which a change of it is seen.
+pub(crate) fn manifests(store: &Path) -> Vec<(PathBuf, u64, SystemTime)> {
+    let folder = store.join("manifests");
+    let mut files = Vec::new();
+    // A store that cannot be read has no models; `read` says why.
+    let _ = walk(&folder, &mut Vec::new(), &mut files);
+    let of = |parts: Vec<String>| {
+        let path = folder.join(parts.join("/"));
+        let about = fs::metadata(&path).ok()?;
+        Some((path, about.len(), about.modified().ok()?))
+    };
+    files.into_iter().filter_map(of).collect()
+}
+
 /// Reads the store in a folder, or with `ollama` the one of this machine.
 pub(crate) fn read(
     source: &Path,
@@ -66,7 +89,7 @@ pub(crate) fn read(
         let mut reader = StoreReader { folder: &folder, at, name: quoted(&model.name), reported, templates };
         match reader.model(&path, &mut model) {
             Ok(()) => configuration.models.push(model),
-            Err(why) => reader.notify(format!("is not imported: {why}"), "`ollama pull` fetches it again"),
+            Err(why) => reader.notify(format!("{NOT_IMPORTED}: {why}"), "`ollama pull` fetches it again"),
         }
         configuration.warnings.append(&mut reader.reported);
         templates_of_ollama.append(&mut reader.templates);
@@ -112,7 +135,7 @@ impl ModelFacts {
 }
 
 /// The folder of this machine's store.
-fn of_machine(env: &dyn Fn(&str) -> Option<String>) -> PathBuf {
+pub(crate) fn of_machine(env: &dyn Fn(&str) -> Option<String>) -> PathBuf {
     let of_user = || Some(Path::new(&env("HOME")?).join(".ollama/models")).filter(|folder| folder.is_dir());
     let set = env("OLLAMA_MODELS").filter(|folder| !folder.is_empty()).map(PathBuf::from);
     set.or_else(of_user).unwrap_or_else(|| "/usr/share/ollama/.ollama/models".into())

@@ -30,6 +30,20 @@ pub enum ReadModelError {
     Model { path: PathBuf, error: ModelError },
 }
 
+impl ReadModelError {
+    /// The fault without the path, for a list that names the file already.
+    pub fn fault(&self) -> String {
+        match self {
+            Self::Open { error, .. } | Self::Read { error, .. } => format!("it cannot be read: {error}"),
+            Self::TooLong { .. } => {
+                format!("its headers are longer than {HEADER_LIMIT}, which no model needs")
+            }
+            Self::Header { error, .. } => error.to_string(),
+            Self::Model { error, .. } => error.to_string(),
+        }
+    }
+}
+
 /// Reads the model of which `path` is the only or the first file.
 pub fn read_model(path: &Path, dialect: Dialect) -> Result<Model, ReadModelError> {
     let mut piece = vec![0; PIECE];
@@ -43,6 +57,17 @@ pub fn read_model(path: &Path, dialect: Dialect) -> Result<Model, ReadModelError
     let headers = headers.collect::<Result<Vec<_>, _>>()?;
     let model = |error| ReadModelError::Model { path: path.to_owned(), error };
     Model::from_headers(&headers).map_err(model)
+}
+
+/// Reads the header of one file, without its vocabulary, for what `read` takes from it.
+pub fn read_header<T>(
+    path: &Path,
+    dialect: Dialect,
+    read: impl FnOnce(&Header<'_>) -> Result<T, ModelError>,
+) -> Result<T, ReadModelError> {
+    let (_, excerpt) = excerpt(path, dialect, &mut vec![0; PIECE])?;
+    let header = excerpt.header().map_err(wrong_in(path))?;
+    read(&header).map_err(|error| ReadModelError::Model { path: path.to_owned(), error })
 }
 
 /// Reads the heads of all files of the set that `path` is the only or the first file of.

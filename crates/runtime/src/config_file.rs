@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use plimsoll_base::{Card, CardKind};
 use plimsoll_config::{
@@ -11,6 +12,9 @@ use plimsoll_config::{
 };
 use plimsoll_flags::{FlagOrigin, Options, Warning, quoted};
 use plimsoll_hub::{DerivedModel, DownloadedModel};
+use plimsoll_import::{Found, Places, Settled};
+use plimsoll_plan::PlannedHost;
+use plimsoll_planner::HostRoom;
 
 use super::FlagsLeftOut;
 use crate::config_error::ReadConfigError;
@@ -81,12 +85,21 @@ fn roster(path: &Path) -> Result<Configuration, ReadConfigError> {
     Ok(plimsoll_config::parse_each(&path.to_string_lossy(), &text, &env)?)
 }
 
+/// The file's, which may be missing where models are found elsewhere.
+fn roster_with(path: &Path, places: Option<&Places>) -> Result<Configuration, ReadConfigError> {
+    if places.is_some() && !path.exists() { Ok(Configuration::default()) } else { roster(path) }
+}
+
 /// A configuration with the API keys from its key files.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Config {
     pub roster: Configuration,
     /// As digests. Those of `api-keys` and of files have no name.
     pub keys: Vec<ConfiguredKey>,
+    /// Models that were found beside those of the file, before flags are chosen for the cards.
+    pub found: Option<Found>,
+    /// The files in those places, by which a change is seen.
+    pub settled: Settled,
 }
 
 impl Config {
@@ -94,16 +107,45 @@ impl Config {
         Self::of(path, roster(path)?)
     }
 
+    /// The same with the models of `places`, beside which a file is not needed.
+    pub fn read_with(path: &Path, places: Option<&Places>) -> Result<Self, ReadConfigError> {
+        Ok(Self::of(path, roster_with(path, places)?)?.with_found(places))
+    }
+
     /// Reads what can be read, and the mistakes of the file that no model has.
-    pub fn read_with_mistakes(path: &Path) -> Result<(Self, Option<ConfigMistakes>), ReadConfigError> {
-        match roster(path) {
-            Ok(roster) => Ok((Self::of(path, roster)?, None)),
+    pub fn read_with_mistakes(
+        path: &Path,
+        places: Option<&Places>,
+    ) -> Result<(Self, Option<ConfigMistakes>), ReadConfigError> {
+        match roster_with(path, places) {
+            Ok(roster) => Ok((Self::of(path, roster)?.with_found(places), None)),
             Err(ReadConfigError::Parse(mut mistakes)) => {
                 let roster = std::mem::take(&mut *mistakes.rest);
-                Ok((Self::of(path, roster)?, Some(mistakes)))
+                Ok((Self::of(path, roster)?.with_found(places), Some(mistakes)))
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Looks for models in these places.
+    #[must_use]
+    pub fn with_found(mut self, places: Option<&Places>) -> Self {
+        let Some(places) = places else { return self };
+        // Before the files are read, so that a change meanwhile is seen as one.
+        self.settled = places.settled(SystemTime::now());
+        let mut found = plimsoll_import::find_settled(places);
+        found.retain_new(&self.roster);
+        self.found = Some(found);
+        self
+    }
+
+    /// Chooses flags for the models that were found, and adds them to those of the file; the result is a line
+    /// on each.
+    pub fn choose_flags(&mut self, cards: &[Card], host: Option<HostRoom>) -> Vec<String> {
+        let Some(found) = self.found.take() else { return Vec::new() };
+        let is_shared = cards.iter().any(|card| card.shares_host);
+        let host = host.map(|room| PlannedHost { room, is_shared });
+        found.add_to(&mut self.roster, cards, host)
     }
 
     fn of(path: &Path, mut roster: Configuration) -> Result<Self, ReadConfigError> {
@@ -142,13 +184,12 @@ impl Config {
                 return Err(ReadConfigError::SameKey { path: path.to_owned(), name: key.name.clone() });
             }
         }
-        Ok(Self { roster, keys })
+        Ok(Self { roster, keys, found: None, settled: Settled::new() })
     }
 
     /// Returns all mistakes of refused models as an error, if there are any.
     pub fn whole(self) -> Result<Self, ReadConfigError> {
-        let Self { roster, keys } = self;
-        Ok(Self { roster: roster.whole()?, keys })
+        Ok(Self { roster: self.roster.whole()?, ..self })
     }
 
     /// The warnings that a person should read.

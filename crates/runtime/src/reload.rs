@@ -10,6 +10,7 @@ use tokio::time::timeout;
 use super::{ConfigureError, Runtime};
 use crate::config_error::ReadConfigError;
 use crate::config_file::Config;
+use crate::forecast::this_host;
 use plimsoll_task::{spawn_blocking, spawn_local};
 
 /// Time for which a reload waits for the forecasts of the changed models; a disk may hang.
@@ -50,12 +51,17 @@ impl Runtime {
     async fn apply_config(&self, path: &Path) -> Result<Applied, ConfigureError> {
         // One after the other, so that the file that was read last is the one that stays.
         let _turn = self.turns.reload.lock().await;
-        let file = path.to_owned();
-        let read = spawn_blocking(move || Config::read(&file)).await;
-        let config = read.unwrap_or_else(|error| {
+        let (file, places) = (path.to_owned(), self.settings.places.clone());
+        let (cards, host) = (self.settings.served(), this_host());
+        let read = spawn_blocking(move || {
+            let mut config = Config::read_with(&file, places.as_ref())?;
+            let chosen = config.choose_flags(&cards, host);
+            Ok((config, chosen))
+        });
+        let read = read.await;
+        let (mut config, chosen) = read.unwrap_or_else(|error| {
             Err(ReadConfigError::Read { path: path.to_owned(), error: std::io::Error::other(error) })
         })?;
-        let mut config = config;
         config.roster.refuse_absent_cards(self.settings.cards());
         // A mistake in its entry must not end a model that runs.
         let refuses_anew = self.state.registry.borrow().refuses_anew(&config.roster.refused);
@@ -89,7 +95,9 @@ impl Runtime {
         let before = self.reports.operator_log.warned.replace(warnings.clone());
         let is_new = |warning: &String| !before.contains(warning);
         notes.extend(warnings.into_iter().filter(is_new).map(|warning| format!("warning: {warning}")));
-        let models = changed.iter().map(|id| self.state.entry(*id).name.clone()).collect();
+        let models: Vec<String> = changed.iter().map(|id| self.state.entry(*id).name.clone()).collect();
+        let is_changed = |line: &&String| models.iter().any(|name| line.starts_with(&format!("{name}: ")));
+        chosen.iter().filter(is_changed).for_each(|line| tracing::info!("{line}"));
         // A model that was removed needs no forecast.
         let present: Vec<_> = changed.into_iter().filter(|id| self.state.is_present(*id)).collect();
         let forecasts = (!present.is_empty()).then(|| spawn_local(self.me().foresee(present)));

@@ -8,6 +8,7 @@ use plimsoll_base::{Bytes, Card, CardId, CardKind, Placement, Share};
 use plimsoll_cards::KernelCard;
 use plimsoll_config::ServeSettings;
 use plimsoll_hub::Address;
+use plimsoll_import::Places;
 use plimsoll_log::LogFile;
 use plimsoll_process::confinement::EngineUser;
 use plimsoll_route::{ApiKeys, OccupiedMemory};
@@ -24,6 +25,8 @@ use super::registry::UnknownCard;
 #[derive(Debug)]
 pub struct RuntimeSettings {
     pub config: PathBuf,
+    /// Places whose models are served beside those of the configuration.
+    pub places: Option<Places>,
     /// `[serve]` of the configuration that the daemon was started with.
     pub serve: ServeSettings,
     /// API keys of the listener, replaced by each reload.

@@ -7,6 +7,7 @@ mod cards;
 mod check;
 mod descriptors;
 mod engine_report;
+mod found;
 mod service_manager;
 mod variables;
 
@@ -22,6 +23,7 @@ use plimsoll_cards::{Machine, Sampler, StartSamplerError};
 use plimsoll_config::{ReclaimBeforeLoad, ServeSettings};
 use plimsoll_engine::{inherited, program};
 use plimsoll_hub::Address;
+use plimsoll_import::Places;
 use plimsoll_log::{LogFile, LogOutput};
 use plimsoll_process::confinement::{EngineUser, EngineUserError};
 use plimsoll_process::{LaunchError, Launcher};
@@ -32,6 +34,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::yield_now;
 
 pub use self::check::ConfigCheck;
+use self::found::WatchedConfig;
 use crate::handlers;
 use crate::handlers::ExtensionSettings;
 use plimsoll_member::{Fleet, FleetError, FleetMember};
@@ -54,6 +57,8 @@ const ASK: Duration = Duration::from_millis(500);
 #[derive(Clone, Debug)]
 pub struct Setup {
     pub config: PathBuf,
+    /// Places whose models are served beside those of the file, which may then be missing.
+    pub places: Option<Places>,
     pub serve: ServeSettings,
     /// The log of this program.
     pub log: LogOutput,
@@ -62,7 +67,8 @@ pub struct Setup {
 impl Setup {
     /// Reads the configuration, and gives the settings of command line and file together.
     fn read(&self) -> Result<(Config, ServeSettings), ConfigureError> {
-        let config = Config::read(&self.config).map_err(ReadConfigError::and_missing_files)?;
+        let config = Config::read_with(&self.config, self.places.as_ref())
+            .map_err(ReadConfigError::and_missing_files)?;
         let serve = self.serve.clone().or(&config.roster.serve);
         Ok((config, serve))
     }
@@ -80,6 +86,8 @@ pub enum DaemonError {
     NoCard,
     #[error("the configuration {} contains no model; add one", .0.display())]
     NoModel(PathBuf),
+    #[error("no model that can be served was found in {0}; put a GGUF file there, or name another folder")]
+    FindModel(String),
     #[error(transparent)]
     Listen(#[from] Listen),
     #[error(transparent)]
@@ -133,7 +141,7 @@ pub struct Daemon {
     runtime: Rc<Runtime>,
     /// The first address that it listens on.
     pub address: SocketAddr,
-    config: PathBuf,
+    config: WatchedConfig,
     listeners: Vec<TcpListener>,
     /// The port for other hosts of the fleet.
     peers: Option<TcpListener>,
@@ -163,7 +171,7 @@ impl Daemon {
     async fn begin(setup: Setup) -> Result<Self, DaemonError> {
         let (mut config, serve) = setup.read()?;
         // With no model left there is nothing to serve.
-        if config.roster.models.is_empty() {
+        if config.roster.models.is_empty() && config.found.is_none() {
             config =
                 config.whole().map_err(ReadConfigError::and_missing_files).map_err(ConfigureError::Read)?;
         }
@@ -174,7 +182,9 @@ impl Daemon {
         });
         let log_file = log_file.transpose()?;
         log_file.iter().cloned().for_each(|file| setup.log.add_file(file));
-        config.warn();
+        if config.found.is_none() {
+            config.warn();
+        }
         // Before anything slow, so that a SIGHUP during the start does not end the daemon.
         let signals = DaemonSignals::listen()?;
         let keys = ApiKeys::new(config.keys.clone());
@@ -190,6 +200,11 @@ impl Daemon {
         cards::warn_of_absent(&serve.cards, &machine);
         variables::notify(&serve, &config.roster);
         let (mut settings, extensions) = settings(&setup, &config, &serve, machine, keys.clone())?;
+        if config.found.is_some() {
+            let lines = config.choose_flags(&settings.served(), plimsoll_runtime::this_host());
+            lines.iter().for_each(|line| tracing::info!("{line}"));
+            config.warn();
+        }
         config.notify_of_variables(settings.cards());
         config.roster.refuse_absent_cards(settings.cards());
         if config.roster.models.is_empty() && !config.roster.refused.is_empty() {
@@ -228,17 +243,18 @@ impl Daemon {
             tracing::info!(
                 "serving {} of {} at http://{address}",
                 counted(runtime.state.count(), "model"),
-                setup.config.display()
+                setup.places.as_ref().map_or_else(|| setup.config.display().to_string(), Places::in_words)
             );
         }
         if runtime.state.count() == 0 {
             tracing::warn!(
-                "the configuration lists no model, so every request is refused; add a section [models.NAME] and run `plimsoll reload`, or send SIGHUP"
+                "there is no model, so every request is refused; add a section [models.NAME] and run `plimsoll reload`, or a file to a folder that is served"
             );
         }
         // Surveys and the search for the engine read from disk; requests need not wait for them.
         spawn_local(introduce(Rc::clone(&runtime)));
-        let (config, log, member) = (setup.config, setup.log, fleet);
+        let (log, member) = (setup.log, fleet);
+        let config = WatchedConfig { path: setup.config, places: setup.places, settled: config.settled };
         Ok(Self { runtime, address, config, listeners, peers, member, server, signals, log })
     }
 
@@ -249,6 +265,8 @@ impl Daemon {
 
     async fn serve(self) {
         let Self { runtime, address, config, listeners, peers, member, server, mut signals, log } = self;
+        let watching = found::watch(Rc::clone(&runtime), config.clone());
+        let config = config.path;
         let manager = Rc::new(ServiceManager::of_environment());
         let ready = {
             let (manager, runtime) = (Rc::clone(&manager), Rc::clone(&runtime));
@@ -319,6 +337,7 @@ impl Daemon {
         tokio::select! {
             _ = serving => {}
             () = insisted => {}
+            () = watching => {}
             () = manager.keep_alive() => {}
         }
         requested.end_questions();
@@ -394,6 +413,7 @@ fn settings(
     };
     let settings = RuntimeSettings {
         config: setup.config.clone(),
+        places: setup.places.clone(),
         serve: config.roster.serve.clone(),
         keys,
         needs_keys: false,

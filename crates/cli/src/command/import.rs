@@ -50,24 +50,31 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     let imported = import(&arguments.source, &|name| std::env::var(name).ok()).map_err(ErrorReport::input)?;
     match &arguments.output {
         None => print_data(&imported.toml)?,
-        Some(path) => write(path, arguments, &imported)?,
+        Some(path) => write(path, Some(&arguments.source), arguments.force, &imported)?,
     }
     let mut stderr = terminal::stderr();
     // A closed stderr must not fail an import that is written.
-    let _ = stderr.write_all(reported(&arguments.source, &imported).as_bytes());
+    let from = format!("imported from {}", arguments.source.display());
+    let _ = stderr.write_all(reported(&from, &imported).as_bytes());
     // A script would go on with a file that serves nothing.
     Ok(status(imported.models > 0))
 }
 
-fn write(path: &Path, arguments: &Arguments, imported: &ImportedConfiguration) -> Result<(), ErrorReport> {
+/// Writes the configuration to a file, which must not be its source, nor exist unless `force` says so.
+pub(super) fn write(
+    path: &Path,
+    source: Option<&Path>,
+    force: bool,
+    imported: &ImportedConfiguration,
+) -> Result<(), ErrorReport> {
     let refused = |why: &str| ErrorReport::input(ErrorReport::new(format!("{} {why}", path.display())));
     let real = |path: &Path| path.canonicalize().ok();
-    if real(path).is_some_and(|output| Some(output) == real(&arguments.source)) {
+    if real(path).is_some_and(|output| Some(output) == source.and_then(real)) {
         return Err(refused("is also the source of the import; choose another file with --output"));
     }
     let mut options = OpenOptions::new();
     system::private(options.write(true));
-    if arguments.force {
+    if force {
         options.create(true).truncate(true)
     } else {
         options.create_new(true)
@@ -82,14 +89,14 @@ fn write(path: &Path, arguments: &Arguments, imported: &ImportedConfiguration) -
     file.write_all(imported.toml.as_bytes()).map_err(failed())
 }
 
-/// The account for people: how many models, and both lists.
-fn reported(source: &Path, imported: &ImportedConfiguration) -> String {
+/// The account for people: how many models were `done`, and both lists.
+fn reported(done: &str, imported: &ImportedConfiguration) -> String {
     let list = |heading: &str, warnings: &[Warning]| {
         let lines: String = warnings.iter().map(|warning| format!("  {warning}\n")).collect();
         if lines.is_empty() { format!("\n{heading}: none\n") } else { format!("\n{heading}:\n{lines}") }
     };
     let models = if imported.models == 1 { "model" } else { "models" };
-    let mut text = format!("{} {models} imported from {}\n", imported.models, source.display());
+    let mut text = format!("{} {models} {done}\n", imported.models);
     text += &list("behaviour changes", &imported.changes);
     text += &list("cosmetic", &imported.cosmetic);
     if imported.has_secrets {

@@ -10,7 +10,7 @@ use super::Cli;
 
 /// Headings and their verbs. `cargo xtask docs` finds the verbs below headings that begin with `Commands`.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("Commands to begin with", &["quickstart", "serve", "plan", "import"]),
+    ("Commands to begin with", &["quickstart", "serve", "plan", "init", "import"]),
     (
         "Commands for a running server",
         &[

@@ -95,7 +95,7 @@ fn setup(folder: &Folder, engine: EngineProgram, budget: &Card, (listen, open): 
         engine: Some(vec![engine.path.to_string_lossy().into_owned()]),
         ..ServeSettings::default()
     };
-    Setup { config: folder.config.clone(), serve, log: LogOutput::default() }
+    Setup { config: folder.config.clone(), places: None, serve, log: LogOutput::default() }
 }
 
 /// Starts the daemon, on a port that the kernel chooses if the requested one is taken.

@@ -16,14 +16,22 @@ use plimsoll_nostd::heap;
 use plimsoll_serve::{ConfigCheck, Daemon, DaemonError, Listen, Setup};
 
 mod check;
+mod sources;
 mod unit;
 
+pub(super) use self::sources::Sources;
 use super::rungs::{OomLadder, words};
 use crate::report::{ErrorReport, print_as, print_data, status};
 use crate::terminal;
 
 const MORE: &str = "\
-Example: plimsoll serve plimsoll.toml --card name=H200,total=80GiB
+Examples: plimsoll serve ~/models
+          plimsoll serve gemma-3-4b-it-Q4_K_M.gguf
+          plimsoll serve -hf ggml-org/gemma-3-4b-it-GGUF:Q4_K_M
+          plimsoll serve plimsoll.toml --card name=H200,total=80GiB
+
+A folder's models are served with flags that fit the cards, and files that come or go change what is served. Files that are \
+not served are named with the reason. Sections of plimsoll.toml in the folder, or at its usual place, win by name.
 
 Relative paths in the configuration are relative to the current folder, as with llama-server.
 
@@ -41,8 +49,14 @@ Exit status: 0 after a signal, 1 on failure (with --check: a model cannot be loa
 #[derive(Debug, Args)]
 #[command(after_help = MORE)]
 pub(crate) struct Arguments {
-    /// Configuration file: Plimsoll's TOML, a llama-server preset (.ini) or llama-swap's YAML
-    config: Option<PathBuf>,
+    /// Folders of GGUF files, single ones, and a configuration: Plimsoll's TOML, a llama-server preset (.ini)
+    /// or llama-swap's YAML [default: plimsoll.toml here, in ~/.config/plimsoll or in /etc/plimsoll, else
+    /// the models in the caches of the hub, of llama.cpp and of Ollama]
+    #[arg(value_name = "FOLDER|MODEL|CONFIG")]
+    sources: Vec<PathBuf>,
+    /// Serve a model of Hugging Face's hub, which its engine downloads (-hf)
+    #[arg(long, value_name = "USER/REPO[:QUANT]")]
+    hf_repo: Option<String>,
     /// Print each model's memory and whether it fits, then exit with status 1 if one can never be loaded.
     /// Models that only lack memory now are marked
     #[arg(long)]
@@ -153,9 +167,8 @@ const OPTIONS_OF_A_UNIT: &str = "`--print-unit` prints a unit that starts `plims
 
 pub(crate) fn run(arguments: Arguments, log: LogOutput) -> Result<ExitCode, ErrorReport> {
     let check = arguments.check;
-    let config = arguments.config.clone().unwrap_or_default();
     if arguments.print_unit {
-        let (file, of_user) = (arguments.config.clone(), arguments.user);
+        let (file, of_user) = (arguments.sources.first().cloned(), arguments.user);
         let of_log = arguments.log_level.is_some() || arguments.verbose || arguments.log_format.is_some();
         // A unit that left them out would start another server than the one that was tried.
         if of_log || arguments.settings() != ServeSettings::default() {
@@ -164,13 +177,14 @@ pub(crate) fn run(arguments: Arguments, log: LogOutput) -> Result<ExitCode, Erro
         print_data(unit::unit(file.as_deref(), of_user).map_err(ErrorReport::input)?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    if arguments.config.is_none() {
-        let text = "no configuration is given\nhint: plimsoll serve plimsoll.toml; `plimsoll serve --help` has an example";
-        return Err(ErrorReport::input(ErrorReport::new(text)));
+    let Sources { config, places } = Sources::of(&arguments.sources, arguments.hf_repo.clone())?;
+    if places.is_some() && !check && !config.exists() {
+        // Nothing but the command line can name another engine.
+        plimsoll_engine::program::find(arguments.engine.as_deref())?;
     }
     let json = arguments.json.clone();
     let warnings = log.clone();
-    let setup = Setup { config, serve: arguments.settings(), log };
+    let setup = Setup { config, places, serve: arguments.settings(), log };
     if check {
         return on_one_thread(async {
             let check = ConfigCheck::of(setup).await.map_err(of_daemon)?;
@@ -196,7 +210,10 @@ pub(crate) fn run(arguments: Arguments, log: LogOutput) -> Result<ExitCode, Erro
 pub(super) fn of_daemon(error: DaemonError) -> ErrorReport {
     let is_input = matches!(
         error,
-        DaemonError::Config(_) | DaemonError::NoModel(_) | DaemonError::Listen(Listen::Exposed(_))
+        DaemonError::Config(_)
+            | DaemonError::NoModel(_)
+            | DaemonError::FindModel(_)
+            | DaemonError::Listen(Listen::Exposed(_))
     ) || matches!(&error, DaemonError::Fleet(error) if error.is_input());
     ErrorReport::from(error).with_status(if is_input { 2 } else { 1 })
 }
@@ -273,6 +290,7 @@ mod tests {
     /// Options that no configuration can hold, and why.
     const WITHOUT_KEY: &[(&str, &str)] = &[
         ("check", "a run that serves nothing"),
+        ("hf-repo", "a model, as a section with `flags` is"),
         ("json", "belongs to --check"),
         ("print-unit", "a run that serves nothing"),
         ("user", "belongs to --print-unit"),

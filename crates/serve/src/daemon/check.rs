@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use plimsoll_base::CardKind;
-use plimsoll_config::ConfigMistakes;
+use plimsoll_config::{ConfigMistakes, Configuration};
 use plimsoll_flags::Warning;
 
 use super::{DaemonError, Setup, cards, listen, sampler, settings};
@@ -23,6 +23,8 @@ const ASK_ENGINES: Duration = Duration::from_secs(120);
 pub struct ConfigCheck {
     pub cards: Vec<plimsoll_scheduler::CardLimit>,
     pub models: Vec<Forecast>,
+    /// A line on each model that was found, with the flags that were chosen for it.
+    pub found: Vec<String>,
     /// Models that cannot stand together.
     pub conflicts: StandingConflicts,
     /// Those that fit at the same time.
@@ -40,9 +42,20 @@ impl ConfigCheck {
         Box::pin(Self::read(setup))
     }
 
+    /// The models that are found in the places of a setup, with a line on each; the file is not read.
+    pub fn find(setup: Setup) -> DaemonFuture<Result<(Configuration, Vec<String>), DaemonError>> {
+        Box::pin(async move {
+            let mut config = Config::default().with_found(setup.places.as_ref());
+            let machine = sampler(&setup.serve.cards)?.machine().await.ok_or(DaemonError::NoCard)?;
+            let settings = settings(&setup, &config, &setup.serve, machine, ApiKeys::default())?.0;
+            let lines = config.choose_flags(&settings.served(), plimsoll_runtime::this_host());
+            Ok((config.roster, lines))
+        })
+    }
+
     async fn read(setup: Setup) -> Result<Self, DaemonError> {
         let (mut config, mistakes) =
-            Config::read_with_mistakes(&setup.config).map_err(ConfigureError::Read)?;
+            Config::read_with_mistakes(&setup.config, setup.places.as_ref()).map_err(ConfigureError::Read)?;
         let serve = setup.serve.clone().or(&config.roster.serve);
         let left_out = config.take_flags_left_out();
         plimsoll_route::permit(&listen(&serve), serve.open || !config.keys.is_empty())?;
@@ -59,6 +72,7 @@ impl ConfigCheck {
             cards::notify_of_absent(&serve.cards, &machine)
         }
         let settings = settings(&setup, &config, &serve, machine, ApiKeys::default())?.0;
+        let found = config.choose_flags(&settings.served(), plimsoll_runtime::this_host());
         config.roster.refuse_absent_cards(settings.cards());
         let mistakes = ConfigMistakes::of_all(mistakes, &config.roster.refused);
         if let (true, Some(mistakes)) = (config.roster.models.is_empty(), &mistakes) {
@@ -70,7 +84,10 @@ impl ConfigCheck {
         let (entries, warnings) = (config.roster.models, config.roster.warnings);
         if entries.is_empty() {
             warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-            return Err(DaemonError::NoModel(setup.config));
+            return Err(match setup.places {
+                Some(places) => DaemonError::FindModel(places.in_words()),
+                None => DaemonError::NoModel(setup.config),
+            });
         }
         let limits = settings.scheduler.cards.clone();
         let answers = ExactAnswers::new(None);
@@ -85,6 +102,6 @@ impl ConfigCheck {
             plimsoll_runtime::conflicts(&entries, &models, &limits, settings.scheduler.models_max);
         let together =
             plimsoll_runtime::loaded_together(&entries, &models, &limits, settings.scheduler.models_max);
-        Ok(Self { cards: limits, models, conflicts, together, warnings, mistakes })
+        Ok(Self { cards: limits, models, found, conflicts, together, warnings, mistakes })
     }
 }

@@ -18,8 +18,17 @@ const SPELLED: [(&str, &str); 4] =
 /// and its flags that `plan` does not have stand after `--`.
 pub(crate) fn spelled(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut words: Vec<OsString> = words.collect();
-    if words.get(1).is_none_or(|command| command != "plan") {
-        return words;
+    match words.get(1).and_then(|command| command.to_str()) {
+        Some("plan") => {}
+        Some("serve") => {
+            for word in &mut words {
+                if let Some((_, long)) = SPELLED.iter().find(|(short, _)| word == short) {
+                    *word = (*long).into();
+                }
+            }
+            return words;
+        }
+        _ => return words,
     }
     let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
     let after = words.split_off(end);

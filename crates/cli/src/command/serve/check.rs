@@ -70,6 +70,9 @@ fn report(check: &ConfigCheck, width: Option<usize>) -> String {
     for conflict in &check.conflicts.preloads {
         lines.say(&format!("preload  {conflict}"), 9);
     }
+    for found in &check.found {
+        lines.say(&format!("found  {found}"), 7);
+    }
     // The ledger of the scheduler computes the limits, so `--check` and admission cannot disagree.
     let ledger = Ledger::new(check.cards.clone());
     for account in ledger.accounts() {
@@ -281,7 +284,7 @@ pub(super) fn as_json(check: &ConfigCheck) -> Value {
         "schema": "plimsoll.serve-check/1", "summary": summary(check), "cards": cards, "models": models,
         "together": together(check).as_json(|_| Value::Null),
         "conflicts": { "pins": check.conflicts.pins, "preloads": check.conflicts.preloads },
-        "warnings": reported.map(ToString::to_string).collect::<Vec<_>>(),
+        "found": check.found, "warnings": reported.map(ToString::to_string).collect::<Vec<_>>(),
         "mistakes": check.mistakes.iter().flat_map(errors).collect::<Vec<_>>(),
     })
 }
@@ -343,6 +346,7 @@ mod tests {
                 preloads: Vec::new(),
             },
             together: plimsoll_serve::TogetherForecast::default(),
+            found: Vec::new(),
             warnings: Vec::new(),
             mistakes: None,
         };

@@ -1,0 +1,95 @@
+//! Entries of a configuration for models that were found, with flags chosen for the cards.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use plimsoll_base::{Card, counted};
+use plimsoll_config::{Configuration, ConfiguredModel, Launch};
+use plimsoll_flags::{EngineBuild, Options, ProgramKind};
+use plimsoll_plan::{HostLimit, Models, PlannedHost};
+
+use super::{Found, FoundModel, warnings};
+
+/// Slots of a model whose header is on a server.
+const SLOTS: [&str; 2] = ["-np", "1"];
+
+impl Found {
+    /// Takes out the models that a configuration has by name or by file: what its user sets there wins.
+    pub fn retain_new(&mut self, configuration: &Configuration) {
+        let real = |path: &str| Path::new(path).canonicalize().unwrap_or_else(|_| PathBuf::from(path));
+        let files: HashSet<PathBuf> = configuration
+            .models
+            .iter()
+            .filter(|model| model.launch.options().is_some_and(|options| options.text("--lora").is_none()))
+            .filter_map(|model| Some(real(model.launch.options()?.text("--model")?)))
+            .collect();
+        self.models.retain(|model| {
+            let is_adapted = model.options.text("--lora").is_some();
+            let file = model.options.text("--model").map(real);
+            let is_configured = !is_adapted && file.is_some_and(|file| files.contains(&file));
+            !configuration.has_model(&model.name) && !is_configured
+        });
+    }
+
+    /// Adds the models to a configuration, with flags that fit these cards, and returns a line on each. A
+    /// model that no flags make fit is named with the reason, like the files that are not served.
+    pub fn add_to(
+        mut self,
+        configuration: &mut Configuration,
+        cards: &[Card],
+        host: Option<PlannedHost>,
+    ) -> Vec<String> {
+        let mut lines = Vec::new();
+        for model in std::mem::take(&mut self.models) {
+            let (name, file) = (model.name.clone(), PathBuf::from(model.entry.origin.to_string()));
+            match model.chosen(cards, host) {
+                Ok((entry, why)) => {
+                    lines.push(format!("{name}: {why}"));
+                    configuration.models.push(entry);
+                }
+                Err(why) => self.passed_over.push((file, why)),
+            }
+        }
+        configuration.warnings.extend(warnings(&self.passed_over));
+        lines
+    }
+
+    /// `12 models found; 3 files are not served`.
+    pub fn summary(&self) -> String {
+        let found = format!("{} found", counted(self.models.len(), "model"));
+        match self.passed_over.len() {
+            0 => found,
+            1 => format!("{found}; 1 file is not served"),
+            files => format!("{found}; {files} files are not served"),
+        }
+    }
+}
+
+impl FoundModel {
+    /// The entry with flags that fit, and a line on them.
+    fn chosen(self, cards: &[Card], host: Option<PlannedHost>) -> Result<(ConfiguredModel, String), String> {
+        let Self { options, models, entry, .. } = self;
+        let (options, why) = match models {
+            Some(models) => choose(options, models, cards, host)?,
+            None => {
+                let slots =
+                    Options::from_argv(&SLOTS.map(str::to_owned)).map_err(|error| error.to_string())?;
+                (slots.merged_over(&options), "planned when its header has been fetched".to_owned())
+            }
+        };
+        let launch = Launch::LlamaServer { program: None, options };
+        Ok((ConfiguredModel { launch, ..entry }, why))
+    }
+}
+
+fn choose(
+    options: Options,
+    models: Models,
+    cards: &[Card],
+    host: Option<PlannedHost>,
+) -> Result<(Options, String), String> {
+    let estimate = plimsoll_probe::estimate(models, EngineBuild::LLAMA_CPP, ProgramKind::LlamaServer);
+    let choice = HostLimit { estimate: &estimate, cards, host }.choose(&options);
+    let choice = choice.map_err(|error| error.to_string())?;
+    Ok((choice.options, format!("{}: {}", choice.flags.join(" "), choice.why)))
+}
