@@ -79,9 +79,13 @@ pub fn import(
 pub fn write_found(
     places: &Places,
     configuration: Configuration,
-    lines: Vec<String>,
+    lines: &[String],
 ) -> Result<ImportedConfiguration, ImportError> {
-    let notes: HashMap<&str, String> = configuration.models.iter().map(|model| model.name.as_str()).zip(lines).collect();
+    let named = configuration.models.iter().map(|model| model.name.as_str()).zip(lines);
+    let notes = named.map(|(name, line)| {
+        (name, line.strip_prefix(name).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(line).to_owned())
+    });
+    let notes: HashMap<&str, String> = notes.collect();
     let head = format!(
         "The models in {}, written by plimsoll init. A section here wins over what is found there.",
         places.in_words()

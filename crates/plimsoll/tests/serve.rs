@@ -12,6 +12,7 @@ mod exposed;
 mod faults;
 mod flags;
 mod floods;
+mod folder;
 mod formats;
 mod four;
 mod freeing;

@@ -57,7 +57,7 @@ pub(crate) fn run(arguments: Arguments, log: LogOutput) -> Result<ExitCode, Erro
     };
     let setup = Setup { config, places: Some(places.clone()), serve, log };
     let (found, lines) = on_one_thread(async { ConfigCheck::find(setup).await.map_err(of_daemon) })?;
-    let written = plimsoll_import::write_found(&places, found, lines)?;
+    let written = plimsoll_import::write_found(&places, found, &lines)?;
     if written.models > 0 {
         write(&output, None, force, &written)?;
     }

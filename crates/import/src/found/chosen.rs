@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use plimsoll_base::{Card, counted};
 use plimsoll_config::{Configuration, ConfiguredModel, Launch};
-use plimsoll_flags::{EngineBuild, Options, ProgramKind};
+use plimsoll_flags::{EngineBuild, Options, ProgramKind, Setting};
 use plimsoll_plan::{HostLimit, Models, PlannedHost};
 
 use super::{Found, FoundModel, warnings};
@@ -77,6 +77,9 @@ impl FoundModel {
                 (slots.merged_over(&options), "planned when its header has been fetched".to_owned())
             }
         };
+        // A chosen flag comes from the file too: it is written and shown without a place of its own.
+        let here = |setting: &Setting| Setting { origin: entry.origin.0.clone(), ..setting.clone() };
+        let options = options.settings().iter().map(here).collect();
         let launch = Launch::LlamaServer { program: None, options };
         Ok((ConfiguredModel { launch, ..entry }, why))
     }
