@@ -37,6 +37,9 @@ _plimsoll() {
             plimsoll,import)
                 cmd="plimsoll__subcmd__import"
                 ;;
+            plimsoll,init)
+                cmd="plimsoll__subcmd__init"
+                ;;
             plimsoll,load)
                 cmd="plimsoll__subcmd__load"
                 ;;
@@ -232,6 +235,9 @@ _plimsoll() {
             plimsoll__subcmd__help,import)
                 cmd="plimsoll__subcmd__help__subcmd__import"
                 ;;
+            plimsoll__subcmd__help,init)
+                cmd="plimsoll__subcmd__help__subcmd__init"
+                ;;
             plimsoll__subcmd__help,load)
                 cmd="plimsoll__subcmd__help__subcmd__load"
                 ;;
@@ -413,7 +419,7 @@ _plimsoll() {
 
     case "${cmd}" in
         plimsoll)
-            opts="-h -V --help --version quickstart serve plan import status ps top load unload pin unpin yield download reload logs stop run doctor reclaim measure fleet engine completions man look reclaim-step raise-signal reference warden help"
+            opts="-h -V --help --version quickstart serve plan init import status ps top load unload pin unpin yield download reload logs stop run doctor reclaim measure fleet engine completions man look reclaim-step raise-signal reference warden help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1229,7 +1235,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__help)
-            opts="quickstart serve plan import status ps top load unload pin unpin yield download reload logs stop run doctor reclaim measure fleet engine completions man look reclaim-step raise-signal reference warden help"
+            opts="quickstart serve plan init import status ps top load unload pin unpin yield download reload logs stop run doctor reclaim measure fleet engine completions man look reclaim-step raise-signal reference warden help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1537,6 +1543,20 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__help__subcmd__import)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__help__subcmd__init)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1954,6 +1974,32 @@ _plimsoll() {
                     return 0
                     ;;
                 -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__init)
+            opts="-o -h --output --force --card --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --card)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -2737,12 +2783,16 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__serve)
-            opts="-v -h --check --json --listen --open --card --reserve --models-max --warm --engine --log-file --log-level --log-format --guard --ask --reclaim-before-load --allow-origin --fleet --print-unit --user --reuse --chunk --reclaim --wait --spill --need --keep --on-oom --pool --hide-vmm --help"
+            opts="-v -h --hf-repo --check --json --listen --open --card --reserve --models-max --warm --engine --log-file --log-level --log-format --guard --ask --reclaim-before-load --allow-origin --fleet --print-unit --user --reuse --chunk --reclaim --wait --spill --need --keep --on-oom --pool --hide-vmm --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --hf-repo)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --json)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

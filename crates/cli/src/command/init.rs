@@ -1,5 +1,4 @@
-//! `plimsoll init`: writes the models that `plimsoll serve FOLDER` finds as a configuration, with a comment on
-//! the flags of each.
+//! `plimsoll init`: writes the models that `plimsoll serve FOLDER` finds as a configuration, with comments.
 
 use std::io::Write;
 use std::path::PathBuf;

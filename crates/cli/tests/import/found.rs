@@ -242,7 +242,7 @@ fn configured(found: Found, cards: &[Card], gib: u64) -> (Configuration, Vec<Str
 }
 
 #[test]
-fn what_init_writes_is_read_as_the_same_models() {
+fn a_configuration_of_init_has_the_same_models() {
     let folder = folder_of_60();
     let found = folder.found();
     for specs in [&["3090"][..], &["2x3060"], &["kind=host,total=16GiB"]] {
