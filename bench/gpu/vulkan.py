@@ -131,7 +131,8 @@ def budget(bench, until):
     peak = bench.peak()
     most = peak * 3 // 4
     shown = bench.devices(bench.run(most))
-    with bench.engine("-c 16384", "budget", bench.run(most)) as (engine, ready):
+    # The engine fits only what is left to it: not the layers that `-ngl` names.
+    with bench.engine("-c 16384 -ngl auto", "budget", bench.run(most)) as (engine, ready):
         answer = engine.complete(tokens(200, bench.vocabulary), 8)["tokens"] if ready else None
         lines = engine.said("fit_impl", "offloaded", "plimsoll guard")
     report = bench.report()
