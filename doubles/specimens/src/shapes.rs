@@ -17,6 +17,9 @@ pub const SHAPES: &[(&str, &str)] = &[
     ("llama-70b", "Llama 3 70B, Q4_K with attn_v, ffn_down and output in Q6_K"),
     ("qwen3-4b", "Qwen3 4B, Q4_K with attn_v and ffn_down in Q6_K, output tied"),
     ("kimi-k2", "Kimi K2, 1 T parameters, MLA, Q4_K"),
+    ("cal-dense", "8 layers of Llama 3 8B, Q4_K: the rate of wide matrices, for a calibration of speed"),
+    ("cal-deep", "32 narrow layers with a wide cache, Q4_K: the cost of a kernel, and of a cache"),
+    ("cal-moe", "12 layers of Qwen3 30B-A3B with 32 experts, Q8_0: the rate of experts"),
 ];
 
 /// The recipe of a shape; `None` for a name that is not in [`SHAPES`].
@@ -31,6 +34,9 @@ pub fn shape(name: &str) -> Option<Recipe> {
         "llama-70b" => llama_70b(),
         "qwen3-4b" => qwen3_4b(),
         "kimi-k2" => kimi_k2(),
+        "cal-dense" => Recipe { name: "cal-dense", layers: 8, vocabulary: 32_000, ..llama_8b() },
+        "cal-deep" => cal_deep(),
+        "cal-moe" => cal_moe(),
         _ => return None,
     })
 }
@@ -153,4 +159,13 @@ fn kimi_k2() -> Recipe {
         kinds: uniform(Q4_K),
         ..llama_8b()
     }
+}
+
+fn cal_deep() -> Recipe {
+    Recipe { name: "cal-deep", embedding: 1024, feed_forward: 2048, vocabulary: 32_000, ..llama_8b() }
+}
+
+fn cal_moe() -> Recipe {
+    let experts = ExpertSizes { count: 32, ..qwen3_30b().experts };
+    Recipe { name: "cal-moe", layers: 12, vocabulary: 32_000, experts, ..qwen3_30b() }
 }
