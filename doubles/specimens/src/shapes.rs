@@ -19,7 +19,7 @@ pub const SHAPES: &[(&str, &str)] = &[
     ("kimi-k2", "Kimi K2, 1 T parameters, MLA, Q4_K"),
     ("cal-dense", "8 layers of Llama 3 8B, Q4_K: the rate of wide matrices, for a calibration of speed"),
     ("cal-deep", "32 narrow layers with a wide cache, Q4_K: the cost of a kernel, and of a cache"),
-    ("cal-moe", "12 layers of Qwen3 30B-A3B with 32 experts, Q8_0: the rate of experts"),
+    ("cal-moe", "12 layers of Qwen3 30B-A3B with 32 experts, Q8_0: the rate of experts, and of sampling"),
 ];
 
 /// The recipe of a shape; `None` for a name that is not in [`SHAPES`].
@@ -167,5 +167,5 @@ fn cal_deep() -> Recipe {
 
 fn cal_moe() -> Recipe {
     let experts = ExpertSizes { count: 32, ..qwen3_30b().experts };
-    Recipe { name: "cal-moe", layers: 12, vocabulary: 32_000, experts, ..qwen3_30b() }
+    Recipe { name: "cal-moe", layers: 12, experts, ..qwen3_30b() }
 }
