@@ -94,7 +94,7 @@ fn memory_that_the_driver_lacks_stops_idle_runs_too() {
 }
 
 #[test]
-fn nobody_goes_for_a_plea_that_other_programs_leave_too_little_for() {
+fn no_model_stops_for_a_budget_request_that_other_programs_leave_too_little_for() {
     let mut desk = Desk::new(&[10], &[4, 4]);
     let idle = desk.loaded(0);
     let (run, _) = busy(&mut desk, 1);

@@ -252,7 +252,8 @@ fn a_turn_is_the_patience_and_the_time_of_a_swap() {
     desk.surveyed(1);
     wait(&mut desk, 2000);
     desk.ready(run);
-    // The patience is five quarters of the load. The model that waits was never loaded, and is expected to take as long as the other.
+    // The patience is five quarters of the load. The model that waits was never loaded, and is expected to
+    // take as long as the other.
     wait(&mut desk, 2000 * 5 / 4 + 2 * 2000 - 1);
     assert_eq!(desk.state(0), ModelState::Ready);
     wait(&mut desk, 1);
