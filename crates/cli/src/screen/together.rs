@@ -58,7 +58,7 @@ impl TogetherReport<'_> {
 
     /// True if all of them can be loaded at the same time.
     pub(crate) fn all_together(&self) -> bool {
-        self.models.iter().all(|model| model.member().is_some())
+        !self.models.is_empty() && self.models.iter().all(|model| model.member().is_some())
     }
 
     /// The verdict in one line.
