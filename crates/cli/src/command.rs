@@ -11,10 +11,12 @@ use plimsoll_verb::runtime;
 
 use self::misread::{misread, wants_json};
 
+mod bugreport;
 pub(crate) mod doctor;
 pub(crate) mod engine;
 pub(crate) mod exec_child;
 pub(crate) mod fleet;
+mod greeting;
 pub(crate) mod import;
 mod inherited;
 pub(crate) mod init;
@@ -104,6 +106,8 @@ enum Command {
     /// Run an unmodified CUDA program within a memory budget
     // Boxed, because clippy (`large_enum_variant`) objects where one variant is far larger than the others.
     Run(Box<run::Arguments>),
+    /// Pack what a bug report needs into an archive, without secrets
+    Bugreport(bugreport::Arguments),
     /// Explain a failed GPU allocation (log, program or this machine)
     Doctor(doctor::Arguments),
     /// Free memory on a machine whose GPU shares the host's memory
@@ -139,6 +143,8 @@ enum Command {
     #[command(hide = true)]
     Look(look::Arguments),
     #[command(hide = true)]
+    ModelNames(server_verbs::Names),
+    #[command(hide = true)]
     ReclaimStep(reclaim_step::Arguments),
     #[command(hide = true)]
     RaiseSignal(raise_signal::Arguments),
@@ -173,6 +179,9 @@ pub fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|verb| verb == exec_child::VERB) {
         return exec_child::main(std::env::args_os().skip(2));
     }
+    if std::env::args_os().len() <= 1 {
+        return greeting::run().unwrap_or_else(|report| report.print(false));
+    }
     let command = match OftenStarted::read() {
         Some(OftenStarted::Serve(arguments)) => Command::Serve(*arguments),
         Some(OftenStarted::Look(arguments)) => Command::Look(arguments),
@@ -185,9 +194,7 @@ pub fn main() -> ExitCode {
     // The tour reports the daemon's actions itself; the daemon's own log lines would repeat them.
     let params = match &command {
         Command::Serve(arguments) => arguments.log(),
-        Command::Quickstart(_) => {
-            LogOptions { usual: LogLevel::Warn, is_server: true, ..LogOptions::default() }
-        }
+        Command::Quickstart(_) => LogOptions { only_errors: true, is_server: true, ..LogOptions::default() },
         Command::Doctor(_) | Command::Measure(_) | Command::Reclaim(_) | Command::Run(_) => {
             LogOptions { usual: LogLevel::Warn, ..LogOptions::default() }
         }
@@ -200,6 +207,7 @@ pub fn main() -> ExitCode {
     // Without a thread there are no lines, and everything else still works.
     let (log, _flushed) = LogOutput::start(params).ok().unzip();
     let result = match command {
+        Command::Bugreport(arguments) => bugreport::run(&arguments),
         Command::Completions(arguments) => reference::print_completions(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Download(arguments) => server_verbs::download(&arguments).map_err(server_verbs::report),
@@ -211,6 +219,7 @@ pub fn main() -> ExitCode {
         Command::Logs(arguments) => server_verbs::logs(&arguments).map_err(server_verbs::report),
         Command::Measure(arguments) => plimsoll_measure::run(&arguments, plan::check::again),
         Command::Man(arguments) => reference::write_man(&arguments),
+        Command::ModelNames(arguments) => server_verbs::names(&arguments),
         Command::Pin(arguments) => server_verbs::pin(&arguments).map_err(server_verbs::report),
         Command::Plan(arguments) => plan::run(*arguments),
         Command::Ps(arguments) => server_verbs::list(&arguments),

@@ -60,6 +60,8 @@ impl Drop for FlushLog {
 pub struct LogOptions {
     /// Level without any choice of the user's.
     pub usual: LogLevel,
+    /// Only failures, until a configuration chooses a level: the program reports all else itself.
+    pub only_errors: bool,
     pub level: Option<LogLevel>,
     pub format: Option<LogFormat>,
     /// The program is a server, whose lines have a time.
@@ -75,7 +77,8 @@ impl LogOutput {
         let terms = LogTerms {
             has_level: chosen.is_some(),
             has_format: options.format.is_some(),
-            targets: chosen.unwrap_or_else(|| targets(options.usual)),
+            targets: chosen
+                .unwrap_or_else(|| if options.only_errors { errors() } else { targets(options.usual) }),
             style: if options.is_server { server_style(options.format) } else { LineStyle::Bare },
         };
         let style = terms.style;
@@ -167,6 +170,10 @@ impl Subscriber for LogOutput {
     fn record_follows_from(&self, _: &Id, _: &Id) {}
     fn enter(&self, _: &Id) {}
     fn exit(&self, _: &Id) {}
+}
+
+fn errors() -> Targets {
+    Targets::new().with_default(tracing::level_filters::LevelFilter::ERROR)
 }
 
 /// Other crates' details help only their own developers.

@@ -5,6 +5,7 @@
 
 mod aarch64;
 mod bench;
+mod bugreport;
 mod built;
 mod child;
 mod daemon;

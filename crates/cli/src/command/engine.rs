@@ -93,11 +93,20 @@ fn path(json: Option<&Path>) -> Result<(), ErrorReport> {
     show_path(&program::find(None)?, json)
 }
 
-fn list(json: Option<&Path>) -> Result<ExitCode, ErrorReport> {
+/// The engines in the order in which `find` looks: the first is the one that would be used.
+fn engines() -> Result<Vec<EngineProgram>, ErrorReport> {
     let home = EngineHome::from_environment()?;
-    // The order in which `find` looks, so the first line of the list is the engine that would be used.
-    let found: Vec<_> =
-        [program::on_search_path(), program::installed(&home)].into_iter().flatten().collect();
+    Ok([program::on_search_path(), program::installed(&home)].into_iter().flatten().collect())
+}
+
+/// The engines as JSON.
+pub(super) fn found() -> Result<serde_json::Value, ErrorReport> {
+    let found = engines()?;
+    Ok(json!({ "engines": found.iter().map(Row::of).collect::<Vec<_>>() }))
+}
+
+fn list(json: Option<&Path>) -> Result<ExitCode, ErrorReport> {
+    let found = engines()?;
     let rows: Vec<Row> = found.iter().map(Row::of).collect();
     print_as(json, &json!({ "schema": "plimsoll.engines/1", "engines": rows }), || {
         rows.iter().map(|row| row.line() + "\n").collect()

@@ -18,7 +18,7 @@ const GROUPS: &[(&str, &[&str])] = &[
             "stop",
         ],
     ),
-    ("Commands for programs and failures", &["run", "doctor", "reclaim", "measure"]),
+    ("Commands for programs and failures", &["run", "doctor", "bugreport", "reclaim", "measure"]),
     ("Commands for fleets and installation", &["fleet", "engine", "completions", "man"]),
 ];
 

@@ -135,7 +135,10 @@ async fn conduct(
     // A failed tour stops the daemon too, so that the engines end in order before the error is printed.
     if once || reported.is_err() {
         handle.shut_down().await;
-        return reported.map(|()| ExitCode::SUCCESS);
+        return reported.map(|()| {
+            tour::next_steps();
+            ExitCode::SUCCESS
+        });
     }
     tour::hand_over(address, folder, budget);
     // The tour reported the daemon's actions itself. From here on the log does, as that of `serve`.

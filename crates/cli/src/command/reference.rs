@@ -3,6 +3,8 @@
 //!
 //! `cargo xtask docs` writes the documents into `docs/reference`; CI fails if they are out of date.
 
+mod model_names;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -108,7 +110,7 @@ fn completions(name: &str) -> Result<Vec<u8>, ErrorReport> {
 fn script(shell: Shell) -> Vec<u8> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "plimsoll", &mut script);
-    script
+    model_names::with_model_names(shell, &String::from_utf8_lossy(&script)).into_bytes()
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod download;
 mod give_way;
 mod list;
 mod load;
+mod names;
 mod stop;
 mod top;
 
@@ -32,6 +33,7 @@ pub(crate) use download::{Download, download};
 pub(crate) use give_way::{Yield, give_way};
 pub(crate) use list::{List, list, status};
 pub(crate) use load::{Load, load};
+pub(crate) use names::{Names, names};
 pub(crate) use stop::{Stop, stop};
 pub(crate) use top::{Top, top};
 
@@ -244,6 +246,12 @@ impl ServerAddress {
         let text = self.ask(method, path, body)?;
         let url = self.url.to_string();
         serde_json::from_slice(&text).map_err(|error| ServerVerbError::Foreign { url, error })
+    }
+
+    /// Returns a document of the server as text.
+    pub(super) fn fetch(&self, path: &str) -> Result<String, ServerVerbError> {
+        let body = self.ask(Method::GET, path, &Value::Null)?;
+        Ok(String::from_utf8_lossy(&body).into_owned())
     }
 
     /// Sends one request and returns the body of a successful answer.

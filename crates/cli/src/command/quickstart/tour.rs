@@ -165,5 +165,18 @@ pub(super) fn hand_over(address: SocketAddr, folder: &Folder, budget: &Card) {
         budget.total.get()
     ));
     quote("to delete the engine and the models again: plimsoll engine remove");
+    quote(&format!("the page of this server: http://{address}"));
+    quote(&format!("the base URL for other clients: http://{address}/v1"));
+    next_steps();
+}
+
+/// Prints what to do after the tour.
+pub(super) fn next_steps() {
+    title("what now");
+    quote("will your model fit?              plimsoll plan MODEL.gguf");
+    quote("which models fit together?        plimsoll plan *.gguf");
+    quote("a configuration of them:          plimsoll plan *.gguf --toml > plimsoll.toml");
+    quote("serve them:                       plimsoll serve plimsoll.toml");
+    quote("from llama-swap or Ollama:        plimsoll import ollama > plimsoll.toml");
     say("");
 }
