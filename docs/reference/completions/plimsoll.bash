@@ -16,6 +16,9 @@ _plimsoll() {
             ",$1")
                 cmd="plimsoll"
                 ;;
+            plimsoll,bugreport)
+                cmd="plimsoll__subcmd__bugreport"
+                ;;
             plimsoll,completions)
                 cmd="plimsoll__subcmd__completions"
                 ;;
@@ -54,6 +57,9 @@ _plimsoll() {
                 ;;
             plimsoll,measure)
                 cmd="plimsoll__subcmd__measure"
+                ;;
+            plimsoll,model-names)
+                cmd="plimsoll__subcmd__model__subcmd__names"
                 ;;
             plimsoll,pin)
                 cmd="plimsoll__subcmd__pin"
@@ -214,6 +220,9 @@ _plimsoll() {
             plimsoll__subcmd__fleet__subcmd__help,uncordon)
                 cmd="plimsoll__subcmd__fleet__subcmd__help__subcmd__uncordon"
                 ;;
+            plimsoll__subcmd__help,bugreport)
+                cmd="plimsoll__subcmd__help__subcmd__bugreport"
+                ;;
             plimsoll__subcmd__help,completions)
                 cmd="plimsoll__subcmd__help__subcmd__completions"
                 ;;
@@ -252,6 +261,9 @@ _plimsoll() {
                 ;;
             plimsoll__subcmd__help,measure)
                 cmd="plimsoll__subcmd__help__subcmd__measure"
+                ;;
+            plimsoll__subcmd__help,model-names)
+                cmd="plimsoll__subcmd__help__subcmd__model__subcmd__names"
                 ;;
             plimsoll__subcmd__help,pin)
                 cmd="plimsoll__subcmd__help__subcmd__pin"
@@ -419,12 +431,50 @@ _plimsoll() {
 
     case "${cmd}" in
         plimsoll)
-            opts="-h -V --help --version quickstart serve plan init import status ps top load unload pin unpin yield download reload logs stop run doctor reclaim measure fleet engine completions man look reclaim-step raise-signal reference warden help"
+            opts="-h -V --help --version quickstart serve plan init import status ps top load unload pin unpin yield download reload logs stop run bugreport doctor reclaim measure fleet engine completions man look model-names reclaim-step raise-signal reference warden help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__bugreport)
+            opts="-o -h --show --yes --output --log --url --api-key --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --show)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --log)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --api-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1235,8 +1285,22 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__help)
-            opts="quickstart serve plan init import status ps top load unload pin unpin yield download reload logs stop run doctor reclaim measure fleet engine completions man look reclaim-step raise-signal reference warden help"
+            opts="quickstart serve plan init import status ps top load unload pin unpin yield download reload logs stop run bugreport doctor reclaim measure fleet engine completions man look model-names reclaim-step raise-signal reference warden help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__help__subcmd__bugreport)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1699,6 +1763,20 @@ _plimsoll() {
         plimsoll__subcmd__help__subcmd__measure__subcmd__watch__subcmd__show)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        plimsoll__subcmd__help__subcmd__model__subcmd__names)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -2442,6 +2520,28 @@ _plimsoll() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        plimsoll__subcmd__model__subcmd__names)
+            opts="-h --url --api-key --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --api-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         plimsoll__subcmd__pin)
             opts="-h --for --url --api-key --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -3053,8 +3153,23 @@ _plimsoll() {
     esac
 }
 
+_plimsoll_with_models() {
+    _plimsoll "$@"
+    case "${COMP_WORDS[1]}" in
+        load|unload|pin|unpin|logs)
+            if [[ $2 != -* && $3 != --* ]]; then
+                local name names=()
+                while IFS= read -r name; do
+                    [[ $name == "$2"* ]] && names+=("$(printf '%q' "$name")")
+                done < <(plimsoll model-names 2>/dev/null)
+                if ((${#names[@]})); then COMPREPLY=("${names[@]}"); fi
+            fi
+            ;;
+    esac
+}
+
 if [[ "${BASH_VERSINFO[0]}" -eq 4 && "${BASH_VERSINFO[1]}" -ge 4 || "${BASH_VERSINFO[0]}" -gt 4 ]]; then
-    complete -F _plimsoll -o nosort -o bashdefault -o default plimsoll
+    complete -F _plimsoll_with_models -o nosort -o bashdefault -o default plimsoll
 else
-    complete -F _plimsoll -o bashdefault -o default plimsoll
+    complete -F _plimsoll_with_models -o bashdefault -o default plimsoll
 fi
