@@ -43,9 +43,9 @@ pub enum ExactError {
         path.display()
     )]
     Wait { path: PathBuf, seconds: u64, last: String },
-    #[error("the engine {} started, but its log has no sizes", .0.display())]
+    #[error("the engine {} started, but its log does not state the sizes of its buffers", .0.display())]
     Sizes(PathBuf),
-    #[error("the engine {} took more than {limit} of memory when it was asked, and was ended", path.display())]
+    #[error("the engine {}, started only to learn its sizes, took more than {limit} of memory and was stopped", path.display())]
     Memory { path: PathBuf, limit: Bytes },
     #[error("plimsoll was interrupted before the engine {} had answered, and ended it", .0.display())]
     Cancelled(PathBuf),

@@ -211,7 +211,7 @@ impl Refusal {
         match *self {
             Self::Distrusted => Reason::new(
                 "host_distrusted",
-                format!("the server at the address of '{host}' has not proved that it is this host"),
+                format!("the server at the address of '{host}' has not proved that it is '{host}'"),
             ),
             Self::HasOne => Reason::new(
                 "has_seat",

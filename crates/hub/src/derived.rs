@@ -43,7 +43,7 @@ pub enum DeriveError {
     Name,
     #[error("the settings of a derived model are longer than {LONGEST}")]
     TooLong,
-    #[error("there are {MOST} derived models already; delete one first")]
+    #[error("there are {MOST} models derived from others already, which is the limit; delete one first")]
     TooMany,
     #[error(transparent)]
     Disk(#[from] io::Error),

@@ -1,4 +1,4 @@
-//! Windows' half: links, renames and free space.
+//! Hard links, renames and the free space of a disk on Windows.
 
 use std::fs::{self, Metadata, OpenOptions};
 use std::io;

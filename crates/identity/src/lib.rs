@@ -48,7 +48,7 @@ pub enum IdentityError {
     Name(String),
     #[error("the operating system provides no random numbers")]
     Random,
-    #[error("a key or certificate of the fleet's identity cannot be used: {0}")]
+    #[error("a key or certificate by which this host identifies itself in the fleet cannot be used: {0}")]
     Key(String),
 }
 

@@ -317,7 +317,7 @@ impl FleetMember {
                     let name = self.name.to_str().unwrap_or_default();
                     tracing::error!(
                         "another host at {address} is registered as '{name}', so this one is not a member of the fleet; \
-                        hint: set `host` under [fleet]"
+                        hint: set another name as `host` under [fleet]"
                     );
                 }
             }

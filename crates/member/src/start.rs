@@ -47,7 +47,7 @@ pub enum FleetError {
     TwoProofs,
     #[error(transparent)]
     Identity(plimsoll_identity::IdentityError),
-    #[error("the certificate of this host has expired and is not renewed: {0}")]
+    #[error("the certificate of this host has expired and could not be renewed: {0}")]
     Renew(plimsoll_identity::JoinError),
     #[error("the identity in {} is of host '{host}' in fleet '{fleet}', but `{key}` under [fleet] names \
         another", folder.display())]

@@ -1,4 +1,5 @@
-//! Reports the memory that an engine requests from the cards, as JSON lines in `PLIMSOLL_PHANTOM_REPORT`.
+//! Writes the memory that an engine requests from the cards as JSON lines, to the file that the environment
+//! variable `PLIMSOLL_PHANTOM_REPORT` names.
 //!
 //! | event | meaning | other keys |
 //! |---|---|---|

@@ -1,4 +1,5 @@
-//! Tests of `plimsoll bugreport` as a program: what it lists and writes, and that no secret is in the archive.
+//! Tests of `plimsoll bugreport` as a program: the files that it lists and writes, and that no secret is in
+//! the archive.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;

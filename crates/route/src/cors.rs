@@ -1,4 +1,4 @@
-//! Checks the web origin and host name of requests, against foreign web pages (CORS, DNS rebinding).
+//! Refuses requests of foreign web pages, by their web origin and host name (CORS, DNS rebinding).
 //!
 //! By default only this server's own page is allowed. Any other is refused before its request has any effect.
 

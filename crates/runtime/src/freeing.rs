@@ -123,7 +123,7 @@ impl EngineRun {
         let _turn = self.waking.lock().await;
         if self.needs_wake.replace(false) && self.ask(Method::POST, path, None, WAKE_WITHIN).await.is_none() {
             tracing::warn!(
-                "the engine of {} did not take its memory back within {} s",
+                "the engine of {} did not restore its memory to the card within {} s",
                 self.entry.name,
                 WAKE_WITHIN.as_secs()
             );

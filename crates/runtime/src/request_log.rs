@@ -1,4 +1,4 @@
-//! Logs one line when a request starts to wait, and one line when it ends.
+//! Logs one line when a request starts to wait, and one line when it is finished.
 //!
 //! Requests in between are available as a list.
 

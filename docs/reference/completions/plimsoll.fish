@@ -67,7 +67,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand quickstart" -s h -l he
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l hf-repo -d 'Serve a model of Hugging Face\'s hub, which its engine downloads (-hf)' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l json -d 'With --check: print the answer as JSON (plimsoll.serve-check/1), or write it to FILE' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l listen -d 'Address to listen on: 127.0.0.1:8080, localhost:8080, 8080, or :8080 for all network interfaces; several between commas [default: 127.0.0.1:8080]' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l card -d 'Card for models, or a part of one, e.g. 2x3060 or name=H200,total=80GiB, or kind=host,total=16GiB for a part of host memory; repeatable' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l card -d 'Memory for models: cards (2x3060), a part of a card (name=H200,total=80GiB), or a part of host memory (kind=host,total=16GiB); repeatable' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l reserve -d 'Memory to leave free on each card, e.g. 512MiB' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l models-max -d 'Maximum number of models loaded at a time, however much memory is free [default: 0, memory alone limits them]' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l warm -d 'Disk space for prompt caches, e.g. 8GiB: a llama-server\'s slots are saved before its model is unloaded, and restored after the next load [default: 0, nothing is saved]' -r
@@ -93,7 +93,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l wait -d 'Wai
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l spill -d 'Put what does not fit on the card into host memory, up to this size' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l need -d 'With --spill: total memory that the program will allocate on each card, so that its first allocations (weights) overflow and not its last (KV cache). By default, this size is planned for llama.cpp\'s programs' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l keep -d 'With --spill: keep this much of the budget for allocations that are smaller than this size' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l on-oom -d 'Answer a refused allocation with managed memory, as llama.cpp PR 22158 does' -r -f -a "managed\t''"
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l on-oom -d 'Answer a refused allocation with managed memory, which moves pages to and from the card' -r -f -a "managed\t''"
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l pool -d 'Replacement for ggml\'s legacy pool: guard\'s own, or none' -r -f -a "ours\t''
 leave\t''"
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l check -d 'Print each model\'s memory and whether it fits, then exit with status 1 if one can never be loaded. Models that only lack memory now are marked'
@@ -192,7 +192,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l wait -d 'Wait 
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l spill -d 'Put what does not fit on the card into host memory, up to this size' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l need -d 'With --spill: total memory that the program will allocate on each card, so that its first allocations (weights) overflow and not its last (KV cache). By default, this size is planned for llama.cpp\'s programs' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l keep -d 'With --spill: keep this much of the budget for allocations that are smaller than this size' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l on-oom -d 'Answer a refused allocation with managed memory, as llama.cpp PR 22158 does' -r -f -a "managed\t''"
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l on-oom -d 'Answer a refused allocation with managed memory, which moves pages to and from the card' -r -f -a "managed\t''"
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l pool -d 'Replacement for ggml\'s legacy pool: guard\'s own, or none' -r -f -a "ours\t''
 leave\t''"
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l strict-cards -d 'Leave the other cards visible, and refuse CUDA contexts on them'

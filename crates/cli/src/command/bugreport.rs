@@ -145,11 +145,12 @@ fn redactor(arguments: &Arguments, config: Option<&Configuration>) -> Redactor {
 }
 
 fn versions() -> Value {
+    let read = |path: &str| plimsoll_file::read_text(Path::new(path), Bytes::mib(1)).ok();
     let line = |path: &str| {
-        let text = std::fs::read_to_string(path).ok()?;
+        let text = read(path)?;
         text.lines().find(|line| !line.is_empty()).map(str::to_owned)
     };
-    let system = std::fs::read_to_string("/etc/os-release").ok();
+    let system = read("/etc/os-release");
     let system =
         system.iter().flat_map(|text| text.lines()).find_map(|line| line.strip_prefix("PRETTY_NAME="));
     json!({

@@ -34,7 +34,7 @@ pub(crate) struct OomLadder {
     /// With --spill: keep this much of the budget for allocations that are smaller than this size
     #[arg(long, value_name = "SIZE", requires = "spill")]
     keep: Option<Bytes>,
-    /// Answer a refused allocation with managed memory, as llama.cpp PR 22158 does
+    /// Answer a refused allocation with managed memory, which moves pages to and from the card
     #[arg(long, value_name = "HOW", value_parser = words::<OnOom>(&["managed"]))]
     on_oom: Option<OnOom>,
     /// Replacement for ggml's legacy pool: guard's own, or none

@@ -71,8 +71,8 @@ pub(crate) struct Arguments {
     /// Listen without API keys on an address that other machines can reach
     #[arg(long)]
     open: bool,
-    /// Card for models, or a part of one, e.g. 2x3060 or name=H200,total=80GiB, or kind=host,total=16GiB
-    /// for a part of host memory; repeatable
+    /// Memory for models: cards (2x3060), a part of a card (name=H200,total=80GiB), or a part of host memory
+    /// (kind=host,total=16GiB); repeatable
     #[arg(long = "card", value_name = "SPEC")]
     cards: Vec<CardSpec>,
     /// Memory to leave free on each card, e.g. 512MiB

@@ -194,7 +194,7 @@ fn each_of_60_files_is_served_or_named() {
     for (target, link) in [(".", "loop"), ("same.gguf", "z-same.gguf"), ("gone", "dangling.gguf")] {
         std::os::unix::fs::symlink(target, folder.path(link)).unwrap();
     }
-    rustix::fs::mkfifoat(rustix::fs::CWD, &folder.path("pipe.gguf"), rustix::fs::Mode::RUSR).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, folder.path("pipe.gguf"), rustix::fs::Mode::RUSR).unwrap();
     let found = folder.found();
     let served: BTreeSet<String> = found.models.iter().flat_map(|model| model.options.to_argv()).collect();
     let is_served = |file: &PathBuf| {

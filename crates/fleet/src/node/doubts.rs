@@ -1,4 +1,4 @@
-//! Verifies the fleet's records that another host passes on, by questions to the store itself.
+//! Verifies the fleet's records that arrived through another host, by reading them in the fleet's store.
 //!
 //! If the news contradicts this host's own seats (its records of loaded models), the store decides. A source
 //! with news that the store does not confirm is dropped, and this host then reads the store itself.

@@ -1,4 +1,5 @@
-//! Hooks of functions that AMD's HIP runtime has alone. The others are names of CUDA's hooks.
+//! Hooks of functions that only AMD's HIP runtime has. HIP's other functions share the hooks of their CUDA
+//! counterparts.
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 

@@ -1,4 +1,4 @@
-//! Divides an address range into as few pieces of physical memory as the driver allows.
+//! Backs a range of addresses with as few allocations of physical memory as the driver allows.
 //!
 //! The first piece tried is the whole range, and each refusal halves the size.
 

@@ -1,4 +1,5 @@
-//! Computes the increments of memory between blocks of equally many samples, on which the leak test works.
+//! Divides the samples into blocks of equal size, and computes the growth of memory from each block to the
+//! next for the leak test.
 
 use super::series::TrendPoint;
 

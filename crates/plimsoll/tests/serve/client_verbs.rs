@@ -254,7 +254,7 @@ fn a_pinned_model_is_kept_and_the_refusal_of_others_names_it() {
     assert!(printed(&plimsoll(&daemon, "", &["ps"])).contains("ready, pinned "));
     let stated = printed(&plimsoll(&daemon, "", &["unload", "beta"]));
     assert!(stated.contains("the model stays pinned"), "{stated}");
-    daemon.reported("the model was unloaded by hand, and stays pinned");
+    daemon.reported("the model was unloaded by hand; its pin stays, and holds again once it is loaded");
     assert_eq!(chat(daemon.address, "beta").status, 200);
     let answer = post(daemon.address, "/models/unload", &json!({ "model": "beta" })).json();
     assert_eq!((&answer["success"], &answer["pinned"]), (&json!(true), &json!(true)), "{answer}");

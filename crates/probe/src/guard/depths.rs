@@ -1,5 +1,5 @@
-//! Reports how many tokens llama-server's conversations hold, so that guard can give the card's memory to the
-//! used part of a cache.
+//! Reports how many tokens each slot of llama-server holds, so that guard can move the used part of the KV
+//! cache onto the card.
 //!
 //! DECISION: the engine is asked for its slots (`GET /slots`), not its log or its memory. It is asked only
 //! while guard reports on its page that it could exchange memory and that the engine computes. An engine that

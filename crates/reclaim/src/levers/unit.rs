@@ -15,7 +15,7 @@ const GROUP_WRITES: u32 = 0o020;
 pub enum UnitError {
     #[error("cannot read the owner of {}: {error}; run plimsoll from its installed path", path.display())]
     Look { path: PathBuf, error: io::Error },
-    #[error("a service must not run {}: other users than root, who can write {}, could replace it; install \
+    #[error("a service must not run {}: users other than root can write to {}, and so replace it; install \
         plimsoll where only root can write, such as /usr/bin", program.display(), place.display())]
     Writable { program: PathBuf, place: PathBuf },
     #[error("the path {} is not valid UTF-8, so no unit can contain it", .0.display())]

@@ -1,4 +1,4 @@
-//! Remembers how much memory a model takes on each set of cards, as far as its plan has answered.
+//! Keeps how much memory a model takes on each set of cards that has been planned so far.
 //!
 //! A waiting model is placed again at every change. Each set of cards is asked about once for the same free
 //! memory.

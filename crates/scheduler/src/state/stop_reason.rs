@@ -21,7 +21,10 @@ impl StateRef<'_> {
             let pinned = slot.is_pinned() && state.parts_for == Some(PartingCause::Hand);
             return state.parts_for.map(|cause| {
                 if pinned {
-                    Reason::new("unloaded", "the model was unloaded by hand, and stays pinned")
+                    Reason::new(
+                        "unloaded",
+                        "the model was unloaded by hand; its pin stays, and holds again once it is loaded",
+                    )
                 } else {
                     parting(cause)
                 }

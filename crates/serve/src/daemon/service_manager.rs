@@ -22,7 +22,7 @@ const WATCHDOG_PROCESS: &str = "WATCHDOG_PID";
 enum NotifySocketError {
     #[error("{SOCKET} = {0:?} is neither a path nor an abstract name")]
     Name(OsString),
-    #[error("{SOCKET} = {name:?}: {error}")]
+    #[error("the service manager cannot be notified through {SOCKET}={name:?}: {error}")]
     Open { name: OsString, error: io::Error },
 }
 

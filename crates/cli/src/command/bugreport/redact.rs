@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_secret_stays() {
+    fn text_without_secrets_stays() {
         let redactor = Redactor::new(["abc".to_owned()], None);
         for text in [
             "slot 0: n_tokens = 512, prompt tokens: 12, 3.5 tokens per second",

@@ -1,4 +1,4 @@
-//! Linux's half: a file with API keys is for its user alone.
+//! Creates the file of API keys on Linux, readable by its owner alone.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io;
