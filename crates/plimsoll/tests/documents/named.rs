@@ -65,6 +65,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("fleet init --fleet lab", "crates/plimsoll/tests/fleet/certificates.rs"),
     ("fleet ps", "crates/plimsoll/tests/fleet/files.rs"),
     ("serve --print-unit", "crates/plimsoll/tests/serve/service_manager.rs"),
+    ("bugreport plimsoll.toml", "crates/plimsoll/tests/bugreport.rs"),
 ];
 
 /// What stands between `plimsoll` and the end of the command, a pipe or a redirection.
