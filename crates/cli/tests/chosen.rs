@@ -92,7 +92,7 @@ fn one_card_is_enough_for_a_model_that_fits_it_with_the_usual_context() {
     assert_eq!((&choice.cards[..], choice.plan.context), (&[1][..], 32_768));
     assert_eq!(choice.flags, ["-c", "32768", "-np", "1"]);
     assert_eq!(choice.devices, ["-dev", "CUDA1"]);
-    assert!(choice.why.starts_with("a context of 32768 tokens of 131072 trained on "), "{}", choice.why);
+    assert!(choice.why.starts_with("a context of 32768 of 131072 trained tokens on "), "{}", choice.why);
 }
 
 #[test]

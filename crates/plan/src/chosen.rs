@@ -307,7 +307,7 @@ impl<'a> Chooser<'a> {
             ContextReason::Usual if u64::from(self.trained) <= tokens => {
                 format!("its trained context of {tokens} tokens")
             }
-            ContextReason::Usual => format!("a context of {tokens} tokens of {} trained", self.trained),
+            ContextReason::Usual => format!("a context of {tokens} of {} trained tokens", self.trained),
             ContextReason::Free => {
                 format!(
                     "its trained context of {tokens} tokens, which takes no more memory than a shorter one"

@@ -26,7 +26,7 @@ next:
   plimsoll quickstart             a tour with two small models, without a GPU
   plimsoll plan MODEL.gguf        memory of a model here, and whether it fits
   plimsoll plan *.gguf            which models fit at the same time
-  plimsoll serve plimsoll.toml    one address for all models of a configuration
+  plimsoll serve FOLDER           one address for all models of a folder
   plimsoll doctor                 why memory is short, or an allocation failed
   plimsoll --help                 all commands
 ";
