@@ -473,6 +473,7 @@ impl FleetNode {
         self.lives += 1;
         self.incarnation = format!("{}.{}", self.settings.life, self.lives);
         (self.applied, self.doubts) = (0, SeatDoubts::default());
+        self.trust.end_doubts();
         self.operations.clear();
         self.burnt.clear();
         self.giving_up.clear();

