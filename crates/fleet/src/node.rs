@@ -476,8 +476,7 @@ impl FleetNode {
         self.trust.end_doubts();
         self.operations.clear();
         self.burnt.clear();
-        self.giving_up.clear();
-        self.unclaimed.clear();
+        (self.giving_up, self.unclaimed) = Default::default();
         self.view = FleetView::default();
         self.silent = Some((Duration::ZERO, "the fleet's store was restored and is read again".to_owned()));
         self.registration = Registration::default();

@@ -170,7 +170,7 @@ fn the_bill_of_materials_names_what_is_linked_and_no_test_library() {
     assert_eq!(hyper["licenses"][0]["expression"], "MIT");
     assert_eq!(hyper["hashes"][0]["content"].as_str().map(str::len), Some(64));
     assert!(hyper["purl"].as_str().unwrap().starts_with("pkg:cargo/hyper@1."));
-    for test_only in ["proptest", "assert_cmd", "loom", "tar", "plimsoll-serve"] {
+    for test_only in ["proptest", "assert_cmd", "loom", "vt100", "plimsoll-serve"] {
         assert!(named(test_only).is_none(), "{test_only}");
     }
     let every = components.iter().all(|component| component["licenses"][0]["expression"].is_string());
