@@ -55,13 +55,8 @@ pub struct Reason {
 }
 
 impl Reason {
-    /// Creates a reason without facts and causes. Its text is one line: an error's hint is joined to it.
     pub fn new(code: &'static str, text: impl Into<String>) -> Self {
-        let mut text = text.into();
-        if text.contains('\n') {
-            text = text.trim_end().replace("\nhint: ", "; hint: ").replace('\n', " ");
-        }
-        Self { code, text, facts: BTreeMap::new(), because: Vec::new() }
+        Self { code, text: text.into(), facts: BTreeMap::new(), because: Vec::new() }
     }
 
     #[must_use]
@@ -101,12 +96,6 @@ impl fmt::Display for Reason {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_reason_is_one_line_also_of_an_error_with_a_hint() {
-        let reason = Reason::new("launch_failed", "no engine was found\nhint: install one\n");
-        assert_eq!(reason.text, "no engine was found; hint: install one");
-    }
 
     #[test]
     fn prints_as_an_indented_tree_and_serialises_without_empty_parts() {
