@@ -1,5 +1,5 @@
-//! Enters the cards of the program's interfaces on the process's page, a shared-memory file with memory
-//! figures.
+//! Lists the program's cards in the process's page, the shared-memory file through which guard reports
+//! memory.
 //!
 //! A card that two interfaces have (CUDA and Vulkan, or HIP and Vulkan) is entered once, by its identity.
 

@@ -1,4 +1,5 @@
-//! The calling thread's state in HIP's runtime: its device, and the error of its last failed call.
+//! Reads and sets the calling thread's state in HIP's runtime: its device, and the error of its last failed
+//! call.
 //!
 //! A device has one context, which a thread uses after `hipSetDevice`. Its number here is the device's plus
 //! 1.

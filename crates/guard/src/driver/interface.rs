@@ -1,4 +1,4 @@
-//! Knows by which interface, CUDA or HIP, the process uses its cards.
+//! Finds out whether the process uses its cards through CUDA or through HIP.
 
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Release};

@@ -1,4 +1,5 @@
-//! Physical devices of Vulkan as cards of the page.
+//! Matches Vulkan's physical devices with the cards in the process's page (shared-memory file), and hides
+//! devices from the program.
 
 use alloc::vec::Vec;
 

@@ -1,4 +1,4 @@
-//! Layouts with which Vulkan's loader links layers (`vk_layer.h` of Vulkan-Headers), and search in Vulkan's
+//! Defines the structures with which Vulkan's loader links layers (`vk_layer.h`), and searches Vulkan's
 //! chains of structures.
 
 use core::ffi::{c_char, c_int, c_void};

@@ -1,4 +1,5 @@
-//! Creation and end of devices, and the next layer's functions of a device.
+//! Hooks of the creation and destruction of Vulkan devices, which keep the next layer's functions of each
+//! device.
 
 use alloc::vec::Vec;
 use core::ffi::CStr;

@@ -1,4 +1,4 @@
-//! Answers to Vulkan's memory queries, which report heaps within the budget.
+//! Hooks of Vulkan's memory queries, which report heaps within the budget.
 //!
 //! So a program that chooses its size by free memory (llama.cpp's `-fit`) stays within the budget.
 

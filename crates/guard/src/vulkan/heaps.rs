@@ -1,4 +1,4 @@
-//! Arithmetic of memory heaps: which of them count against a budget, and what they say is left.
+//! Computes which Vulkan memory heaps count against a budget, and how much of them is left to report.
 
 use ash::vk::{self, MemoryHeapFlags, MemoryPropertyFlags};
 

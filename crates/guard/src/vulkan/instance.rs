@@ -1,4 +1,5 @@
-//! Creation and end of instances, and the next layer's functions of an instance.
+//! Hooks of the creation and destruction of Vulkan instances, which keep the next layer's functions of each
+//! instance.
 
 use alloc::vec::Vec;
 use core::ffi::CStr;

@@ -1,4 +1,4 @@
-//! Hooks of memory: allocations within the budget, and the buffers that they are for.
+//! Hooks of Vulkan's memory functions, which count allocations and keep them within the budget.
 
 use alloc::vec::Vec;
 use core::ffi::c_void;

@@ -1,4 +1,5 @@
-//! What each thread is about to allocate, by the buffer whose requirements it asked for last.
+//! Remembers for each thread the buffer whose memory requirements it queried last, to tell repeated attempts
+//! from new requests.
 //!
 //! A program that is refused tries other memory types for the same buffer; that is one refusal, not several.
 

@@ -1,5 +1,5 @@
-//! Tests of every way in which a program finds the driver's functions: each leads to guard, and no other name
-//! is affected.
+//! Tests of every way in which a program looks up the driver's functions: each leads to guard, and other
+//! functions are not affected.
 
 use std::process::Command;
 

@@ -1,4 +1,5 @@
-//! Tests of what replaces `std` in the preloaded libraries.
+//! Tests of the code that replaces `std` in the preloaded libraries: released code pages, and the symbol
+//! reader.
 
 use core::ffi::c_void;
 use core::ptr::null;

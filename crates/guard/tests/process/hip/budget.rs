@@ -1,4 +1,4 @@
-//! Tests of guard in a program on HIP: what it counts, refuses and tells.
+//! Tests of memory budgets in a program on HIP: counted allocations, refusals, and memory queries.
 
 use plimsoll_wire::page::{PageState, Refusal};
 
