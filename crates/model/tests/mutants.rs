@@ -1,4 +1,4 @@
-//! Mutants of headers of GGUF files, read into a model.
+//! Fuzz test of the GGUF header reader with mutated headers: it never panics.
 
 use plimsoll_fuzz::mutants;
 use plimsoll_model::gguf::{Datum, DraftHeader, DraftTensor, Header, ValueType};

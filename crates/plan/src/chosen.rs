@@ -1,4 +1,4 @@
-//! Flags chosen for a model that comes with none: context, cards, and what stays in host memory.
+//! Chooses flags for a model that was given none: context, cards, and what stays in host memory.
 
 use plimsoll_base::{Bytes, Card, CardKind, Order};
 use plimsoll_flags::{Options, ProgramKind};

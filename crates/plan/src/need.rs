@@ -1,4 +1,4 @@
-//! Memory of a planned model on any set of cards, for placing it beside other models.
+//! Gives the memory of a planned model on any set of cards, for placing it beside other models.
 
 use plimsoll_base::{Card, CardKind, CardShares, MemoryModel, NamedDemand, Reason};
 use plimsoll_flags::Options;

@@ -1,4 +1,4 @@
-//! Warns of known errors of the planner's formulas, by interface (such as CUDA or Vulkan) and model
+//! Warns about known errors of the planner's formulas, by GPU interface (such as CUDA or Vulkan) and model
 //! architecture.
 //!
 //! `cargo xtask drift --write` generates the table from the newest engine of each interface.

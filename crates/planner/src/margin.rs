@@ -1,4 +1,5 @@
-//! States by how much the formulas, which are CUDA's, may be low for cards of other makers.
+//! Gives the margin that is added to plans for cards of AMD and Intel, because the formulas are those of
+//! CUDA.
 //!
 //! DECISION: a fixed margin for what an engine reserves, and a formula for what Vulkan takes at run time.
 //! Both are from engines without a card (`data/drift`, `data/vulkan`), so the plan calls them a margin.

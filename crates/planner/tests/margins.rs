@@ -1,5 +1,5 @@
-//! Plans for cards of AMD, with their margin, held to what engines with HIP and Vulkan asked of a driver
-//! without a card (`data/hip`, `data/vulkan`).
+//! Tests that plans for AMD's cards, with their margin, cover what HIP and Vulkan engines requested from
+//! simulated cards (`data/hip`, `data/vulkan`).
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Tests of the synthetic models that plans are tested with.
+//! Tests of the synthetic models (specimens) by which the planner is tested.
 
 mod files;
 mod grown;

@@ -1,4 +1,4 @@
-//! Tests of models that are written as files.
+//! Tests of synthetic models that are written to files, sparse or split over several.
 
 use std::fs::File;
 use std::io::Read;

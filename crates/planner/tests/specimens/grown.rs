@@ -1,4 +1,5 @@
-//! Tests of headers that grow by what an engine misses.
+//! Tests of model headers that are built from an engine's error messages: each message adds the key or tensor
+//! that is missing.
 
 use plimsoll_specimens::{GrownModel, Growth, MOST_TENSORS};
 

@@ -1,4 +1,4 @@
-//! Tests of recipes, and of the weights that they give.
+//! Tests of the tables from which synthetic models are made, and of the weights that they produce.
 
 use plimsoll_base::Bytes;
 use plimsoll_model::gguf::{DraftHeader, Header};

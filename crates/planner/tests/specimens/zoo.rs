@@ -1,4 +1,4 @@
-//! Tests of the headers of further architectures.
+//! Tests that synthetic headers of further architectures have the parameter count of the real model.
 
 use plimsoll_model::gguf::Header;
 use plimsoll_model::{Dialect, Model};
