@@ -1,4 +1,5 @@
-//! Change of a model's flags in the configuration file: planned, saved in one step, and undone.
+//! Changes a model's flags in the configuration file: plans them first, saves them in one step, and can undo
+//! the change.
 
 use std::fs::{self, Metadata, OpenOptions};
 use std::io::{self, Write};

@@ -1,4 +1,5 @@
-//! Advice of a model's plan for the last refusal of its requests.
+//! Adds advice from a model's memory plan to refused requests. The latest advice is kept, because all
+//! requests of a queue get the same.
 
 use plimsoll_base::Hint;
 use plimsoll_scheduler::SchedulerEffect;

@@ -1,4 +1,4 @@
-//! Finds out before a load whether a model can load at all, and how much memory it needs.
+//! Finds out before a load (by a survey) whether a model can load at all, and how much memory it needs.
 //!
 //! The need follows from flags and file headers, unless the user declared it. A model of unknown need gets a
 //! card to itself.

@@ -1,4 +1,4 @@
-//! Models of a configuration that fit at the same time, as `serve --check` reports them.
+//! Finds the models of a configuration that fit in memory at the same time, for `serve --check`.
 
 use std::num::NonZeroUsize;
 

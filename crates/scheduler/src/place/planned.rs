@@ -1,4 +1,4 @@
-//! Placement of a model whose plan is at hand: its questions to the plan are answered at once.
+//! Places a model whose memory plan is at hand, by answering each question about its memory from the plan.
 
 use plimsoll_base::{Hint, MemoryModel};
 

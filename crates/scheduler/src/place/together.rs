@@ -1,5 +1,5 @@
-//! Models that fit in memory at the same time: the largest group of them, and who leaves for each of the
-//! others.
+//! Finds the largest group of models that fit in memory at the same time, and which of them must leave for
+//! each other model.
 
 mod search;
 #[cfg(test)]

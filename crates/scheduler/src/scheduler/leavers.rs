@@ -1,5 +1,5 @@
-//! Handles clients that leave while they wait, and preloads that give way to others: both are expected to
-//! return.
+//! Handles clients that disconnect while they wait, and preloads that are postponed for requests. Both are
+//! expected to return.
 
 use super::Scheduler;
 use crate::models::{LeftClient, ModelSlot, RequestedState, RunState};

@@ -1,4 +1,5 @@
-//! Looks at the waiting models in their order, and decides for each of them.
+//! Goes through the models that wait for memory, in order, and decides for each: load it, stop another model
+//! for it, or wait.
 
 use plimsoll_base::{Company, NeedSize, Order};
 

@@ -1,5 +1,5 @@
-//! Answers of four models in a minute against the longest wait: what the scheduler gives, and what a search
-//! that knows all requests beforehand finds for each bound on the wait.
+//! Compares the scheduler with a search that knows all requests beforehand: answers of four models in a
+//! minute, for each bound on the longest wait.
 //!
 //! The search answers more within ten seconds than the scheduler does without a bound. So loads alone do not
 //! exclude such a bound; what the scheduler lacks is the future.

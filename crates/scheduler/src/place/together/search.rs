@@ -1,4 +1,5 @@
-//! Branch and bound over the models: each is left out, or placed on each set of cards that has room for it.
+//! Searches that group by branch and bound: each model is left out, or placed on each set of cards that has
+//! memory for it.
 
 use std::cell::RefCell;
 use std::cmp::Reverse;

@@ -1,4 +1,4 @@
-//! Tests of what clients may rely on in the simulation with realistic times, such as turns and longest waits.
+//! Tests of guarantees to clients, such as the longest wait, in the simulation with realistic times.
 //! [`super::table`] compares with the best schedule.
 
 use plimsoll_base::Priority;
