@@ -1,4 +1,5 @@
-//! Tests of chosen flags: they fit, on every set of cards, and take no more than is needed.
+//! Tests of the flags that are chosen for a model without any: it fits with them on any set of cards, and
+//! takes no more memory than needed.
 
 use plimsoll_base::{Bytes, Card, CardSpec};
 use plimsoll_flags::Options;

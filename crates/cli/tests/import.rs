@@ -1,4 +1,4 @@
-//! Tests of imports of other servers' models.
+//! Tests of the import of models and configurations from other servers.
 
 mod files;
 mod found;

@@ -1,4 +1,4 @@
-//! Tests of estimates, and of the limit that a host sets to them.
+//! Tests of memory plans, and of the limit that the host's memory sets to a plan.
 
 use plimsoll_base::{Bytes, Card, Reason};
 use plimsoll_flags::Options;

@@ -1,4 +1,4 @@
-//! Tests of bars, charts, pages and tables.
+//! Tests of the memory bars, charts, HTML pages and tables of reports.
 
 use plimsoll_base::Bytes;
 use plimsoll_report::{

@@ -1,4 +1,5 @@
-//! Tests of the public interface of crates that the command line shows; `src/lib.rs` includes this file.
+//! Lists the tests of several crates that the command line uses. `src/lib.rs` includes this file, so that
+//! they are one binary.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

@@ -1,4 +1,4 @@
-//! Tests of what verbs print and read.
+//! Tests of terminal output (control characters, colours, lines) and of durations on the command line.
 
 use std::io::Write;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Models found in folders, in the hub's cache, in llama.cpp's and in Ollama's store.
+//! Finds models in folders, in the caches of Hugging Face and llama.cpp, and in Ollama's store.
 //!
 //! Each is named with the flags that its files ask for: projector, draft, adapter, embeddings. A file that is
 //! not served is named with the reason.

@@ -1,4 +1,5 @@
-//! Measures the size of contexts, servers under load, and memory over time: `plimsoll measure`.
+//! `plimsoll measure`: measures the size of CUDA contexts, tests servers under load, and records memory over
+//! time.
 //!
 //! - [`load`]: load tests of a server, and its client.
 //! - [`watch`]: readings of a machine's memory, and [`record`], the format of their recordings.

@@ -1,5 +1,5 @@
-//! Finds and supervises a program that a verb starts: passes signals on, reads its memory, and returns its
-//! exit status.
+//! Finds and supervises a program that a subcommand starts: passes signals on, reads its memory, and returns
+//! its exit status.
 
 use std::ffi::{OsStr, OsString};
 use std::future::poll_fn;

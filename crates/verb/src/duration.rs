@@ -1,4 +1,4 @@
-//! Durations as people write and read them.
+//! Parses durations that a user types (`90s`, `1h30m`), and formats elapsed times.
 
 use std::time::Duration;
 

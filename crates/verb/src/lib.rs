@@ -1,5 +1,4 @@
-//! Shares among the verbs of the command line what each needs: output, failures with their exit statuses,
-//! durations, and a supervised program.
+//! Code that all subcommands share: output, errors with exit statuses, durations, and a supervised program.
 #![forbid(unsafe_code)]
 
 #[cfg(unix)]

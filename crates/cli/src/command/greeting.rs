@@ -1,4 +1,5 @@
-//! Greeting of `plimsoll` without a verb: what this machine has for models, and what to type next.
+//! Prints the greeting of `plimsoll` without a subcommand: the cards and models of this machine, and commands
+//! to type next.
 //!
 //! Only cheap looks: no engine is started, no model's header is read, and no server is asked.
 

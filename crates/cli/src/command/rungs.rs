@@ -1,4 +1,5 @@
-//! Command-line options of guard, the preloaded library that limits GPU memory; `run` and `serve` share them.
+//! Command-line options of guard, the preloaded library that limits GPU memory. `plimsoll run` and `plimsoll
+//! serve` share them.
 //!
 //! They choose the remedies for refused allocations and the memory pool.
 

@@ -1,4 +1,5 @@
-//! Table of the models that fit at the same time, and the sentences about the others.
+//! Prints which models fit in memory at the same time, and what would have to be unloaded for each of the
+//! others.
 
 use plimsoll_base::{Card, CardId, Placement};
 use plimsoll_report::{aligned, shortened, wrapped};

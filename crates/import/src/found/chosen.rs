@@ -1,4 +1,4 @@
-//! Entries of a configuration for models that were found, with flags chosen for the cards.
+//! Writes configuration entries for the models that were found, with flags chosen for the cards.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};

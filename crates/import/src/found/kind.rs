@@ -1,4 +1,4 @@
-//! Kind of a GGUF file by its header: a model, or something that belongs to one.
+//! Tells from its header whether a GGUF file is a model, a draft model, a projector or an adapter.
 
 use plimsoll_model::gguf::Header;
 use plimsoll_model::{Model, ModelError, Pooling};

@@ -1,4 +1,4 @@
-//! Names of models that were found: those of llama-server's `--models-dir` and of the hub.
+//! Names the models that were found, by the rules of llama-server's `--models-dir` and of Hugging Face's hub.
 
 use std::collections::HashMap;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! List of the GGUF files below a folder, with those that are not to be opened.
+//! Lists the GGUF files below a folder, and those that must not be opened, such as partial downloads.
 
 use std::collections::HashSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! The server that a verb puts load on.
+//! Command-line arguments that name the server under test: its address and its API key.
 
 use plimsoll_verb::KEY_HINT;
 use plimsoll_verb::report::ErrorReport;

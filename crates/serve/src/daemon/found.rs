@@ -1,4 +1,4 @@
-//! Watch on folders of models: a new file is served once it is whole, and one that goes is served no more.
+//! Watches model folders: serves a new file once it is complete, and stops serving a removed one.
 
 use std::path::PathBuf;
 use std::rc::Rc;

@@ -1,4 +1,5 @@
-//! Redaction of secrets: API keys, tokens, passwords, credentials in addresses, and the home folder.
+//! Replaces secrets in the texts of a bug report: API keys, tokens, passwords, credentials in addresses, and
+//! the home folder.
 
 use regex_lite::Regex;
 

@@ -1,4 +1,4 @@
-//! Windows' half: neither a process nor a program is examined.
+//! Reports on Windows that `plimsoll doctor` examines only logs there, not processes or programs.
 
 pub(super) mod process {
     use crate::command::absent;

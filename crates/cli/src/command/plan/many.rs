@@ -1,5 +1,5 @@
-//! `plimsoll plan` of several models: flags for each, which of them fit at the same time, and a configuration
-//! for `serve`.
+//! `plimsoll plan` with several models: chooses flags for each, shows which fit at the same time, and writes
+//! a configuration for `serve`.
 //!
 //! The plans are by the formulas. Exits 0 if each model can be loaded.
 

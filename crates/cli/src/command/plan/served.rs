@@ -1,4 +1,4 @@
-//! Cards of this machine on which `serve` would place a model of the installed engine.
+//! Finds this machine's cards on which `serve` would place a model of the installed engine.
 
 use plimsoll_base::Card;
 use plimsoll_cards::Machine;

@@ -1,4 +1,4 @@
-//! Windows' half: a plan is by the formulas, and no process is measured.
+//! Plans on Windows by the formulas alone: no engine is asked, and no process is measured.
 
 use plimsoll_base::{Card, Reason};
 use plimsoll_cards::Machine;

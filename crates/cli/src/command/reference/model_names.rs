@@ -1,4 +1,4 @@
-//! Names of models in the completion scripts, where a verb takes a model.
+//! Adds the completion of model names to the shell completion scripts, for the subcommands that take a model.
 
 use clap_complete::Shell;
 

@@ -1,4 +1,5 @@
-//! Configuration and places of models of `plimsoll serve`: those of its arguments, or the usual ones.
+//! Finds the configuration file and the model folders of `plimsoll serve`: from its arguments, else at the
+//! usual places.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;

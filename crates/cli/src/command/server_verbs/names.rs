@@ -1,5 +1,4 @@
-//! Names of models for the completions of a shell: those of the running server, else those of the
-//! configuration at its usual place.
+//! Lists model names for shell completion: those of the running server, else those of the configuration file.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
