@@ -1,4 +1,5 @@
-//! Makers of GPUs, and the interfaces by which engines compute on their cards.
+//! Lists the makers of GPUs, and the programming interfaces (CUDA, HIP, Vulkan) by which engines compute on
+//! them.
 
 use serde::{Deserialize, Serialize};
 

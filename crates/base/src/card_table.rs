@@ -1,4 +1,5 @@
-//! Table of cards and boards by product name: `3090`, `RX 7900 XTX`, `Jetson AGX Orin 64GB`.
+//! Table of GPUs, and of boards whose GPU shares the host's memory, by product name: `3090`, `RX 7900 XTX`,
+//! `Jetson AGX Orin 64GB`.
 //!
 //! DECISION: the table is data (`data/cards.tsv`), with one row per card. Names are compared without brand,
 //! spaces and case, so `rtx3090` and `RTX 3090` are the same card.

@@ -1,5 +1,5 @@
-//! Rules on which models may be loaded at the same time, even if memory for both is free: groups, and sets of
-//! models.
+//! Rules that keep models from being loaded at the same time, even if there is memory for both: groups, and
+//! sets of models.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

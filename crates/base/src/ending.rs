@@ -1,4 +1,4 @@
-//! Lists the ways in which an engine process ends, such as a crash or an out-of-memory error.
+//! Lists the ways in which an engine process can end, such as a crash or an out-of-memory error.
 
 use crate::{Bytes, CardId, Reason};
 

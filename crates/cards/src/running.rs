@@ -1,4 +1,5 @@
-//! What only the running system answers, and no file that could be captured.
+//! Answers questions that need a system call and so cannot be read from captured files: host memory, page
+//! size, Intel's memory regions.
 
 #[cfg(unix)]
 mod linux;

@@ -1,4 +1,5 @@
-//! Mutants of configurations of all three formats, flags, sizes, card specifications, guard's options.
+//! Fuzz tests of the parsers of configurations, flags, sizes, card descriptions and guard's options, with
+//! mutated input: none may panic.
 
 use std::str::FromStr;
 

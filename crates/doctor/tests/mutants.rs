@@ -1,4 +1,4 @@
-//! Mutants of what the readers get: whole logs, the last lines of an engine, and single lines.
+//! Fuzz tests of the diagnosis with mutated logs, last lines of an engine, and single lines: none may panic.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Limits the cards that a child process sees, and knows the numbers by which it sees them.
+//! Limits the cards that a child process sees, and knows by which numbers the process then sees them.
 //!
 //! Each runtime's variable lists a child's cards by their identities, so the child numbers them from 0. The
 //! user's flags number all cards of the machine that the engine can use, so they are rewritten.

@@ -1,4 +1,4 @@
-//! Linux's half: a file is opened without waiting for anything.
+//! Opens a file on Linux without waiting, even if its path has become a named pipe.
 
 use std::fs::{self, File, Metadata};
 use std::io;

@@ -1,4 +1,5 @@
-//! Windows' half: names of devices are refused, and a link is opened as itself.
+//! Opens a file on Windows: refuses names of devices such as `CON`, and can open a link itself instead of its
+//! target.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;

@@ -1,4 +1,5 @@
-//! Mutants of records of a fleet's store, and the news that one host tells another.
+//! Fuzz tests of the readers of the fleet's records, with mutated records from the store and from other
+//! hosts: none may panic.
 
 use plimsoll_base::Bytes;
 use plimsoll_fleet::{

@@ -1,4 +1,4 @@
-//! Mutants of files of `/proc` and `/sys`, and of tegrastats.
+//! Fuzz tests of the parsers of `/proc`, `/sys` and tegrastats, with mutated files: none may panic.
 
 use std::str::FromStr;
 

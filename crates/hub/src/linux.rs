@@ -1,4 +1,4 @@
-//! Linux's half: links, renames and free space.
+//! Links, renames and the free space of a disk on Linux.
 
 use std::fs::{self, Metadata, OpenOptions};
 use std::io;

@@ -1,4 +1,4 @@
-//! Tests of what is opened as a file, and of how much of it is read.
+//! Tests that only regular files are opened, and that a read ends at its size limit.
 
 use std::fs::{self, File};
 use std::io;

@@ -1,4 +1,4 @@
-//! What a plan depends on besides models, flags and cards: contexts measured here, and the processor.
+//! Prepares memory plans for this machine, with its measured CUDA contexts and its processor.
 
 use plimsoll_flags::ProgramKind;
 use plimsoll_plan::{Estimate, Models};

@@ -1,5 +1,4 @@
-//! Private folder of this process, in memory where the system has such a file system, and removed with its
-//! owner.
+//! Makes a private folder for this process, in memory where the system allows it, and removes it at the end.
 
 #[cfg(unix)]
 mod linux;

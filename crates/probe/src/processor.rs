@@ -1,4 +1,4 @@
-//! Instruction sets of this machine's processor.
+//! Finds out which instruction sets this machine's processor has.
 
 #[cfg(unix)]
 mod linux;

@@ -1,4 +1,5 @@
-//! Mutants of the pages that other processes write.
+//! Fuzz tests of the readers of shared-memory files that other processes write, with mutated files: none may
+//! panic.
 
 use plimsoll_fuzz::mutants;
 use plimsoll_wire::page::PageSnapshot;

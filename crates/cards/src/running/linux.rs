@@ -1,4 +1,4 @@
-//! Linux's half: the kernel, by its files and render nodes.
+//! Asks Linux for the host's memory, the page size, and the memory regions of Intel's cards.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Windows' half: the memory of the host. GPUs are known from NVML alone.
+//! Asks Windows for the host's memory. GPUs are found through NVML alone there.
 // The foreign ABI: one call that fills a structure.
 #![allow(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Change of one model's flags in a TOML file, with its comments, its order and its other text kept.
+//! Changes the flags of one model in a TOML file, and keeps its comments, its order and all other text.
 
 use plimsoll_flags::{Options, Setting, quoted};
 use toml_edit::{Array, DocumentMut, Item, TableLike, TomlError, Value};

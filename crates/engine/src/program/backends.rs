@@ -1,4 +1,4 @@
-//! Finds out by which interfaces an engine computes on cards.
+//! Finds out which GPU interfaces (CUDA, HIP, Vulkan) an engine program can compute with.
 //!
 //! The libraries beside its program tell it (`libggml-hip.so`). A program that has its backends inside is run
 //! with `--list-devices`.

@@ -1,4 +1,4 @@
-//! Linux's half: a new file is private, and what another user may have made is refused.
+//! Opens the log file on Linux: readable by its owner alone, and refused if another user may have planted it.
 
 use std::fs::{File, OpenOptions};
 use std::io;

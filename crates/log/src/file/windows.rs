@@ -1,4 +1,4 @@
-//! Windows' half: who may read a file is inherited from its folder.
+//! Opens the log file on Windows, where its folder decides who may read it.
 
 use std::fs::{File, OpenOptions};
 use std::io;

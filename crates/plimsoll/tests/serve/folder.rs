@@ -1,5 +1,5 @@
-//! Tests of `plimsoll serve FOLDER`: its models answer, a new file is served once it is whole, and one that
-//! goes is served no more.
+//! Tests of `plimsoll serve FOLDER`: its models answer, a new file is served once it is complete, and a
+//! removed one is not.
 
 use std::fs::{self, File};
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! Tests that cards of AMD and Intel, on which no model is placed, are shown wherever cards are.
+//! Tests that AMD's and Intel's cards appear in status, metrics and listings, even if no model is placed on
+//! them.
 
 use std::path::Path;
 use std::process::Command;

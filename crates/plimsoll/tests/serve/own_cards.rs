@@ -1,4 +1,5 @@
-//! Tests that engines run on cards of AMD and Intel, each seeing exactly its own by every runtime.
+//! Tests that engines on AMD's and Intel's cards see exactly the cards assigned to them, with every GPU
+//! runtime.
 //!
 //! The cards are written files of the kernel's, and the engines stand-ins beside libraries of backends.
 

@@ -1,4 +1,5 @@
-//! Tests of faults, recovery and yields of engines on cards of AMD.
+//! Tests of engines on AMD's cards: crashes, recovery, and memory that is kept free for other programs
+//! (yields).
 
 use serde_json::json;
 

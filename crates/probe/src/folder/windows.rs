@@ -1,4 +1,4 @@
-//! Windows' half: a folder among the user's temporary files, which only the user can read there.
+//! Makes a private folder on Windows, among the user's temporary files.
 
 use std::io;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Windows' half: the processor itself is asked, since Windows lists no instruction sets.
+//! Finds out on Windows which instruction sets the processor has, by asking the processor itself.
 
 use std::arch::is_x86_feature_detected as has;
 
