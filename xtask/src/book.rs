@@ -1,4 +1,4 @@
-//! `cargo xtask book`: the documentation as a site with search, by mdBook.
+//! `cargo xtask book`: builds the documentation as a searchable site, with mdBook.
 //!
 //! DECISION: the pages are copied first. On a site, no link may lead out of the book, and on the repository's
 //! own pages the same links lead to the files beside it.

@@ -1,4 +1,4 @@
-//! Downloader of Debian packages, in a state of apt of their own.
+//! Downloads Debian packages with apt, without changing this machine's own package lists.
 //!
 //! So this machine keeps its own architecture and suites.
 

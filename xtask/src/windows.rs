@@ -1,4 +1,4 @@
-//! `cargo xtask windows`: builds what runs on Windows, and tests it under Wine on Linux.
+//! `cargo xtask windows`: builds the programs for Windows, and tests them under Wine on Linux.
 //!
 //! It needs Wine and minutes, so it is a part of `cargo xtask test --long` and not of CI. On a user's own
 //! machine, `rustup target add` and plain cargo do.

@@ -1,4 +1,4 @@
-//! Creation and end of memory regions in the fake driver: the common part of all calls that allocate and
+//! Creates and removes memory regions in the fake driver: the common part of all calls that allocate and
 //! free.
 
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! Tests of the packages, with small stand-ins for the programs.
+//! Tests of the release's packages, built from small files instead of the real programs.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Sets the cargo options of CI's builds: Clippy checks the code as it is compiled, and debug information is
+//! Sets cargo's options for CI's builds: Clippy checks the code as it is compiled, and debug information is
 //! left out.
 //!
 //! DECISION: Clippy compiles the workspace in the place of rustc. A check of its own would read every crate

@@ -1,4 +1,4 @@
-//! Plans and diagnoses of the program for Windows, compared with Linux's, byte for byte.
+//! Compares plans and diagnoses of the Windows program with those of the Linux program, byte for byte.
 //!
 //! The plans are those of the rows that the planner's tests hold the formulas to (`data/exact`). The
 //! diagnoses are those of the logs that doctor's tests read (`data/logs`).

@@ -1,4 +1,4 @@
-//! Rust's standard library for Windows: that of the toolchain, or one that is built from Debian's sources.
+//! Provides Rust's standard library for Windows: the toolchain's own, or one built from Debian's sources.
 //!
 //! DECISION: registries of packages have no built library for this target, and Debian has the sources of the
 //! exact release. What is built lies in the user's cache under the compiler's release and commit, with the

@@ -1,4 +1,4 @@
-//! Wine without a window, in a prefix of its own below the target folder.
+//! Runs Windows programs under Wine without a display, with Wine's files in a folder below `target`.
 
 use std::fs;
 use std::io;

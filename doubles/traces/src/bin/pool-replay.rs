@@ -1,4 +1,5 @@
-//! `pool-replay`, the program: see `plimsoll_traces::pool_replay`.
+//! Program `pool-replay`: compares GPU memory allocators on a recorded trace (see
+//! `plimsoll_traces::pool_replay`).
 
 use std::io::{stderr, stdout};
 use std::process::ExitCode;
