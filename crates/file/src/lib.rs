@@ -1,4 +1,4 @@
-//! Opens regular files only, and reads them up to a size limit.
+//! Opens regular files only, reads them up to a size limit, and replaces a file in one step.
 //!
 //! A path from a user, a configuration or another program may name anything. Opening a FIFO waits for its
 //! writer, a device may act when it is opened, and `/dev/zero` has no end. Every file whose path is not fixed
@@ -7,6 +7,7 @@
 
 #[cfg(unix)]
 mod linux;
+mod replace;
 #[cfg(windows)]
 mod windows;
 
@@ -20,6 +21,8 @@ use linux as system;
 use plimsoll_base::Bytes;
 #[cfg(windows)]
 use windows as system;
+
+pub use self::replace::{FileUsers, Replacement, replace};
 
 const READ: Access = Access { writes: false, follows: true };
 

@@ -6,7 +6,7 @@ use std::io;
 use std::os::windows::fs::OpenOptionsExt;
 use std::path::{Component, Path, Prefix};
 
-use super::Access;
+use super::{Access, FileUsers};
 
 /// Variable of the user's home directory.
 pub(super) const HOME: &str = "USERPROFILE";
@@ -34,6 +34,15 @@ pub(super) fn open(path: &Path, access: Access) -> io::Result<File> {
         options.custom_flags(OPEN_LINK);
     }
     options.open(path)
+}
+
+/// A new file, which must not be there. The folder says who may read it.
+pub(super) fn create(path: &Path, users: FileUsers<'_>) -> io::Result<File> {
+    let file = OpenOptions::new().write(true).create_new(true).open(path)?;
+    if let FileUsers::Of(about) = users {
+        file.set_permissions(about.permissions()).inspect_err(|_| drop(fs::remove_file(path)))?;
+    }
+    Ok(file)
 }
 
 fn is_device(path: &Path) -> bool {

@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use plimsoll_file::Replacement;
 
 /// Folder of the notes.
 const NOTES: &str = "plimsoll";
@@ -28,7 +29,5 @@ pub(crate) fn path(folder: &Path, name: &str) -> PathBuf {
 pub(crate) fn write(folder: &Path, name: &str, text: &[u8]) -> io::Result<()> {
     let path = path(folder, name);
     fs::create_dir_all(folder.join(NOTES))?;
-    let new = path.with_extension("new");
-    fs::write(&new, text)?;
-    fs::rename(new, path)
+    plimsoll_file::replace(&path, text, Replacement::USUAL)
 }

@@ -1,11 +1,11 @@
 //! Reads and writes private files: written atomically, and refused if other users can read them.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use plimsoll_base::Bytes;
+use plimsoll_file::Replacement;
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::geteuid;
 use serde::Serialize;
@@ -29,24 +29,13 @@ pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Result<T, IdentityError>
     serde_json::from_slice(&text).map_err(|error| IdentityError::Content { path: path.to_owned(), error })
 }
 
-/// Writes a file of JSON beside its place, and moves it there.
+/// Writes a file of JSON in one step, for this user alone; a power cut leaves the old one or this one.
 pub(crate) fn write(path: &Path, content: &impl Serialize) -> Result<(), IdentityError> {
     let failed = |error| IdentityError::Write { path: path.to_owned(), error };
-    let text = serde_json::to_vec_pretty(content).map_err(|error| failed(error.into()))?;
-    let new = path.with_extension(format!("new-{}", std::process::id()));
-    put(&new, path, &text).map_err(|error| {
-        let _ = fs::remove_file(&new);
-        failed(error)
-    })
-}
-
-fn put(new: &Path, path: &Path, text: &[u8]) -> io::Result<()> {
-    let _ = fs::remove_file(new);
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(new)?;
-    file.write_all(text)?;
-    file.write_all(b"\n")?;
-    file.sync_all()?;
-    fs::rename(new, path)
+    let mut text = serde_json::to_vec_pretty(content).map_err(|error| failed(error.into()))?;
+    text.push(b'\n');
+    let private = Replacement { sync: true, ..Replacement::OWN };
+    plimsoll_file::replace(path, &text, private).map_err(failed)
 }
 
 /// Makes a folder of this user alone, if it is not there.

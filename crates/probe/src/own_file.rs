@@ -2,12 +2,13 @@
 //!
 //! A file that another user could have written is not read, and each write replaces the file in one step.
 
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
 
 use plimsoll_base::Bytes;
+use plimsoll_file::Replacement;
 use rustix::process::geteuid;
 
 /// Mode bits that let a group or every user write.
@@ -31,14 +32,5 @@ pub fn read(path: &Path, longest: Bytes) -> io::Result<Vec<u8>> {
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    // The process id keeps two processes from writing one temporary file.
-    let alongside = path.with_extension(format!("{}.new", std::process::id()));
-    // A file that another process left or placed there is no place to write to.
-    let _ = fs::remove_file(&alongside);
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&alongside);
-    let written = file.and_then(|mut file| file.write_all(bytes)).and_then(|()| fs::rename(&alongside, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&alongside);
-    }
-    written
+    plimsoll_file::replace(path, bytes, Replacement::OWN)
 }

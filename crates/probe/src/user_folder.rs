@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+use plimsoll_file::Replacement;
+
 const FOLDER: &str = "plimsoll";
 
 /// The folder; `None` if the environment names none.
@@ -15,9 +17,5 @@ pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
-    // Beside the file, because rename(2) does not cross file systems; the process number keeps two writers
-    // apart.
-    let partial = path.with_extension(format!("{}.partial", std::process::id()));
-    fs::write(&partial, text)?;
-    fs::rename(&partial, path).inspect_err(|_| drop(fs::remove_file(&partial)))
+    plimsoll_file::replace(path, text.as_bytes(), Replacement::USUAL)
 }

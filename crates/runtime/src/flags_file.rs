@@ -1,9 +1,8 @@
 //! Changes a model's flags in the configuration file: plans them first, saves them in one step, and can undo
 //! the change.
 
-use std::fs::{self, Metadata, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
+use std::fs::{self, Metadata};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use http::StatusCode;
@@ -11,6 +10,7 @@ use plimsoll_base::masked;
 use plimsoll_config::{
     ChangeFlagsError, ConfigMistakes, Configuration, ConfiguredModel, LONGEST_CONFIGURATION, WrittenFlags,
 };
+use plimsoll_file::{FileUsers, Replacement};
 use plimsoll_flags::Options;
 use plimsoll_route::{FlagsOrder, HttpProblem, digest_of};
 use plimsoll_scheduler::ModelId;
@@ -194,23 +194,8 @@ impl Place {
 
     /// Writes a file with the owner and the permissions of the configuration.
     fn put(&self, path: &Path, text: &str) -> io::Result<()> {
-        let mut name = path.file_name().unwrap_or_default().to_owned();
-        name.push(format!(".{}.new", std::process::id()));
-        let new = path.with_file_name(name);
-        // A file that was left or placed there is no place to write to.
-        let _ = fs::remove_file(&new);
-        let write = || {
-            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-            let made = file.metadata()?;
-            if (made.uid(), made.gid()) != (self.about.uid(), self.about.gid()) {
-                fchown(&file, Some(self.about.uid()), Some(self.about.gid()))?;
-            }
-            file.set_permissions(self.about.permissions())?;
-            file.write_all(text.as_bytes())?;
-            file.sync_all()?;
-            fs::rename(&new, path)
-        };
-        write().inspect_err(|_| drop(fs::remove_file(&new)))
+        let how = Replacement { users: FileUsers::Of(&self.about), sync: true };
+        plimsoll_file::replace(path, text.as_bytes(), how)
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting};
+use plimsoll_file::Replacement;
 use plimsoll_flags::ProgramKind;
 use plimsoll_model::tiny::TinyModel;
 use plimsoll_planner::{EngineBuild, Plan};
@@ -153,11 +154,8 @@ fn write_model(path: &Path, model: &TinyModel) -> Result<(), ErrorReport> {
     if is_there { Ok(()) } else { whole(path, &file) }
 }
 
-/// Writes to a temporary name and renames, so that a reader never sees half a file.
 fn whole(path: &Path, content: &[u8]) -> Result<(), ErrorReport> {
-    let partial = path.with_extension("partial");
-    let written = fs::write(&partial, content).and_then(|()| fs::rename(&partial, path));
-    written.map_err(|error| {
+    plimsoll_file::replace(path, content, Replacement::USUAL).map_err(|error| {
         let remedy = "free some space, or choose another place with --folder";
         ErrorReport::new(format!("cannot write {}: {error}\nhint: {remedy}", path.display()))
     })
