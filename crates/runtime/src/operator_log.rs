@@ -197,14 +197,15 @@ pub fn label(cards: &[&Card], id: &CardId) -> String {
     }
 }
 
-/// A reason and its chain of causes, the first at each branch.
+/// A reason and its chain of causes, the first at each branch, with the hint of an error of ours behind it.
 pub fn in_a_line(reason: &Reason) -> String {
-    let mut text = reason.text.clone();
+    let own = |reason: &Reason| reason.text.replace("\nhint: ", "; hint: ");
+    let mut text = own(reason);
     let mut at = reason;
     // Further branches would make the line unreadable; `/api/status` has the whole tree.
     while let Some(cause) = at.because.first() {
         text += ": ";
-        text += &cause.text;
+        text += &own(cause);
         at = cause;
     }
     text

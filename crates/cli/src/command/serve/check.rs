@@ -105,9 +105,12 @@ fn together(check: &ConfigCheck) -> TogetherReport<'_> {
     let rows = check.models.iter().zip(&check.together.models).map(|(model, verdict)| TogetherRow {
         name: &model.name,
         context: model.context(),
-        verdict: verdict
-            .as_ref()
-            .ok_or_else(|| model.refused.as_ref().map_or_else(|| model.text.clone(), |it| it.text.clone())),
+        verdict: verdict.as_ref().ok_or_else(|| {
+            model
+                .refused
+                .as_ref()
+                .map_or_else(|| model.text.clone(), |it| it.text.replace("\nhint: ", "; hint: "))
+        }),
     });
     TogetherReport {
         cards: check.cards.iter().map(|limit| &limit.card).collect(),
