@@ -7,6 +7,7 @@ mod chosen;
 mod kind;
 mod names;
 mod pairs;
+mod repository;
 mod walk;
 
 use std::collections::{HashMap, HashSet};
@@ -22,20 +23,23 @@ use plimsoll_plan::Models;
 use plimsoll_probe::headers::{read_header, read_model};
 
 use self::kind::FileKind;
+pub use self::repository::Repository;
 use self::walk::{ListedFile, Listing};
 use crate::ollama;
 
 /// Places in which models are looked for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Places {
-    /// Folders and single files.
+    /// Folders, and single files, which may belong to one another.
     pub paths: Vec<PathBuf>,
     /// The hub's and llama.cpp's caches.
     pub caches: Caches,
     /// The store of Ollama.
     pub ollama: Option<PathBuf>,
-    /// A repository of the hub, which the engine fetches: `USER/REPO:QUANT`.
-    pub repository: Option<String>,
+    /// A repository of the hub, which the engine fetches.
+    pub repository: Option<Repository>,
+    /// The engine whose files they are.
+    pub dialect: Dialect,
 }
 
 /// A model that was found.
@@ -44,8 +48,8 @@ pub struct FoundModel {
     pub name: String,
     /// Its flags, without those that are chosen for the cards.
     pub options: Options,
-    /// Its headers; `None` where they are on a server.
-    models: Option<Models>,
+    /// Its headers, or the reason why a server did not give them.
+    models: Result<Models, String>,
     /// Settings that come with it.
     entry: ConfiguredModel,
 }
@@ -77,7 +81,7 @@ impl Places {
     /// Their names, for a message.
     pub fn in_words(&self) -> String {
         let mut all: Vec<String> = self.paths.iter().map(|path| path.display().to_string()).collect();
-        all.extend(self.repository.clone());
+        all.extend(self.repository.iter().map(|repository| repository.name().to_owned()));
         if self.caches != Caches::default() {
             all.push("the caches of the hub and of llama.cpp".to_owned());
         }
@@ -86,18 +90,22 @@ impl Places {
     }
 
     fn roots(&self) -> Vec<Root> {
-        let paths = self.paths.iter().map(|path| Root { repository: None, path: absolute(path) });
+        let of = |place| Root { repository: None, place };
+        let (folders, files): (Vec<PathBuf>, Vec<PathBuf>) =
+            self.paths.iter().map(|path| absolute(path)).partition(|path| path.is_dir());
+        let files = (!files.is_empty()).then_some(RootPlace::Files(files));
         let hub = self.caches.repositories().into_iter();
-        let hub = hub.map(|(repo, path)| Root { repository: Some(repo), path });
-        let folders = self.caches.folders().iter().filter(|folder| folder.is_dir());
-        paths.chain(hub).chain(folders.map(|path| Root { repository: None, path: path.clone() })).collect()
+        let hub = hub.map(|(repo, path)| Root { repository: Some(repo), place: RootPlace::Folder(path) });
+        let caches = self.caches.folders().iter().filter(|folder| folder.is_dir()).cloned();
+        let named = folders.into_iter().map(RootPlace::Folder).chain(files).map(of);
+        named.chain(hub).chain(caches.map(RootPlace::Folder).map(of)).collect()
     }
 
     /// The files that are settled now.
     pub fn settled(&self, now: SystemTime) -> Settled {
         let mut all = Vec::new();
         for root in self.roots() {
-            let files = Listing::of(&root.path).files.into_iter();
+            let files = root.place.listing().files.into_iter();
             let settled = files.filter(|file| file.unsettled(now).is_none());
             all.extend(settled.map(|file| (file.path, file.length, file.modified)));
         }
@@ -106,10 +114,42 @@ impl Places {
     }
 }
 
-/// A folder or a file, and the repository of which it is a copy.
+/// Files that may belong to one another, and the repository of which they are a copy.
 struct Root {
     repository: Option<String>,
-    path: PathBuf,
+    place: RootPlace,
+}
+
+enum RootPlace {
+    Folder(PathBuf),
+    Files(Vec<PathBuf>),
+}
+
+impl RootPlace {
+    fn listing(&self) -> Listing {
+        match self {
+            Self::Folder(folder) => Listing::of_folder(folder),
+            Self::Files(files) => Listing::of_files(files),
+        }
+    }
+
+    /// The path of a file below the folder, or its name.
+    fn relative<'a>(&self, path: &'a Path) -> &'a Path {
+        let below = match self {
+            Self::Folder(folder) => path.strip_prefix(folder).ok(),
+            Self::Files(_) => None,
+        };
+        below.unwrap_or_else(|| Path::new(path.file_name().unwrap_or_default()))
+    }
+
+    /// A path without ending that tells a file from others of its name.
+    fn longer_name(&self, path: &Path) -> String {
+        let folder = match self {
+            Self::Folder(_) => self.relative(path).parent(),
+            Self::Files(_) => path.parent().and_then(Path::file_name).map(Path::new),
+        };
+        folder.unwrap_or(Path::new("")).join(names::stem(path)).to_string_lossy().into_owned()
+    }
 }
 
 /// The server may run in another folder.
@@ -119,7 +159,8 @@ fn absolute(path: &Path) -> PathBuf {
 
 /// Finds the models of all places.
 pub fn find(places: &Places, now: SystemTime) -> Found {
-    let mut finder = Finder { now, found: Found::default(), names: Vec::new(), real: HashSet::new() };
+    let (found, dialect) = (Found::default(), places.dialect);
+    let mut finder = Finder { now, dialect, found, names: Vec::new(), real: HashSet::new() };
     for root in places.roots() {
         finder.root(&root);
     }
@@ -127,13 +168,7 @@ pub fn find(places: &Places, now: SystemTime) -> Found {
         finder.ollama(store);
     }
     if let Some(repository) = &places.repository {
-        finder.add(
-            repository.clone(),
-            repository.clone(),
-            words(&["--hf-repo", repository]),
-            None,
-            Path::new(repository),
-        );
+        finder.repository(repository);
     }
     let Finder { mut found, mut names, .. } = finder;
     names::distinct(&mut names);
@@ -152,6 +187,11 @@ pub fn find_settled(places: &Places) -> Found {
     find(places, SystemTime::now())
 }
 
+/// The same without regard to files that may still be written, for a plan.
+pub fn find_read(places: &Places) -> Found {
+    find(places, SystemTime::now() + walk::SETTLED)
+}
+
 /// A file with its header.
 struct ReadFile {
     path: PathBuf,
@@ -162,6 +202,7 @@ struct ReadFile {
 
 struct Finder {
     now: SystemTime,
+    dialect: Dialect,
     found: Found,
     /// The name of each model, and a longer one.
     names: Vec<(String, String)>,
@@ -174,7 +215,14 @@ impl Finder {
         self.found.passed_over.push((path.to_owned(), why.into()));
     }
 
-    fn add(&mut self, name: String, longer: String, argv: Vec<String>, models: Option<Models>, file: &Path) {
+    fn add(
+        &mut self,
+        name: String,
+        longer: String,
+        argv: Vec<String>,
+        models: Result<Models, String>,
+        file: &Path,
+    ) {
         let origin = FlagOrigin::file(&file.to_string_lossy().into(), 0);
         match Options::from_argv_at(&argv, |_| origin.clone()) {
             Ok(options) => {
@@ -186,8 +234,21 @@ impl Finder {
         }
     }
 
+    /// A model on the hub, with the flags that its header asks for where it could be had.
+    fn repository(&mut self, repository: &Repository) {
+        let name = repository.name().to_owned();
+        let mut argv = words(&["--hf-repo", &name]);
+        let models = repository.models(self.dialect);
+        match models.as_ref().map(|models| kind::purpose(&models.main)) {
+            Ok(Ok(purpose)) => argv.extend(purpose.map(str::to_owned)),
+            Ok(Err(why)) => return self.pass_over(Path::new(&name), why),
+            Err(_) => {}
+        }
+        self.add(name.clone(), name.clone(), argv, models, Path::new(&name));
+    }
+
     fn root(&mut self, root: &Root) {
-        let Listing { files, passed_over, .. } = Listing::of(&root.path);
+        let Listing { files, passed_over, .. } = root.place.listing();
         self.found.passed_over.extend(passed_over);
         let read = self.read(&files);
         let (models, others): (Vec<ReadFile>, Vec<ReadFile>) =
@@ -207,15 +268,13 @@ impl Finder {
         for (at, &(path, model)) in known.iter().enumerate() {
             let files = besides.remove(&at).unwrap_or_default();
             let Some((argv, models)) = self.with_others(path, model, &files) else { continue };
-            let relative = path.strip_prefix(&root.path).ok().filter(|it| !it.as_os_str().is_empty());
-            let relative = relative.unwrap_or_else(|| Path::new(path.file_name().unwrap_or_default()));
             let is_only = known.iter().filter(|(other, _)| other.parent() == path.parent()).count() == 1;
             let name = match &root.repository {
                 Some(repo) => names::in_repository(repo, path),
-                None => names::in_folder(relative, is_only),
+                None => names::in_folder(root.place.relative(path), is_only),
             };
-            let longer = relative.with_file_name(names::stem(path)).to_string_lossy().into_owned();
-            self.add(name, longer, argv.clone(), Some(models.clone()), path);
+            let longer = root.place.longer_name(path);
+            self.add(name, longer, argv.clone(), Ok(models.clone()), path);
             flags.insert(at, (argv, models));
         }
         for (adapter, at) in adapters {
@@ -224,7 +283,7 @@ impl Finder {
             let file = adapter.path.to_string_lossy();
             let name = names::stem(&adapter.path);
             let longer = format!("{name} on {}", names::stem(known[at].0));
-            self.add(name, longer, [argv, words(&["--lora", &file])].concat(), Some(models), &adapter.path);
+            self.add(name, longer, [argv, words(&["--lora", &file])].concat(), Ok(models), &adapter.path);
         }
     }
 
@@ -260,7 +319,7 @@ impl Finder {
             } else if all().any(|file| file.is_partial) {
                 self.pass_over(&file.path, "it is still being downloaded");
             } else {
-                match read_file(&file.path) {
+                match read_file(&file.path, self.dialect) {
                     Ok(file) => read.push(file),
                     Err(why) => self.pass_over(&file.path, why),
                 }
@@ -318,14 +377,14 @@ impl Finder {
             // Ollama's usual context is chosen without a look at the memory.
             options.retain(|setting| !ollama::is_usual_context(setting));
             let file = |flag: &str| options.text(flag).map(PathBuf::from);
-            let header = |path: PathBuf| read_model(&path, Dialect::Ggml).map_err(|error| error.fault());
+            let header = |path: PathBuf| read_model(&path, self.dialect).map_err(|error| error.fault());
             let Some(path) = file("--model") else { continue };
             let blob = path.canonicalize().unwrap_or_else(|_| path.clone());
             let main = header(path.clone()).and_then(|main| kind::purpose(&main).map(|_| main));
             match main {
                 Ok(main) => {
                     let projector = file("--mmproj").and_then(|path| header(path).ok());
-                    let models = Some(Models { main, draft: None, projector });
+                    let models = Ok(Models { main, draft: None, projector });
                     self.real.insert(blob);
                     self.names.push((entry.name.clone(), entry.name.clone()));
                     self.found.models.push(FoundModel { name: entry.name.clone(), options, models, entry });
@@ -336,14 +395,14 @@ impl Finder {
     }
 }
 
-fn read_file(path: &Path) -> Result<ReadFile, String> {
+fn read_file(path: &Path, dialect: Dialect) -> Result<ReadFile, String> {
     let stem = names::stem(path);
-    let kind = read_header(path, Dialect::Ggml, |header| kind::kind(header, &stem));
+    let kind = read_header(path, dialect, |header| kind::kind(header, &stem));
     let kind = kind.map_err(|error| error.fault())?;
     let model = match &kind {
         FileKind::Other(why) => return Err((*why).to_owned()),
         FileKind::Adapter { .. } => None,
-        _ => Some(read_model(path, Dialect::Ggml).map_err(|error| error.fault())?),
+        _ => Some(read_model(path, dialect).map_err(|error| error.fault())?),
     };
     Ok(ReadFile { path: path.to_owned(), kind, model })
 }

@@ -21,7 +21,7 @@ use plimsoll_base::{Bytes, Order};
 use plimsoll_config::{ConfigError, ConfigMistakes, Configuration};
 use plimsoll_flags::{Warning, quoted};
 
-pub use self::found::{Found, FoundModel, Places, Settled, find, find_settled};
+pub use self::found::{Found, FoundModel, Places, Repository, Settled, find, find_read, find_settled};
 
 /// The longest file that is read; all real ones together are a fraction of it.
 const LONGEST: Bytes = Bytes::mib(1);

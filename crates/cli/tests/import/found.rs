@@ -266,6 +266,23 @@ fn a_configuration_of_init_has_the_same_models() {
 }
 
 #[test]
+fn files_that_are_named_are_paired_and_bring_the_rest_of_their_sets() {
+    let folder = ModelFolder::new();
+    folder.model("gemma3-4b", "a/m.gguf");
+    folder.model("gemma3-4b-mmproj", "a/mmproj-F16.gguf");
+    folder.model("llama-1b", "b/m.gguf");
+    folder.shards("whole-of.gguf", 3);
+    folder.settle();
+    let named = ["a/mmproj-F16.gguf", "a/m.gguf", "b/m.gguf", "a/m.gguf", "whole-of-00002-of-00003.gguf"];
+    let paths = named.iter().map(|name| folder.path(name)).collect();
+    let found = find(&Places { paths, ..Places::default() }, SystemTime::now());
+    assert_eq!(names(&found), ["a/m", "b/m", "whole-of"]);
+    assert_eq!(flags(&found, "a/m"), "--model m.gguf --mmproj mmproj-F16.gguf");
+    assert_eq!(flags(&found, "whole-of"), "--model whole-of-00001-of-00003.gguf");
+    assert!(found.passed_over.is_empty(), "{:?}", found.passed_over);
+}
+
+#[test]
 fn a_file_is_not_served_until_it_is_whole_and_keeps_still() {
     let folder = ModelFolder::new();
     folder.model("l8", "l8.gguf");

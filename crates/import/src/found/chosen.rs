@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use plimsoll_base::{Card, counted};
 use plimsoll_config::{Configuration, ConfiguredModel, Launch};
 use plimsoll_flags::{EngineBuild, Options, ProgramKind, Setting};
-use plimsoll_plan::{HostLimit, Models, PlannedHost};
+use plimsoll_plan::{Estimate, HostLimit, Models, PlannedHost};
 
 use super::{Found, FoundModel, warnings};
 
@@ -66,15 +66,23 @@ impl Found {
 }
 
 impl FoundModel {
+    /// Its memory with this engine and program.
+    pub fn estimate(&self, engine: EngineBuild, program: ProgramKind) -> Result<Estimate, String> {
+        Ok(plimsoll_probe::estimate(self.models.clone()?, engine, program))
+    }
+
     /// The entry with flags that fit, and a line on them.
     fn chosen(self, cards: &[Card], host: Option<PlannedHost>) -> Result<(ConfiguredModel, String), String> {
         let Self { options, models, entry, .. } = self;
         let (options, why) = match models {
-            Some(models) => choose(options, models, cards, host)?,
-            None => {
+            Ok(models) => choose(options, models, cards, host)?,
+            Err(why) => {
                 let slots =
                     Options::from_argv(&SLOTS.map(str::to_owned)).map_err(|error| error.to_string())?;
-                (slots.merged_over(&options), "planned when its header has been fetched".to_owned())
+                (
+                    slots.merged_over(&options),
+                    format!("-np 1: no other flag is chosen, since its header is not known: {why}"),
+                )
             }
         };
         // A chosen flag comes from the file too: it is written and shown without a place of its own.

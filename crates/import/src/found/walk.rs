@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use plimsoll_base::Order;
+use plimsoll_model::split::siblings;
 
 /// Folders that lie in one another.
 const DEPTH: usize = 8;
@@ -48,20 +49,37 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    /// All below a folder, or the one file that is named.
-    pub(super) fn of(path: &Path) -> Self {
+    /// All below a folder.
+    pub(super) fn of_folder(folder: &Path) -> Self {
         let mut listing = Self::default();
-        if path.is_dir() {
-            listing.walk(path, DEPTH);
-        } else {
-            listing.take(path.to_owned());
+        listing.walk(folder, DEPTH);
+        listing.marked()
+    }
+
+    /// The files that are named, each once, with the other files of their sets.
+    pub(super) fn of_files(files: &[PathBuf]) -> Self {
+        let mut listing = Self::default();
+        let mut seen = HashSet::new();
+        for file in files {
+            let set = siblings(&file.to_string_lossy()).into_iter().map(PathBuf::from);
+            for path in set.filter(|path| path == file || path.exists()) {
+                if seen.insert(path.clone()) {
+                    listing.take(path);
+                }
+            }
         }
+        listing.marked()
+    }
+
+    /// Marks the files that a downloader's own file says are not whole.
+    fn marked(mut self) -> Self {
+        let listing = &mut self;
         let partial: HashSet<PathBuf> =
             listing.passed_over.iter().filter_map(|(path, _)| whole_name(path)).collect();
         for file in &mut listing.files {
             file.is_partial = partial.contains(&file.path);
         }
-        listing
+        self
     }
 
     fn walk(&mut self, folder: &Path, depth: usize) {

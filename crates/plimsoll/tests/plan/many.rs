@@ -108,6 +108,41 @@ fn files_that_are_no_models_are_named_and_odd_names_are_served() {
 }
 
 #[test]
+fn a_projector_and_a_draft_are_planned_with_their_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    for (specimen, name) in [
+        ("gemma3-4b", "gemma.gguf"),
+        ("gemma3-4b-mmproj", "mmproj-F16.gguf"),
+        ("l8", "llama-8b.gguf"),
+        ("llama-1b", "llama-8b-draft.gguf"),
+    ] {
+        write(specimen, Path::new(&path(name)), &Changes::default()).unwrap();
+    }
+    let memory = |names: &[&str]| -> Value {
+        let files: Vec<String> = names.iter().map(|name| path(name)).collect();
+        let output = plan(&files, &["--card", "H100", "--json"]);
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let alone = memory(&["gemma.gguf", "llama-8b.gguf"]);
+    let whole = memory(&["mmproj-F16.gguf", "gemma.gguf", "llama-8b-draft.gguf", "llama-8b.gguf"]);
+    let rows = |plans: &Value| plans["models"].as_array().unwrap().clone();
+    assert_eq!((rows(&alone).len(), rows(&whole).len()), (2, 2), "{whole}");
+    for (row, flag, part) in [(0, "--mmproj", "mmproj-F16.gguf"), (1, "--model-draft", "llama-8b-draft.gguf")]
+    {
+        let (alone, whole) = (&rows(&alone)[row], &rows(&whole)[row]);
+        let words: Vec<&str> = whole["flags"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+        assert!(words.windows(2).any(|pair| pair == [flag, &path(part)]), "{whole}");
+        let bytes = |row: &Value| row["alone"][0]["bytes"].as_u64().unwrap();
+        assert!(bytes(whole) > bytes(alone), "{whole} {alone}");
+    }
+    // Without its model it is named, and no model.
+    let lone = plan(&[path("mmproj-F16.gguf"), path("llama-8b.gguf")], &["--card", "H100"]);
+    let table = text(&lone.stdout);
+    assert!(table.contains("mmproj-F16: cannot be loaded: the projector belongs to no model"), "{table}");
+}
+
+#[test]
 fn options_of_one_model_are_refused_for_several() {
     let folder = tempfile::tempdir().unwrap();
     let models = [folder.path().join("a.gguf"), folder.path().join("b.gguf")];

@@ -6,7 +6,8 @@ use std::process::Command;
 
 use fake_hub::{FakeHub, Fault, HostedFile};
 
-use crate::daemon::{Setup, fake_engine};
+use crate::daemon::{Setup, command_line, fake_engine};
+use crate::http::chat;
 
 const CARD: &str = "name=RTX3060,total=12GiB,free=11GiB,cc=8.6";
 
@@ -80,5 +81,43 @@ fn a_model_on_a_server_that_never_answers_keeps_no_other_model_waiting() {
         .variable("HF_ENDPOINT", &address)
         .start();
     let answer = crate::http::chat(daemon.address, "near");
+    assert_eq!(answer.status, 200, "{}", answer.text());
+}
+
+/// `plimsoll serve -hf` of this name, over the hub at `address`.
+fn serving(address: &str, name: &str) -> Setup {
+    let setup = Setup::with_cards(&[CARD]).variable("HF_ENDPOINT", address);
+    setup.argument("--engine").argument(&fake_engine().to_string_lossy()).argument("-hf").argument(name)
+}
+
+#[test]
+fn a_model_of_the_hub_is_served_with_flags_that_fit_and_fetched_by_its_engine() {
+    let (hub, name) = (hosted(Fault::None), "user/model-GGUF:Q4_K_M");
+    let daemon = serving(&hub.address, name).start();
+    daemon.reported(&format!("{name}: -c 32768"));
+    let answer = chat(daemon.address, name);
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let engine = daemon.engines()[0];
+    let line = command_line(engine);
+    for flags in [&format!("--hf-repo {name}")[..], "--ctx-size 32768", "--parallel 1"] {
+        assert!(line.contains(flags), "{line}");
+    }
+    // The engine asks the hub that the plan was made of.
+    let environment = std::fs::read(format!("/proc/{engine}/environ")).expect("the engine runs");
+    assert!(String::from_utf8_lossy(&environment).contains(&format!("HF_ENDPOINT={}", hub.address)));
+    assert!(hub.requested().0 < 32 << 20, "the header alone");
+    // A reload neither asks the hub again nor chooses other flags.
+    let asked = hub.requests().len();
+    daemon.signal("HUP");
+    daemon.reported("read again");
+    assert_eq!((hub.requests().len(), daemon.engines()), (asked, vec![engine]));
+}
+
+#[test]
+fn a_model_of_a_hub_that_cannot_be_reached_is_served_and_the_reason_is_told() {
+    let daemon = serving("http://127.0.0.1:9", "user/model-GGUF").start();
+    daemon.reported("user/model-GGUF: -np 1: no other flag is chosen, since its header is not known: ");
+    daemon.reported("cannot be reached");
+    let answer = chat(daemon.address, "user/model-GGUF");
     assert_eq!(answer.status, 200, "{}", answer.text());
 }

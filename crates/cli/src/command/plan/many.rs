@@ -3,7 +3,6 @@
 //!
 //! The plans are by the formulas. Exits 0 if each model can be loaded.
 
-use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,15 +10,14 @@ use std::process::ExitCode;
 use plimsoll_base::{Bytes, Card, CardLimit, Company, Reason};
 use plimsoll_config::{Configuration, ConfiguredModel, Launch};
 use plimsoll_flags::{FlagOrigin, Options};
-use plimsoll_import::write_toml;
-use plimsoll_model::split::SplitName;
-use plimsoll_plan::{Choice, Estimate, PlannedNeed};
+use plimsoll_import::{Found, FoundModel, Places, find_read, write_toml};
+use plimsoll_plan::{Choice, PlannedNeed};
 use plimsoll_planner::Plan;
 use plimsoll_scheduler::place::{CandidateModel, Ledger, LoadedTogether, together};
 use serde_json::{Value, json};
 
+use super::Arguments;
 use super::requested::Room;
-use super::{Arguments, models};
 use crate::report::{ErrorReport, print_as, print_data, status, write_file};
 use crate::screen::{TogetherReport, TogetherRow};
 use crate::terminal;
@@ -30,7 +28,9 @@ const PLACES: [&str; 4] = ["-dev", "-ts", "-mg", "-sm"];
 /// A model file, and what was chosen for it or why nothing was.
 struct PlannedFile {
     name: String,
-    path: String,
+    path: PathBuf,
+    /// The flags of its files.
+    options: Options,
     choice: Result<(Choice, PlannedNeed), String>,
 }
 
@@ -39,9 +39,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     refuse_others(arguments, &given)?;
     let mut room = Room::find(arguments)?;
     room.cards = arguments.occupied(room.cards);
-    let given_files: Vec<String> = arguments.model.iter().chain(&arguments.named).cloned().collect();
-    let look = |(name, path)| look(arguments, &given, &room, name, path);
-    let files: Vec<PlannedFile> = named(&given_files).into_iter().map(look).collect();
+    let files = files(arguments, &given, &room);
     if files.is_empty() {
         return Err(ErrorReport::new("no model is given\nhint: plimsoll plan *.gguf --toml"));
     }
@@ -88,45 +86,33 @@ fn refuse_others(arguments: &Arguments, given: &Options) -> Result<(), ErrorRepo
     Err(ErrorReport::new(text))
 }
 
-/// The models' files with a name for each. Parts of a model in several files count as one, and equal names
-/// are numbered.
-fn named(given: &[String]) -> Vec<(String, String)> {
-    let (mut files, mut names) = (Vec::new(), BTreeSet::new());
-    for path in given {
-        let split = SplitName::parse(path);
-        let first = split.and_then(|split| split.all().next()).unwrap_or_else(|| path.clone());
-        if files.iter().any(|(_, known)| *known == first) {
-            continue;
-        }
-        let stem = split.map_or(&first[..], |split| split.prefix);
-        let stem =
-            Path::new(stem).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let stem = stem.strip_suffix(".gguf").unwrap_or(&stem).to_owned();
-        let name = (2..).map(|number| format!("{stem}-{number}"));
-        let name = std::iter::once(stem.clone()).chain(name).find(|name| !names.contains(name));
-        let name = name.unwrap_or(stem);
-        names.insert(name.clone());
-        files.push((name, first));
-    }
-    files
+/// The models of the files that are named, each with its projector and draft, and the files that are none.
+fn files(arguments: &Arguments, given: &Options, room: &Room) -> Vec<PlannedFile> {
+    let named = arguments.model.iter().chain(&arguments.named).map(PathBuf::from);
+    let (folders, paths): (Vec<PathBuf>, Vec<PathBuf>) = named.partition(|path| path.is_dir());
+    let places = Places { paths, dialect: arguments.engine().kind.dialect(), ..Places::default() };
+    let Found { models, passed_over, .. } = find_read(&places);
+    let is_folder = "it is a folder; name its files, or let `plimsoll serve FOLDER --check` find them";
+    let folders = folders.into_iter().map(|folder| (folder, is_folder.to_owned()));
+    let refused = passed_over.into_iter().chain(folders).map(|(path, why)| PlannedFile {
+        name: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+        options: Options::default(),
+        path,
+        choice: Err(why),
+    });
+    models.into_iter().map(|model| look(arguments, given, room, model)).chain(refused).collect()
 }
 
-fn look(arguments: &Arguments, given: &Options, room: &Room, name: String, path: String) -> PlannedFile {
-    let first_line = |report: ErrorReport| report.to_string().lines().next().unwrap_or_default().to_owned();
+fn look(arguments: &Arguments, given: &Options, room: &Room, model: FoundModel) -> PlannedFile {
     let choice = (|| {
-        let file = Options::from_argv(&["-m".to_owned(), path.clone()]).map_err(|error| error.to_string())?;
-        let options = file.merged_over(given);
-        let params = options.params(arguments.program()).map_err(|error| error.to_string())?;
-        let estimate: Estimate =
-            models::estimate(&params, arguments.engine(), arguments.program()).map_err(first_line)?;
-        if estimate.models.main.architecture == "clip" {
-            return Err("a projector, which belongs to another model (--mmproj)".to_owned());
-        }
+        let estimate = model.estimate(arguments.engine(), arguments.program())?;
+        let options = model.options.clone().merged_over(given);
         let choice = room.limit(&estimate).choose(&options).map_err(|error| error.to_string())?;
         let need = PlannedNeed::new(estimate, &choice, &room.cards);
         Ok((choice, need))
     })();
-    PlannedFile { name, path, choice }
+    let path = PathBuf::from(model.options.text("--model").unwrap_or_default());
+    PlannedFile { name: model.name, path, options: model.options, choice }
 }
 
 /// Places the models for which flags were chosen.
@@ -210,11 +196,9 @@ fn toml(
     let mut comments = Vec::new();
     for (file, row) in files.iter().zip(&report.models) {
         let (Ok((choice, _)), Some(_)) = (&file.choice, row.alone()) else { continue };
-        let path = std::path::absolute(&file.path).unwrap_or_else(|_| PathBuf::from(&file.path));
-        let words = ["-m".to_owned(), path.to_string_lossy().into_owned()];
-        let options = Options::from_argv(&words).map(|file| file.merged_over(&choice.options));
+        let options = file.options.clone().merged_over(&choice.options);
         let mut model = ConfiguredModel::new(file.name.clone(), FlagOrigin::CommandLine);
-        model.launch = Launch::LlamaServer { program: None, options: options.unwrap_or_default() };
+        model.launch = Launch::LlamaServer { program: None, options };
         // Cards of another machine may have other names there.
         if arguments.cards.is_empty() {
             model.cards = report.cards_of(row);
@@ -240,29 +224,4 @@ fn toml(
         ErrorReport::new(format!("the models cannot be written as a configuration: {error}"))
     })?;
     Ok(text)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parts_of_a_model_count_once_and_equal_names_are_numbered() {
-        let given = [
-            "a/m.gguf",
-            "b/m.gguf",
-            "big-00002-of-00002.gguf",
-            "big-00001-of-00002.gguf",
-            "a/m.gguf",
-            "Grüße 1.gguf",
-        ];
-        let given = given.map(str::to_owned);
-        let expected = [
-            ("m", "a/m.gguf"),
-            ("m-2", "b/m.gguf"),
-            ("big", "big-00001-of-00002.gguf"),
-            ("Grüße 1", "Grüße 1.gguf"),
-        ];
-        assert_eq!(named(&given), expected.map(|(name, path)| (name.to_owned(), path.to_owned())));
-    }
 }

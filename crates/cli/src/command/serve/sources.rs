@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use plimsoll_import::Places;
+use plimsoll_import::{Places, Repository};
 
 use crate::report::ErrorReport;
 
@@ -57,6 +57,7 @@ impl Sources {
         let own: Vec<PathBuf> = own.collect();
         let there = file.or_else(|| own.iter().find(|path| path.is_file()).cloned()).or_else(usual);
         let config = there.or_else(|| own.first().cloned()).unwrap_or_else(|| FILE.into());
+        let repository = repository.map(Repository::new);
         Ok(Self { config, places: Some(Places { paths, repository, ..Places::default() }) })
     }
 
