@@ -1,4 +1,5 @@
-//! Opens a file on Linux without waiting, even if its path has become a named pipe, and makes files with mode and owner.
+//! Opens a file on Linux without waiting, even if its path has become a named pipe, and makes files with mode
+//! and owner.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;

@@ -1,4 +1,4 @@
-//! A model of the hub that its engine fetches: its headers, by which flags are chosen for it.
+//! Reads the headers of a model on the hub, by which flags are chosen before its engine fetches it.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
