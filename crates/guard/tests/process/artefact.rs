@@ -41,6 +41,12 @@ pub(crate) fn cuda() -> &'static Path {
     PATH.get_or_init(|| library("fake-cuda", "libplimsoll_fake_cuda.so", "libcuda.so.1"))
 }
 
+/// The same, optimised: guard asks the driver itself, and a test that measures would measure the driver.
+pub(crate) fn optimised_cuda() -> PathBuf {
+    build(&["--profile", "guard", "--package", "fake-cuda"]);
+    linked("fake-cuda-optimised", &target().join("guard/libplimsoll_fake_cuda.so"), "libcuda.so.1")
+}
+
 /// A folder with `libnvidia-ml.so.1` in it, which is fake-nvml.
 pub(crate) fn nvml() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();

@@ -10,7 +10,7 @@ mod double;
 mod spill;
 
 /// A program and the runtime that it meets.
-struct Hip {
+pub(super) struct Hip {
     door: &'static str,
     version: &'static str,
     card: String,
@@ -18,7 +18,7 @@ struct Hip {
 
 impl Hip {
     /// A program that opens the runtime of ROCm 6 for itself.
-    fn new(card: &str) -> Self {
+    pub(super) fn new(card: &str) -> Self {
         Self { door: "dlsym", version: "6", card: card.to_owned() }
     }
 
@@ -32,7 +32,7 @@ impl Hip {
         self.run(self.client(), words)
     }
 
-    fn client(&self) -> Client {
+    pub(super) fn client(&self) -> Client {
         let client = Client::of(&self.program(), self.door);
         let log = client.folder().join("log").display().to_string();
         client
@@ -46,7 +46,7 @@ impl Hip {
         client.run(&[&[&*library], words].concat())
     }
 
-    fn library(&self) -> PathBuf {
+    pub(super) fn library(&self) -> PathBuf {
         PathBuf::from(format!("libamdhip64.so.{}", self.version))
     }
 

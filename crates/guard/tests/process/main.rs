@@ -17,6 +17,7 @@ mod nvml;
 mod pinned;
 mod preload;
 mod requested;
+mod speed;
 mod spill;
 mod tree;
 mod vulkan;

@@ -19,6 +19,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "least.h"
+
 typedef uint64_t dptr;
 typedef struct { int type, id; } location;
 typedef struct { int type, handles; location where; void *security; unsigned char rest[8]; } properties;
@@ -173,6 +175,23 @@ static long threads(int count, size_t size, void *(*body)(void *)) {
     return sum;
 }
 
+// What is asked for most: every call is given back at once.
+static void speed(void) {
+    dptr block;
+    uint64_t handle;
+    void *host, *stream;
+    size_t left, total;
+    properties physical = {.type = 1, .where = {1, 0}};
+    cuStreamCreate_(&stream, 1);
+    LEAST("alloc, free", 2, cuMemAlloc_v2_(&block, 4096); cuMemFree_v2_(block));
+    LEAST("managed, free", 2, cuMemAllocManaged_(&block, 4096, 1); cuMemFree_v2_(block));
+    LEAST("host, host free", 2, cuMemHostAlloc_(&host, 4096, 0); cuMemFreeHost_(host));
+    LEAST("async, free async", 2, cuMemAllocAsync_(&block, 4096, stream); cuMemFreeAsync_(block, stream));
+    LEAST("create, release", 2, cuMemCreate_(&handle, 2 << 20, &physical, 0); cuMemRelease_(handle));
+    LEAST("info", 1, cuMemGetInfo_v2_(&left, &total));
+    LEAST("total", 1, cuDeviceTotalMem_v2_(&total, 0));
+}
+
 // Runs one word `name:a:b:c`; false for a word that is not known.
 static int act(char *word, char **rest) {
     char *save, *name = strtok_r(word, ":", &save), *part;
@@ -272,6 +291,7 @@ static int act(char *word, char **rest) {
         rc = cuDeviceGetAttribute_(&value, (int)n[0], 0);
         return SAY(" %d", value);
     }
+    if (IS("speed")) return speed(), fflush(stdout), 1;
     if (IS("race")) return SAY(" %ld", threads((int)n[0], n[1], race));
     if (IS("begin")) return SAY(" %ld", threads((int)n[0], n[1], begin));
     if (IS("churn")) return threads((int)n[0], n[1], churn), DONE;

@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "least.h"
+
 typedef struct { int kind, handles, location, id; void *windows; uint64_t flags; } properties;
 typedef struct { int kind, handles, location, id; void *security; size_t most; unsigned char rest[56]; } pool_properties;
 
@@ -64,6 +66,26 @@ static void **slot(void) {
     return &slots[used++];
 }
 
+/* What is asked for most: every call is given back at once. */
+static int speed(void) {
+    void *block, *pool;
+    size_t left, total;
+    char said[1472];
+    pool_properties of = {1, 0, 1, 0, 0, 0, {0}};
+    properties physical = {1, 0, 1, 0, 0, 0};
+    hipMemPoolCreate(&pool, &of);
+    LEAST("malloc, free", 2, hipMalloc(&block, 4096); hipFree(block));
+    LEAST("managed, free", 2, hipMallocManaged(&block, 4096, 1); hipFree(block));
+    LEAST("host, host free", 2, hipHostMalloc(&block, 4096, 0); hipHostFree(block));
+    LEAST("async, free async", 2, hipMallocAsync(&block, 4096, 0); hipFreeAsync(block, 0));
+    LEAST("from pool, free async", 2, hipMallocFromPoolAsync(&block, 4096, pool, 0); hipFreeAsync(block, 0));
+    LEAST("create, release", 2, hipMemCreate(&block, 2 << 20, &physical, 0); hipMemRelease(block));
+    LEAST("info", 1, hipMemGetInfo(&left, &total));
+    LEAST("total", 1, hipDeviceTotalMem(&total, 0));
+    LEAST("properties", 1, hipGetDevicePropertiesR0600(said, 0));
+    return 0;
+}
+
 static int act(char *word) {
     uint64_t given[3] = {0};
     size_t one = 0, two = 0;
@@ -74,6 +96,7 @@ static int act(char *word) {
     properties physical = {1, 0, (int)given[1] ? (int)given[1] : 1, 0, 0, 0};
     pool_properties pool = {1, 0, 1, (int)given[0], 0, 0, {0}};
 #define IS(text) (!strcmp(name, text))
+    if (IS("speed")) return speed();
     if (IS("cuda")) {
         void *driver = dlopen("libcuda.so.1", RTLD_NOW);
         int (*init)(unsigned) = (int (*)(unsigned))dlsym(driver, "cuInit");

@@ -9,8 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "least.h"
 
 typedef void *handle;
 typedef void (*function)(void);
@@ -149,24 +150,6 @@ static void churn(unsigned seed, int steps, uint64_t most, uint32_t type) {
     printf("churn %d\n", refused);
 }
 
-static double seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec + now.tv_nsec / 1e9;
-}
-
-/* The least time of a call over rounds, in nanoseconds: what else the machine does only adds to it. */
-#define LEAST(name, rounds, calls, ...) do { \
-        double least = 1; \
-        for (int round = 0; round < rounds; round++) { \
-            double start = seconds(); \
-            for (int call = 0; call < calls; call++) { __VA_ARGS__; } \
-            double took = (seconds() - start) / calls; \
-            if (took < least) least = took; \
-        } \
-        printf("least %s %.0f\n", name, least * 1e9); \
-    } while (0)
-
 static void speed(void) {
     struct allocation wish = {5, 0, 4096, 0};
     struct buffer of = {12, 0, 0, 4096, 0x23, 0, 0, 0};
@@ -179,11 +162,11 @@ static void speed(void) {
     void (*memory)(handle, void *) = (void *)named(instance, "vkGetPhysicalDeviceMemoryProperties");
     void (*memory2)(handle, void *) = (void *)named(instance, "vkGetPhysicalDeviceMemoryProperties2");
     int (*list)(handle, uint32_t *, handle *) = (void *)named(instance, "vkEnumeratePhysicalDevices");
-    LEAST("allocate-free", 200, 100, { uint64_t block; allocate(on, &wish, 0, &block); release(on, block, 0); });
-    LEAST("requirements", 200, 100, require(on, made, &need));
-    LEAST("memory", 200, 100, memory(cards[chosen], &plain));
-    LEAST("memory2", 200, 100, memory2(cards[chosen], &both));
-    LEAST("enumerate", 200, 100, { uint32_t room = 16; list(instance, &room, cards); });
+    LEAST("allocate, free", 2, { uint64_t block; allocate(on, &wish, 0, &block); release(on, block, 0); });
+    LEAST("requirements", 1, require(on, made, &need));
+    LEAST("memory", 1, memory(cards[chosen], &plain));
+    LEAST("memory2", 1, memory2(cards[chosen], &both));
+    LEAST("enumerate", 1, { uint32_t room = 16; list(instance, &room, cards); });
 }
 
 static void *thread(void *seed) {
