@@ -35,6 +35,15 @@ impl CardMaker {
             Self::Intel => "Intel",
         }
     }
+
+    /// The backend that computes on cards of this maker alone.
+    pub fn own_backend(self) -> &'static str {
+        match self {
+            Self::Nvidia => "CUDA",
+            Self::Amd => "HIP",
+            Self::Intel => "SYCL",
+        }
+    }
 }
 
 /// Interface by which an engine computes on cards: a backend of ggml.

@@ -25,6 +25,19 @@ impl Machine {
         }
         shared.into_iter().filter(|card| engine.can_use(card.maker) == Some(true)).collect()
     }
+
+    /// Why no model is placed on this card where the user names none; `engine` as above.
+    pub fn obstacle(&self, card: &KernelCard, engine: &Backends) -> String {
+        let Some(shown) = card.shown() else {
+            let known = card.notes.first().cloned();
+            return known.unwrap_or_else(|| "its memory is unknown".to_owned());
+        };
+        if engine.can_use(shown.maker) == Some(true) {
+            return "it shares the host's memory, and another card has its own".to_owned();
+        }
+        let own = shown.maker.own_backend();
+        format!("it is used with an engine that has {own} or Vulkan, and none was found")
+    }
 }
 
 #[cfg(test)]
@@ -60,13 +73,32 @@ mod tests {
         let [apu] = &machine(root.path()).placeable(&vulkan)[..] else { panic!() };
         assert!(apu.shares_host && apu.maker == CardMaker::Amd);
         for other in [Backends::Unsure, Backends::Known(Vec::new()), Backends::Known(vec![Backend::Cuda])] {
-            assert!(machine(root.path()).placeable(&other).is_empty(), "{other:?}");
+            let machine = machine(root.path());
+            assert!(machine.placeable(&other).is_empty(), "{other:?}");
+            let obstacle = machine.obstacle(&machine.kernel_cards[0], &other);
+            assert_eq!(obstacle, "it is used with an engine that has HIP or Vulkan, and none was found");
         }
         amd(root.path(), 2, "1002:744C", [24, 16]);
         for engine in [vulkan, Backends::Unsure] {
             let [card] = &machine(root.path()).placeable(&engine)[..] else { panic!() };
             assert_eq!((card.address.as_deref(), card.shares_host), (Some("0000:02:00.0"), false));
         }
-        assert_eq!(machine(root.path()).gpus().len(), 2);
+        let machine = machine(root.path());
+        assert_eq!(machine.gpus().len(), 2);
+        let apu = machine.kernel_cards.iter().find(|card| card.shown().is_some_and(|card| card.shares_host));
+        let obstacle = machine.obstacle(apu.unwrap(), &Backends::Known(vec![Backend::Vulkan]));
+        assert_eq!(obstacle, "it shares the host's memory, and another card has its own");
+    }
+
+    #[test]
+    fn a_card_whose_memory_is_unknown_has_the_drivers_reason() {
+        let root = tempfile::tempdir().unwrap();
+        let device = root.path().join("sys/class/drm/card1/device");
+        fs::create_dir_all(&device).unwrap();
+        let event = "DRIVER=xe\nPCI_ID=8086:E20B\nPCI_SLOT_NAME=0000:0b:00.0\n";
+        fs::write(device.join("uevent"), event).unwrap();
+        let machine = machine(root.path());
+        let obstacle = machine.obstacle(&machine.kernel_cards[0], &Backends::Unsure);
+        assert!(obstacle.starts_with("its memory is unknown: the driver xe reports it only to"), "{obstacle}");
     }
 }

@@ -103,7 +103,7 @@ enum Command {
     Logs(server_verbs::Logs),
     /// Stop a running server of yours after its current answers
     Stop(server_verbs::Stop),
-    /// Run an unmodified CUDA program within a memory budget
+    /// Run an unmodified GPU program within a memory budget
     // Boxed, because clippy (`large_enum_variant`) objects where one variant is far larger than the others.
     Run(Box<run::Arguments>),
     /// Pack what a bug report needs into an archive, without secrets

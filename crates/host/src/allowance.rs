@@ -80,8 +80,7 @@ fn usual_gate(snapshot: &HostSnapshot) -> (AllowanceGate, Reason) {
     let (gate, text) = match (snapshot.driver(), snapshot.release) {
         (None, _) => (
             AllowanceGate::Available,
-            "no card of this machine shares the host's memory, and the kernel drops page cache for ordinary \
-                allocations"
+            "no driver of this machine counts page cache as used: the kernel drops it for allocations"
                 .to_owned(),
         ),
         (Some(Driver::NvidiaUnified), _) => (

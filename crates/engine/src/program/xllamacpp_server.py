@@ -113,12 +113,16 @@ def serve(params: xllamacpp.CommonParams) -> NoReturn:
         _server = xllamacpp.Server(params)
     except RuntimeError:
         raise SystemExit(1) from None  # llama.cpp has said why
+    # A signal leaves a byte here. One that came just before `signal.pause` would be waited for in vain.
+    ended, ends = os.pipe()
+    os.set_blocking(ends, False)
+    signal.set_wakeup_fd(ends)
     signal.signal(signal.SIGTERM, leave)
     signal.signal(signal.SIGINT, leave)
     if channel is not None:
         obey(channel)
     while True:
-        signal.pause()
+        os.read(ended, 1)
 
 
 def print_version() -> None:

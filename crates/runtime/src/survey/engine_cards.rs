@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use plimsoll_base::{Backends, Card, CardId, CardKind, CardMaker, Reason};
+use plimsoll_base::{Backends, Card, CardId, CardKind, Reason};
 use plimsoll_config::{ConfiguredModel, Launch};
 use plimsoll_engine::{Visible, child_environment, program};
 
@@ -59,11 +59,7 @@ fn cannot_use(entry: &ConfiguredModel, backends: &Backends, card: &Card) -> Reas
         }
         Backends::Unsure => "has unknown backends".to_owned(),
     };
-    let own = match card.maker {
-        CardMaker::Nvidia => "CUDA",
-        CardMaker::Amd => "HIP",
-        CardMaker::Intel => "SYCL",
-    };
+    let own = card.maker.own_backend();
     let text = format!(
         "{}: the engine {has}, and `cards` names {}, a card of {}; give an engine with {own} or Vulkan, or \
             another card",

@@ -32,7 +32,7 @@ pub(super) fn choose(
     if described.is_empty() {
         limits.extend(here.into_iter().map(|card| whole(card, reserve)));
     }
-    report(&machine, &limits);
+    report(&machine, &limits, described.is_empty().then_some(engine));
     let alongside = alongside(described, &machine, &limits).map(|host| whole(host, reserve));
     limits.into_iter().chain(alongside).collect()
 }
@@ -142,14 +142,16 @@ fn present(machine: &Machine, gpus: &[Card]) -> Vec<Card> {
     if gpus.is_empty() { machine.host.iter().cloned().collect() } else { gpus.to_vec() }
 }
 
-/// Logs what cannot be read, and the GPUs that are not served from.
-fn report(machine: &Machine, limits: &[CardLimit]) {
+/// Logs what cannot be read, and the GPUs that are not served from; `engine` where the user named none.
+fn report(machine: &Machine, limits: &[CardLimit], engine: Option<&Backends>) {
     for note in &machine.notes {
         tracing::info!("{note}");
     }
     for card in &machine.kernel_cards {
         if !limits.iter().any(|limit| limit.card.id == card.id) {
-            tracing::info!("{} is shown, and no model is placed on it", card.name);
+            let named = || "other cards are described".to_owned();
+            let why = engine.map_or_else(named, |engine| machine.obstacle(card, engine));
+            tracing::info!("{} is shown, and no model is placed on it: {why}", card.name);
         }
     }
 }

@@ -4,7 +4,8 @@
 use std::str::FromStr;
 
 use plimsoll_base::{Bytes, Card, CardId, CardSpec, Reason, unit_of};
-use plimsoll_cards::KernelCard;
+use plimsoll_cards::{KernelCard, Machine};
+use plimsoll_engine::program;
 use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_plan::{Estimate, HostLimit, PlannedHost};
 use plimsoll_planner::HostRoom;
@@ -61,17 +62,12 @@ impl Room {
         if !cards.is_empty() {
             return Ok(Self { cards, host: given.or(seen), doubts: Vec::new() });
         }
-        let host = machine.host.ok_or_else(no_card)?;
-        let why = machine.notes.first().map_or("no card was found", String::as_str);
-        // The installed engine cannot use such a card, but another one may.
-        let beside = machine.kernel_cards.iter().filter_map(KernelCard::shown).map(|card| {
-            let (name, total, free) = (card.name, card.total.whole_mib(), card.free.whole_mib());
-            format!("; --card \"name={name},total={total}MiB,free={free}MiB\" plans for the {name}")
-        });
+        let host = machine.host.clone().ok_or_else(no_card)?;
         let text = format!(
-            "{why}, so the plan is for host memory{}; describe another machine's card with --card, or \
+            "{}, so the plan is for host memory{}; describe another machine's card with --card, or \
                 examine this machine with `plimsoll doctor`",
-            beside.collect::<String>()
+            why_host(&machine),
+            machine.kernel_cards.iter().filter_map(described_by).collect::<String>()
         );
         Ok(Self { cards: vec![host], host: None, doubts: vec![Reason::new("no_card_seen", text)] })
     }
@@ -92,6 +88,30 @@ impl Room {
         let flags = flags.iter().map(|remark| Reason::new("flag_misread", remark.to_string()));
         flags.chain(missing_adapters(options)).chain(self.doubts.iter().cloned()).collect()
     }
+}
+
+/// Why no GPU of a machine is planned for.
+fn why_host(machine: &Machine) -> String {
+    let engine = program::usual_backends(None);
+    // A machine may have dozens of equal cards.
+    match machine.kernel_cards.first() {
+        Some(card) => format!("no model is placed on the {}: {}", card.name, machine.obstacle(card, &engine)),
+        None => machine.notes.first().map_or("no card was found", String::as_str).to_owned(),
+    }
+}
+
+/// How to plan for a card that is not used here: the installed engine cannot, but another one may.
+fn described_by(card: &KernelCard) -> Option<String> {
+    let name = &card.name;
+    let words = match card.shown() {
+        Some(shown) => {
+            let (total, free) = (shown.total.whole_mib(), shown.free.whole_mib());
+            format!("name={name},total={total}MiB,free={free}MiB")
+        }
+        // Its maker's figures, where the name is that of one product.
+        None => name.parse::<CardSpec>().ok().map(|_| name.clone())?,
+    };
+    Some(format!("; --card \"{words}\" plans for the {name}"))
 }
 
 /// Adapters (LoRA) that are not on this machine, by their paths.
