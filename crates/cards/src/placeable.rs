@@ -99,6 +99,9 @@ mod tests {
         fs::write(device.join("uevent"), event).unwrap();
         let machine = machine(root.path());
         let obstacle = machine.obstacle(&machine.kernel_cards[0], &Backends::Unsure);
-        assert!(obstacle.starts_with("its memory is unknown: the driver xe reports it only to"), "{obstacle}");
+        assert!(
+            obstacle.starts_with("its memory is unknown: the driver xe reports it only to"),
+            "{obstacle}"
+        );
     }
 }

@@ -391,7 +391,9 @@ fn settings(
     }
     let reclaim_before_load = serve.reclaim_before_load.unwrap_or_default();
     if reclaim_before_load != ReclaimBeforeLoad::Off && !unified {
-        tracing::info!("reclaim-before-load has no effect: no driver of this machine counts page cache as used");
+        tracing::info!(
+            "reclaim-before-load has no effect: no driver of this machine counts page cache as used"
+        );
     }
     let mut scheduler = plimsoll_scheduler::SchedulerSettings::new(cards);
     // A setting that is not given keeps the scheduler's own value.

