@@ -13,6 +13,7 @@ mod status;
 mod together;
 #[cfg(unix)]
 mod top;
+mod vllm;
 
 pub(crate) use bar::{svg, verdict};
 #[cfg(unix)]
@@ -26,3 +27,4 @@ pub(crate) use status::{download, in_a_line, marks, server, status, yields};
 pub(crate) use together::{TogetherReport, TogetherRow};
 #[cfg(unix)]
 pub(crate) use top::{TopCommand, TopEffect, TopScreen};
+pub(crate) use vllm::VllmReport;

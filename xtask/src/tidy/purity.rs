@@ -8,7 +8,7 @@ use crate::source::Source;
 
 /// `pool` and `wire` are `no_std`, which holds more.
 const PURE: &[&str] =
-    &["base", "config", "doctor", "flags", "fleet", "host", "model", "plan", "planner", "scheduler"];
+    &["base", "config", "doctor", "flags", "fleet", "host", "model", "plan", "planner", "scheduler", "vllm"];
 const PURITY: &str = "#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]";
 
 pub(super) fn check(sources: &[Source]) -> Vec<Finding> {

@@ -17,6 +17,7 @@ mod requested;
 #[cfg(unix)]
 mod served;
 mod spelling;
+mod vllm;
 #[cfg(windows)]
 mod windows;
 
@@ -51,6 +52,7 @@ Examples:
   plimsoll plan -hf ggml-org/gemma-3-4b-it-GGUF --quants --card 3060
   plimsoll plan --fit ctx --card name=RTX3090,total=24GiB,free=23GiB,cc=8.6 -- -m model.gguf
   plimsoll plan *.gguf --card 2x3090 --toml > plimsoll.toml
+  plimsoll plan --card H100 -- vllm serve FOLDER --max-model-len 32768
 
 Exit status: 0 if the model fits, 1 if it does not, 2 for bad input.";
 
@@ -60,7 +62,7 @@ const LONGEST_PROMPT: i64 = 1 << 24;
 #[derive(Debug, Args)]
 #[command(after_help = MORE)]
 pub(crate) struct Arguments {
-    /// Model to plan: a file, or the http or https address of one. Of several files, the plan says which fit
+    /// Model to plan: a file, the http or https address of one, or a folder of safetensors for vLLM. Of several files, the plan says which fit
     /// at the same time, and which are unloaded for others
     #[arg(value_name = "MODEL", conflicts_with = "named")]
     model: Vec<String>,
@@ -148,6 +150,9 @@ pub(crate) struct Arguments {
 
 /// Plans. Every failure is a fault of the input, since a plan depends on nothing else.
 pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, ErrorReport> {
+    if let Some(engines) = vllm::asked(&arguments) {
+        return vllm::run(&arguments, &engines).map_err(ErrorReport::input);
+    }
     if let Some(why) = requested::other_program(&arguments.flags) {
         return Err(ErrorReport::input(ErrorReport::new(why)));
     }

@@ -1,0 +1,105 @@
+//! Finds a model's folder, and reads its `config.json` and the headers of its safetensors.
+//!
+//! A repository's name stands for the newest copy in the hub's cache on this machine. Nothing is downloaded.
+
+use std::env;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use plimsoll_base::Bytes;
+use plimsoll_vllm::{Header, ModelConfig, Tensor, shards};
+
+use crate::report::ErrorReport;
+
+/// Larger than any `config.json`, and than the index of any model.
+const LONGEST_TEXT: Bytes = Bytes::mib(64);
+/// More files than any model has.
+const MOST_FILES: usize = 4096;
+
+/// What a checkpoint says of its memory.
+pub(super) struct Checkpoint {
+    pub(super) config: ModelConfig,
+    pub(super) tensors: Vec<Tensor>,
+}
+
+impl Checkpoint {
+    pub(super) fn read(model: &str) -> Result<Self, ErrorReport> {
+        let folder = folder(model)?;
+        let of_config = |error| faulty(&folder.join("config.json"), error);
+        let config = ModelConfig::read(&text(&folder.join("config.json"))?).map_err(of_config)?;
+        let mut tensors = Vec::new();
+        for file in files(&folder)? {
+            tensors.append(&mut header(&file)?.tensors);
+        }
+        Ok(Self { config, tensors })
+    }
+}
+
+/// The folder of this path, or else of this repository in the hub's cache.
+fn folder(model: &str) -> Result<PathBuf, ErrorReport> {
+    let given = PathBuf::from(model);
+    if given.is_dir() {
+        return Ok(given);
+    }
+    let cached = cache().and_then(|cache| {
+        let repository = cache.join(format!("models--{}", model.replace('/', "--")));
+        let revision = plimsoll_file::read_text(&repository.join("refs/main"), Bytes::kib(4)).ok()?;
+        Some(repository.join("snapshots").join(revision.trim())).filter(|folder| folder.is_dir())
+    });
+    cached.ok_or_else(|| {
+        ErrorReport::new(format!(
+            "`{model}` is neither a folder nor in the hub's cache on this machine\nhint: `hf download {model}` \
+                fetches it"
+        ))
+    })
+}
+
+/// `huggingface_hub/constants.py:HF_HUB_CACHE`.
+fn cache() -> Option<PathBuf> {
+    let of = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    of("HF_HUB_CACHE")
+        .or_else(|| of("HF_HOME").map(|home| home.join("hub")))
+        .or_else(|| of("HOME").map(|home| home.join(".cache/huggingface/hub")))
+}
+
+/// The files of the weights: those of the index, or else all of the folder.
+fn files(folder: &Path) -> Result<Vec<PathBuf>, ErrorReport> {
+    let index = folder.join("model.safetensors.index.json");
+    if index.is_file() {
+        let names = shards(&text(&index)?).map_err(|error| faulty(&index, error))?;
+        return Ok(names.into_iter().map(|name| folder.join(name)).collect());
+    }
+    let entries = fs::read_dir(folder).map_err(ErrorReport::of_file("cannot read", folder))?;
+    let is_weights = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "safetensors");
+    let paths = entries.take(MOST_FILES).filter_map(|entry| Some(entry.ok()?.path()));
+    let mut files: Vec<PathBuf> = paths.filter(is_weights).collect();
+    files.sort();
+    if files.is_empty() {
+        return Err(ErrorReport::new(format!(
+            "`{}` has no *.safetensors, whose headers state the weights",
+            folder.display()
+        )));
+    }
+    Ok(files)
+}
+
+fn text(path: &Path) -> Result<String, ErrorReport> {
+    plimsoll_file::read_text(path, LONGEST_TEXT).map_err(ErrorReport::of_file("cannot read", path))
+}
+
+/// Reads the start of a file alone, however large the file is.
+fn header(path: &Path) -> Result<Header, ErrorReport> {
+    let unread = || ErrorReport::of_file("cannot read", path);
+    let mut file = plimsoll_file::open(path).map_err(unread())?;
+    let length = file.metadata().map_err(unread())?.len();
+    let mut start = Vec::new();
+    file.by_ref().take(8).read_to_end(&mut start).map_err(unread())?;
+    let span = Header::span(&start, length).map_err(|error| faulty(path, error))?;
+    file.take(span.saturating_sub(8)).read_to_end(&mut start).map_err(unread())?;
+    Header::read(&start, length).map_err(|error| faulty(path, error))
+}
+
+fn faulty(path: &Path, error: impl std::fmt::Display) -> ErrorReport {
+    ErrorReport::new(format!("`{}`: {error}", path.display()))
+}
