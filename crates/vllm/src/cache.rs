@@ -1,7 +1,7 @@
 //! Computes the cache: bytes of a block, groups of layers, and what a sequence takes of it.
 //!
-//! Mirrors `vllm/v1/kv_cache_interface.py` and `vllm/v1/core/kv_cache_utils.py` at commit 001cabc1be16 of 2026.
-//! All layers of a model share one pool of blocks. A block holds one page for each layer of a group.
+//! Mirrors `vllm/v1/kv_cache_interface.py` and `vllm/v1/core/kv_cache_utils.py` at commit 001cabc1be16 of
+//! 2026. All layers of a model share one pool of blocks. A block holds one page for each layer of a group.
 
 use plimsoll_base::Bytes;
 
@@ -136,7 +136,8 @@ impl CacheLayout {
         self.block_bytes * self.blocks_of(tokens)
     }
 
-    /// `GPU KV cache size`, as vLLM prints it from 0.23 on: sequences of the longest context, times that context.
+    /// `GPU KV cache size`, as vLLM prints it from 0.23 on: sequences of the longest context, times that
+    /// context.
     pub fn tokens(&self, blocks: u64, longest: u64) -> u64 {
         let wide = u128::from(blocks) * u128::from(longest) / u128::from(self.blocks_of(longest).max(1));
         u64::try_from(wide).unwrap_or(u64::MAX)
@@ -209,7 +210,8 @@ fn token_bytes(config: &ModelConfig, settings: CacheSettings) -> u64 {
     }
 }
 
-/// Bytes of the state of one layer on each card: the last inputs of the convolution, and the state of each head.
+/// Bytes of the state of one layer on each card: the last inputs of the convolution, and the state of each
+/// head.
 fn state_bytes(shape: StateShape, number: u64, settings: CacheSettings) -> u64 {
     let cards = settings.tensor_parallel;
     let convolution = shape.rows.saturating_mul(shape.convolution.div_ceil(cards)).saturating_mul(number);

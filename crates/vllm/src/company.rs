@@ -1,8 +1,8 @@
 //! Plans two engines on one card: the order of their starts, and the utilisation that each may have.
 //!
-//! vLLM's utilisation is of the whole card, and it refuses to start where less is free (`vllm/v1/worker/utils.py:
-//! request_memory @ 0.15`). It takes memory that others release during its profile for its own, and stops. So one
-//! engine starts after the other is ready.
+//! vLLM's utilisation is of the whole card, and it refuses to start where less is free
+//! (`vllm/v1/worker/utils.py: request_memory @ 0.15`). It takes memory that others release during its profile
+//! for its own, and stops. So one engine starts after the other is ready.
 
 use plimsoll_base::Bytes;
 use serde::Serialize;
@@ -48,8 +48,8 @@ pub struct Together {
     pub fits: bool,
 }
 
-/// Orders the starts: first those of fixed memory, then vLLM by the least that each needs, the largest last, since
-/// the last one may take all that is left.
+/// Orders the starts: first those of fixed memory, then vLLM by the least that each needs, the largest last,
+/// since the last one may take all that is left.
 pub fn together(neighbours: &[Neighbour<'_>], total: Bytes, free: Bytes) -> Together {
     let mut order: Vec<&Neighbour<'_>> = neighbours.iter().collect();
     order.sort_by_key(|neighbour| match neighbour {
@@ -98,8 +98,8 @@ fn need(neighbour: &Neighbour<'_>, total: Bytes) -> Bytes {
     }
 }
 
-/// The start of one engine with `room` for it, where `left` is free and `others` start later; `None` if it does
-/// not fit.
+/// The start of one engine with `room` for it, where `left` is free and `others` start later; `None` if it
+/// does not fit.
 fn start(neighbour: &Neighbour<'_>, total: Bytes, left: Bytes, room: Bytes, others: u64) -> Option<Start> {
     match neighbour {
         Neighbour::Fixed { name, bytes } => (*bytes <= room).then(|| Start {

@@ -55,7 +55,8 @@ pub struct StateShape {
 }
 
 impl ModelConfig {
-    /// Reads the text of `config.json`. A model with a part for images has its language model in `text_config`.
+    /// Reads the text of `config.json`. A model with a part for images has its language model in
+    /// `text_config`.
     pub fn read(text: &str) -> Result<Self, ConfigError> {
         let value: Value =
             serde_json::from_str(text).map_err(|error| ConfigError::Json(error.to_string()))?;

@@ -1,7 +1,7 @@
 //! Reads the header of a safetensors file: name, type, shape and size of each tensor.
 //!
-//! Format: 8 bytes with the length of a JSON object, little-endian; the object; the data. Its rules are those of
-//! `safetensors/src/tensor.rs:Metadata::validate @ 0.6`: tensors follow each other without holes.
+//! Format: 8 bytes with the length of a JSON object, little-endian; the object; the data. Its rules are those
+//! of `safetensors/src/tensor.rs:Metadata::validate @ 0.6`: tensors follow each other without holes.
 
 use std::collections::BTreeMap;
 

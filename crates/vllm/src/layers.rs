@@ -1,7 +1,7 @@
 //! Reads from `config.json` what each layer keeps for a token or for a sequence.
 //!
-//! DECISION: no architecture is guessed by its name. The fields say it, and a field that is known to change the
-//! cache in another way is refused.
+//! DECISION: no architecture is guessed by its name. The fields say it, and a field that is known to change
+//! the cache in another way is refused.
 
 use crate::fields::{ConfigError, Fields};
 

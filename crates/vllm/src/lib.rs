@@ -1,5 +1,5 @@
-//! Computes the memory of a model that vLLM serves: the weights on each card, the cache, and what a card needs
-//! besides.
+//! Computes the memory of a model that vLLM serves: the weights on each card, the cache, and what a card
+//! needs besides.
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]

@@ -1,8 +1,8 @@
 //! Puts weights, profile and cache together on a card, and answers what starts and what then fits.
 //!
-//! Mirrors `vllm/v1/worker/gpu_worker.py:determine_available_memory @ 0.21`: the cache takes what the utilisation
-//! leaves of the whole card after weights, activations, CUDA graphs and memory outside of PyTorch. vLLM before
-//! 0.21 captured its graphs beyond the utilisation.
+//! Mirrors `vllm/v1/worker/gpu_worker.py:determine_available_memory @ 0.21`: the cache takes what the
+//! utilisation leaves of the whole card after weights, activations, CUDA graphs and memory outside of
+//! PyTorch. vLLM before 0.21 captured its graphs beyond the utilisation.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,8 +1,9 @@
-//! Bounds what vLLM measures when it starts: the peak of activations, CUDA graphs, and memory outside of PyTorch.
+//! Bounds what vLLM measures when it starts: the peak of activations, CUDA graphs, and memory outside of
+//! PyTorch.
 //!
 //! vLLM runs one step of the largest size and takes its peak (`vllm/v1/worker/gpu_worker.py:
-//! determine_available_memory @ 0.15`). The peak depends on kernels, so it is a range here. Its two ends are from
-//! public logs (`data/vllm/logs.json`).
+//! determine_available_memory @ 0.15`). The peak depends on kernels, so it is a range here. Its two ends are
+//! from public logs (`data/vllm/logs.json`).
 
 use plimsoll_base::{Bytes, Source};
 use serde::Serialize;
@@ -46,8 +47,9 @@ pub struct Profile {
     pub is_eager: bool,
 }
 
-/// Bytes of the sampler for each sequence and word of the vocabulary, with its sort in PyTorch: logits in 32 bits,
-/// their sorted copy, its 64-bit indices, and probabilities. Logs with 256 to 1024 sequences have 38.4 to 38.9.
+/// Bytes of the sampler for each sequence and word of the vocabulary, with its sort in PyTorch: logits in 32
+/// bits, their sorted copy, its 64-bit indices, and probabilities. Logs with 256 to 1024 sequences have 38.4
+/// to 38.9.
 const SAMPLER: (u64, u64, u64) = (6, 39, 42);
 
 impl Profile {

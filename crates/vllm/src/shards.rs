@@ -20,8 +20,8 @@ struct Index {
     weight_map: BTreeMap<String, String>,
 }
 
-/// The names of the files, each once, in alphabetical order. A name with a path is refused: the model's folder is
-/// the only place that its own index may name.
+/// The names of the files, each once, in alphabetical order. A name with a path is refused: the model's
+/// folder is the only place that its own index may name.
 pub fn shards(text: &str) -> Result<Vec<String>, ShardsError> {
     let index: Index = serde_json::from_str(text).map_err(|error| ShardsError::Json(error.to_string()))?;
     let files: BTreeSet<String> = index.weight_map.into_values().collect();

@@ -1,7 +1,8 @@
 //! Computes the weights that each card holds, from the tensors of a checkpoint.
 //!
-//! Tensors are told apart by the names that vLLM's loaders know, never by the architecture. vLLM divides matrices
-//! among the cards of tensor parallelism. It copies norms, routers and the projections into a compressed vector.
+//! Tensors are told apart by the names that vLLM's loaders know, never by the architecture. vLLM divides
+//! matrices among the cards of tensor parallelism. It copies norms, routers and the projections into a
+//! compressed vector.
 
 use plimsoll_base::Bytes;
 
@@ -56,8 +57,8 @@ const LINEAR: [&str; 14] = [
 /// `vllm/model_executor/layers/vocab_parallel_embedding.py:DEFAULT_VOCAB_PADDING_SIZE @ 0.11`.
 const VOCABULARY_STEP: u64 = 64;
 
-/// MXFP4's kernels pad the elements within an expert to a multiple of this. The size is that of vLLM's logs for
-/// gpt-oss on an H100: `vllm/model_executor/layers/quantization/mxfp4.py:create_weights @ 0.11`.
+/// MXFP4's kernels pad the elements within an expert to a multiple of this. The size is that of vLLM's logs
+/// for gpt-oss on an H100: `vllm/model_executor/layers/quantization/mxfp4.py:create_weights @ 0.11`.
 const MXFP4_STEP: u64 = 256;
 
 /// Bytes of the weights on each of `cards` cards.

@@ -1,7 +1,7 @@
 //! Holds the plan against public logs of vLLM: weights, tokens of the cache, and the longest context.
 //!
-//! `data/vllm/logs.json` has the figures, with their addresses. Half of the rows were put aside, by a hash of their
-//! address, until the code was final; `set` tells them apart.
+//! `data/vllm/logs.json` has the figures, with their addresses. Half of the rows were put aside, by a hash of
+//! their address, until the code was final; `set` tells them apart.
 
 use plimsoll_base::{Bytes, Card, CardSpec};
 use plimsoll_vllm::{CacheLayout, CacheSettings, ModelConfig, ServeCommand, StateHistory, VllmPlan, weights};

@@ -1,6 +1,5 @@
 //! Table of the memory of a vLLM on a card, and sentences on what starts and what then fits.
 
-use plimsoll_base::Bytes;
 use plimsoll_report::{aligned, wrapped};
 use plimsoll_vllm::{Range, Start, Together, VllmPlan};
 

@@ -1,7 +1,8 @@
-//! `plimsoll plan -- vllm serve MODEL FLAGS`, and of a folder with safetensors: the memory of a vLLM, alone or
-//! beside another engine on the same card.
+//! `plimsoll plan -- vllm serve MODEL FLAGS`, and of a folder with safetensors: the memory of a vLLM, alone
+//! or beside another engine on the same card.
 //!
-//! `+` stands between two command lines. Nothing runs, and no weight is read: headers and `config.json` say all.
+//! `+` stands between two command lines. Nothing runs, and no weight is read: headers and `config.json` say
+//! all.
 
 mod folder;
 
