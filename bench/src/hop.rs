@@ -1,4 +1,4 @@
-//! Benchmark of a hop (a request that one host of a fleet passes to another): the latency that the hop adds.
+//! Measures the latency that a hop adds (a request that one host of a fleet passes to another).
 //!
 //! Each round sends the same request to the host that has the model loaded, and to a host that passes it on.
 //!

@@ -1,4 +1,5 @@
-//! Benchmarks of `serve`, compared with its engine alone and with nginx, and of the time that a plan takes.
+//! Benchmarks `plimsoll serve` against its engine alone and against nginx, and measures the time to compute a
+//! plan.
 //!
 //! The method is paired rounds. In each round every target gets one request, in random order. The result is
 //! the difference from a direct request in the same round. On a small shared machine this cancels most of the

@@ -1,5 +1,5 @@
-//! Memory curves: the memory that an engine takes on each card, as a function of the number of tokens in its
-//! KV cache.
+//! Represents the memory that an engine takes on each card as a function of the number of tokens in its KV
+//! cache.
 
 use crate::Order;
 use serde::Serialize;

@@ -1,5 +1,5 @@
-//! Tests of the flags that are chosen for a model without any: it fits with them on any set of cards, and
-//! takes no more memory than needed.
+//! Tests of the flags that are chosen for a model without any: it fits on any set of cards, and takes no more
+//! memory than needed.
 
 use plimsoll_base::{Bytes, Card, CardSpec};
 use plimsoll_flags::Options;

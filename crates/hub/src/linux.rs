@@ -1,4 +1,4 @@
-//! Links, renames and the free space of a disk on Linux.
+//! Makes links, renames files and finds the free space of a disk on Linux.
 
 use std::fs::{self, Metadata, OpenOptions};
 use std::io;

@@ -1,4 +1,4 @@
-//! Hard links, renames and the free space of a disk on Windows.
+//! Makes hard links, renames files and finds the free space of a disk on Windows.
 
 use std::fs::{self, Metadata, OpenOptions};
 use std::io;

@@ -1,5 +1,5 @@
-//! Memory pages of guard (the preloaded library) for tests: written by hand, or by the real library over a
-//! fake driver.
+//! Provides guard's shared-memory pages for tests: written by hand, or by the real guard library over a fake
+//! driver.
 
 pub(crate) mod hand_written;
 pub(crate) mod real;

@@ -1,4 +1,4 @@
-//! Physical memory blocks of the fake CUDA driver's cards.
+//! Tracks the blocks of physical memory on the fake CUDA driver's cards.
 //!
 //! All memory is one sparse memfd in which every block has its own offset, and freed blocks are punched out.
 //! So a card of 8 GiB takes no memory until it is written to, and thousands of blocks take one descriptor.

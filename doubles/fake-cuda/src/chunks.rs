@@ -1,4 +1,4 @@
-//! Chunks of 2 MiB that small allocations share in the fake CUDA driver, as in the real one.
+//! Lets small allocations share chunks of 2 MiB in the fake CUDA driver, as in the real one.
 //!
 //! Because of them, a card's used memory is more than the sum of the requests.
 

@@ -1,4 +1,4 @@
-//! Memory copy functions (memcpy) of the fake CUDA driver.
+//! Implements the memory copy functions (memcpy) of the fake CUDA driver.
 //!
 //! As in the real driver, copies between host and device wait unless they are `Async`; copies within the
 //! device do not wait.

@@ -1,4 +1,4 @@
-//! The cards of the fake CUDA driver, and their attributes.
+//! Describes the cards of the fake CUDA driver, and their attributes.
 
 use std::env;
 use std::ffi::c_char;

@@ -1,4 +1,4 @@
-//! State of the fake driver in this process, behind one lock.
+//! Holds the state of the fake CUDA driver for this process, behind one lock.
 //!
 //! Each part of the API keeps its state in its own file and stores it here. A forked child has no driver. The
 //! real one returns CUDA_ERROR_NOT_INITIALIZED there. In the fake one, the lock may be held by a thread that

@@ -1,4 +1,4 @@
-//! CUDA events in the fake driver: points in a stream's work.
+//! Simulates CUDA events, which mark points in a stream's work.
 
 use std::collections::BTreeMap;
 

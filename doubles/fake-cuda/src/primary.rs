@@ -1,5 +1,5 @@
-//! Primary context of a card in the fake driver, which the CUDA runtime shares among libraries by counting
-//! its holders.
+//! Keeps the primary context of each card in the fake driver, which the CUDA runtime's libraries share by a
+//! count of holders.
 
 use crate::abi::{Context, Out};
 use crate::call::driver;

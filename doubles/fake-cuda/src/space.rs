@@ -1,4 +1,5 @@
-//! Unified address space of the fake driver: which addresses are in use, by what, and the memory behind them.
+//! Manages the unified address space of the fake driver: which addresses are in use, by what, and the memory
+//! behind them.
 //!
 //! It has three layers, as in the real driver. A *span* is address space, reserved by a PROT_NONE mapping. So
 //! no other mapping is placed there, and host code that follows a device pointer crashes at once. A *region*

@@ -1,4 +1,4 @@
-//! Time on the fake GPU: when enqueued work is done, and the memory that it uses until then.
+//! Simulates time on the fake GPU: when enqueued work is done, and the memory that it uses until then.
 //!
 //! An operation takes effect when it is enqueued. It completes `delay=` later, after the previous work of its
 //! stream and of the legacy stream. The clock counts microseconds or, with `clock=queries`, the queries for

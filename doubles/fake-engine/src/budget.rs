@@ -1,4 +1,4 @@
-//! Simulated card that several fake engines share: a file in which each engine records its memory under a
+//! Simulates a card that several fake engines share: a file in which each engine records its memory under a
 //! lock.
 //!
 //! There is one line for each process: `PID BYTES RETURN_MS SEEN_MS`. A line counts while its process lives,

@@ -1,5 +1,5 @@
-//! Prompt cache of the fake engine's one slot: the last prompt, its computing time, and the actions save and
-//! restore.
+//! Simulates the prompt cache of the fake engine's one slot: the last prompt, its computing time, and the
+//! actions save and restore.
 //!
 //! It exists only if the script sets the time for each token (`prompt_us`). Otherwise a prompt takes no time.
 

@@ -1,4 +1,4 @@
-//! Ways in which the fake engine dies, with the last log lines that llama.cpp would print.
+//! Lets the fake engine die in different ways, with the last log lines that llama.cpp would print.
 //!
 //! A diagnosis reads these lines, so their fixed parts are copied word by word: `ggml-cuda.cu:
 //! ggml_cuda_error` and `ggml_backend_cuda_buffer_type_alloc_buffer`, `ggml-alloc.c:alloc_tensor_range`,

@@ -1,4 +1,4 @@
-//! Script of one run of the fake engine: the duration and size of each step, and the one fault to commit.
+//! Describes one run of the fake engine: the duration and size of each step, and the one fault to commit.
 //!
 //! The script consists of `key=value` words, separated by blanks, from `PLIMSOLL_FAKE_ENGINE` and then from
 //! `--fake`; a later word overrides an earlier one. Names of durations end in `_ms`. There is at most one

@@ -1,4 +1,4 @@
-//! The cards that the fake NVML shows, as described by the test.
+//! Reads the test's description of the cards that the fake NVML shows.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Synthetic models with the shapes of real ones, and random weights or none.
+//! Makes synthetic models with the shapes of real ones, and with random weights or none.
 //!
 //! A [`Recipe`] describes a model; it gives the headers of its files and, on demand, the bytes of each
 //! tensor. A file may be a header followed by a hole. Engines check only that a file is long enough, planners

@@ -1,4 +1,4 @@
-//! `specimen`: program that writes synthetic models for tests and benchmarks.
+//! Program `specimen`: writes synthetic models for tests and benchmarks.
 //!
 //! The large shapes are a header followed by a hole. A model of a terabyte then takes a few megabytes of
 //! disk, and still every engine loads it and every planner plans it. The tiny shapes have weights that any

@@ -1,7 +1,7 @@
-//! Scenarios that show why each condition (compare) is needed in the store transaction that assigns a model
-//! to a host (a claim).
+//! Shows by scenarios why the store transaction that assigns a model to a host (a claim) needs each of its
+//! conditions.
 //!
-//! Without the compare, the checker finds a violation. A claim assigns a model to a host.
+//! Without any one of them, the checker of the history finds a violation.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Writes configuration entries for the models that were found, with flags chosen for the cards.
+//! Makes configuration entries for the models that were found, with flags chosen for the cards.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};

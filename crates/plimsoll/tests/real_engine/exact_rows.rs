@@ -1,5 +1,5 @@
-//! Memory sizes of a real CUDA backend on simulated cards (without a GPU), compared with the engine's own log
-//! on an H200.
+//! Tests that a real CUDA backend requests the same memory on simulated cards (without a GPU) as its own log
+//! shows on an H200.
 //!
 //! CI has llama.cpp 0.5.0. The formulas mirror b10605, whose rows need that engine: a folder in
 //! `PLIMSOLL_MIRRORED_ENGINE` with a server and llama-fit-params, built with CUDA. If its backend lies

@@ -1,4 +1,4 @@
-//! Driver calls of the simulated card: what each does, what it costs, and which misuse it detects.
+//! Simulates the driver calls of a card: what each does, what it costs, and which misuse it detects.
 
 use plimsoll_pool::{Address, DeviceEvent, OutOfMemory, PoolDevice, Stream};
 

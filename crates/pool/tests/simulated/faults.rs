@@ -1,4 +1,4 @@
-//! Injected faults of the simulated card: requests that are refused although memory is free.
+//! Injects faults into the simulated card: requests are refused although memory is free.
 
 /// Requests to refuse, counted from [`super::Simulated::inject`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

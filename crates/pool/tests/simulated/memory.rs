@@ -1,4 +1,4 @@
-//! Memory and address space of the simulated card.
+//! Simulates the memory and the address space of a card.
 
 use std::collections::BTreeMap;
 

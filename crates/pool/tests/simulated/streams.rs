@@ -1,4 +1,4 @@
-//! Time on the simulated card: streams, events, captures and graphs.
+//! Simulates the course of time on a card: streams, events, captures and graphs.
 //!
 //! Work on a stream starts when the previous work has ended, and ends after its duration. An event is the
 //! time at which the work before it ends.

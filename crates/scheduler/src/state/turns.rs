@@ -1,4 +1,4 @@
-//! Orders the waiting models for memory: usually the one that has waited longest comes first.
+//! Orders the waiting models for memory: usually the one that has waited longest gets the next turn.
 //!
 //! A model that has waited longer than `patience` comes before all others. Models to preload come last. A
 //! priority changes the time from which a wait counts.

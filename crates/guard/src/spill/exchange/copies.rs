@@ -1,5 +1,5 @@
-//! Copies the bytes of a part on the card and of one in host memory before the parts change places. Each
-//! direction has a CUDA stream of guard's own.
+//! Copies the bytes of two parts, one on the card and one in host memory, before the parts change places.
+//! Each direction has a CUDA stream of guard's own.
 
 use super::SPARES;
 use super::frames::Frames;

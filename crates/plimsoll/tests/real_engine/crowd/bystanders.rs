@@ -1,5 +1,5 @@
-//! The forty-eight well-behaved clients in the test with hostile clients: chats and streams, on new and
-//! reused connections.
+//! Implements the forty-eight well-behaved clients of the test with hostile clients: chats and streams, on
+//! new and reused connections.
 
 use std::io::Write;
 use std::net::TcpStream;

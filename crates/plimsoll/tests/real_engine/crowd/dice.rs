@@ -1,4 +1,4 @@
-//! Pseudo-random numbers for the test with hostile clients, the same in every run.
+//! Generates pseudo-random numbers for the test with hostile clients, the same in every run.
 
 use std::time::Duration;
 

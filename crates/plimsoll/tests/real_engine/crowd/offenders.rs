@@ -1,5 +1,5 @@
-//! The sixteen hostile clients of the test with hostile clients. Each commits a different kind of abuse, in
-//! hostile rounds only.
+//! Implements the sixteen hostile clients of the test. Each abuses the server in a different way, and only in
+//! hostile rounds.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
