@@ -97,7 +97,7 @@ enum Command {
     #[command(after_help = "Example: plimsoll reload --url http://127.0.0.1:8080\n\n\
             Exit status: 0, or 1 if the server does not answer or refuses.")]
     Reload(server_verbs::Reload),
-    /// Print the engines' log lines of a running server
+    /// Print the log lines of a running server's engines
     #[command(after_help = "Example: plimsoll logs -f qwen3-4b\n\n\
             Exit status: 0, 1 if the server does not answer or refuses, 2 if it has no such model.")]
     Logs(server_verbs::Logs),
@@ -119,9 +119,9 @@ enum Command {
     Reclaim(reclaim::Arguments),
     /// Measure cards, servers under load, and the memory of programs
     #[command(after_help = "Example: plimsoll measure soak 127.0.0.1:8080 --for 30m\n\n\
-            Exit status: that of each verb, which its own help states.")]
+            Exit status: that of the subcommand, which its own help states.")]
     Measure(plimsoll_measure::Arguments),
-    /// List, drain and move the models of a fleet of hosts, or try one
+    /// Create or try a fleet of hosts, drain hosts, and move models
     Fleet(fleet::Arguments),
     /// Install, list and remove engines
     #[command(after_help = "Examples:\n\

@@ -98,8 +98,8 @@ named! {
         AllocationLimit = "allocation_limit": "one allocation is larger than the driver allows",
         CommitLimit = "commit_limit": "Windows backs the memory of a card with main memory and the page file, and \
             these are full",
-        CapacityMisreported = "capacity_misreported": "the run time of the card offers less memory than the kernel has \
-            for it",
+        CapacityMisreported = "capacity_misreported": "the GPU runtime (such as ROCm) offers less memory \
+            of the card than the kernel has for it",
         AlongsideFree = "refused_beside_free_memory": "less was requested than was free, and the log does not show why it \
             was refused",
         Unexplained = "out_of_memory": "memory of the card ran out, and the log does not show its purpose",

@@ -42,7 +42,7 @@ pub(super) struct Prompt {
 /// Failure of a prompt.
 #[derive(Debug, thiserror::Error)]
 pub enum PromptError {
-    #[error("the engine ended")]
+    #[error("the engine ended before it had computed the prompt")]
     Ended,
     #[error("the engine did not answer within {} s", LIMIT.as_secs())]
     Late,

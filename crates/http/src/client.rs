@@ -29,7 +29,7 @@ pub enum HttpClientError {
         #[source]
         error: std::io::Error,
     },
-    #[error("the connection broke")]
+    #[error("the connection broke before the answer was complete")]
     Exchange(#[from] hyper::Error),
     #[error("the answer is longer than {most} bytes or was cut off")]
     Body { most: usize },

@@ -41,7 +41,7 @@ pub enum DeriveError {
         "a model's name has up to {LONGEST_NAME} letters, digits and the characters `.`, `_`, `-`, `/` and `:`"
     )]
     Name,
-    #[error("the settings of a derived model are longer than {LONGEST}")]
+    #[error("the settings of a derived model are longer than {LONGEST}; shorten them")]
     TooLong,
     #[error("there are {MOST} models derived from others already, which is the limit; delete one first")]
     TooMany,

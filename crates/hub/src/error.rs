@@ -125,7 +125,7 @@ pub enum HubFailure {
             or choose another folder"
     )]
     NoSpace { needed: Bytes, margin: Bytes, free: Bytes },
-    #[error("another process is downloading this file")]
+    #[error("another process is downloading this file\nhint: wait until its download has ended")]
     Busy,
     #[error("the download was cancelled; the downloaded part is kept")]
     Cancelled,

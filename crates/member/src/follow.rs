@@ -37,7 +37,7 @@ impl FleetMember {
                 NewsSource::Host { name, address } => {
                     let ended = self.follow_host(name, address, &mut seen).await.err();
                     if let Some(ended) = &ended {
-                        tracing::debug!("fleet: host '{name}' is not used as a source of news: {ended}");
+                        tracing::debug!("fleet: records are no longer read from host '{name}': {ended}");
                     }
                     failed = match (ended, self.is_following.replace(false)) {
                         (Some(NewsError::Doubted | NewsError::TooMuch), _) => STORE_ITSELF,

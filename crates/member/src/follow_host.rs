@@ -43,13 +43,13 @@ pub(super) enum NewsError {
     Refused(StatusCode),
     #[error("the host's answer ended early: {0}")]
     Broken(hyper::Error),
-    #[error("the host sends nothing")]
+    #[error("the host has sent nothing for too long")]
     Silent,
     #[error("the host's answer does not contain records of a fleet")]
     Unreadable,
     #[error("the host's records differ from those of the store")]
     Foreign,
-    #[error("the host's records have passed through too many hosts")]
+    #[error("the host's records were passed on by too many hosts")]
     Deep,
     #[error("the host's records are older than those known here")]
     Late,
@@ -57,7 +57,7 @@ pub(super) enum NewsError {
     Doubted,
     #[error("the host sends more than a fleet's store can hold")]
     TooMuch,
-    #[error("the host from which records come is changed from time to time")]
+    #[error("this host reads records from one host for a limited time only, and now chooses another")]
     Tenure,
     #[error(transparent)]
     Store(#[from] StoreError),

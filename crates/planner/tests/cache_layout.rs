@@ -50,7 +50,10 @@ fn the_end_of_the_cache_is_the_last_advice_with_the_depth_at_full_speed() {
     // As guard said on an H200 under this budget (`data/measured/h200-spill-depth-0.5.0.json`).
     assert!(stated.contains("the first 21504 tokens of a conversation are at full speed"), "{stated}");
     // K and V of 32 layers, 2048 bytes each.
-    assert!(stated.contains("for each 1000 beyond them a token reads 125 MiB over the bus"), "{stated}");
+    assert!(
+        stated.contains("each new token reads 125 MiB over the bus for every 1000 further tokens"),
+        "{stated}"
+    );
     assert!(
         !self::hints("l8", "-c 65536 -np 1 -fa on", &["name=X,total=4GiB,cc=9.0"])
             .concat()

@@ -258,8 +258,8 @@ impl Parent {
         if let Err(cause) = self.warden.register(child.id()) {
             tracing::warn!(
                 model = spec.name,
-                "the warden cannot watch this engine, which would survive if \
-                plimsoll dies: {cause}"
+                "the warden, the process that kills engines if plimsoll dies, cannot watch this engine: \
+                    {cause}"
             );
         }
         // The number cannot have been reused: the child is unreaped until `bury`.

@@ -41,7 +41,7 @@ pub enum TakeStepError {
     GiveBack { claimed: u64, before: u64, path: PathBuf, error: io::Error },
     #[error("`{step}` is not a reclaim step that needs root; those steps are {}", names())]
     NoStep { step: String },
-    #[error("this step needs root")]
+    #[error("this step needs root; allow it by --with sudo or --with systemd")]
     NotRoot,
     #[error("cannot start `{command}`: {error}")]
     Start { command: String, error: io::Error },

@@ -95,7 +95,7 @@ pub struct ReclaimOutcome {
 pub enum ReclaimError {
     #[error("/proc/meminfo does not show how much memory is free and available, so no steps can be chosen")]
     Measure,
-    #[error("this kernel has blocks of order 0 to {last}, not {order}")]
+    #[error("the kernel's free blocks have orders from 0 to {last}, so --contiguous {order} cannot be met")]
     Order { order: usize, last: usize },
     #[error("the free blocks are unknown: /proc/buddyinfo is missing")]
     Blocks,

@@ -44,8 +44,10 @@ impl<H: RequestRouter> HttpServer<H> {
         // Two engines in one origin would have each other's pages.
         match (fitting.next(), fitting.next()) {
             (Some(model), None) => Ok(model),
-            (Some(_), Some(_)) => Err(no_origin(&format!("several models have the origin '{label}'"))),
-            (None, _) => Err(no_origin(&format!("no model has the origin '{label}'"))),
+            (Some(_), Some(_)) => {
+                Err(no_origin(&format!("several models have the address '{label}.engine.localhost'")))
+            }
+            (None, _) => Err(no_origin(&format!("no model has the address '{label}.engine.localhost'"))),
         }
     }
 }

@@ -253,5 +253,9 @@ pub trait Pass: Unpin + Sized + 'static {
 }
 
 pub fn no_files() -> HttpProblem {
-    HttpProblem::new(StatusCode::NOT_FOUND, "files_not_shared", "this server shares no files")
+    HttpProblem::new(
+        StatusCode::NOT_FOUND,
+        "files_not_shared",
+        "this server is in no fleet, so it sends no model files",
+    )
 }

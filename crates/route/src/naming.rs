@@ -50,7 +50,7 @@ impl<H: RequestRouter> HttpServer<H> {
         let model =
             self.service.local().stand_in(Some(&name)).ok_or_else(|| self.unknown_model(head, &name))?;
         let model = self.permitted(head, model)?;
-        tracing::debug!("`{name}` is not configured; the only model answers");
+        tracing::debug!("model `{name}` is not configured, so the only configured model answers");
         Ok(ChosenModel { model, stands_in: true })
     }
 

@@ -17,7 +17,7 @@ pub enum WhatIfError {
     Flags(String),
     #[error("the model's flags are unknown, because its command is not llama-server")]
     NoFlags,
-    #[error("the plan failed: {0}")]
+    #[error("the model cannot be planned with these settings: {0}")]
     Failed(String),
 }
 

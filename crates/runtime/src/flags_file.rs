@@ -42,7 +42,7 @@ enum FlagsFileError {
     #[error("{}: the flags of `{model}` hold a secret, which is not sent to a page; change them in the file",
         path.display())]
     Secret { path: PathBuf, model: String },
-    #[error("{0}; the former text of the file is in effect again")]
+    #[error("{0}; the change was undone, and the file has its former text again")]
     Reload(#[from] ConfigureError),
 }
 

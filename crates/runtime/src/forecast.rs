@@ -344,7 +344,10 @@ fn overflowing(cards: &[Card], demand: &dyn MemoryModel) -> String {
     let overflow = demand.overflow(cards);
     let on_host: Bytes = overflow.iter().map(|part| part.on_host).sum();
     overflow.iter().map(|part| part.tokens).min().map_or(String::new(), |tokens| {
-        format!("; {on_host} of its cache go to host memory, so the first {tokens} tokens of a conversation are at full speed")
+        format!(
+            "; {on_host} of its cache go to host memory, so only the first {tokens} tokens of a \
+            conversation are at full speed"
+        )
     })
 }
 

@@ -48,7 +48,8 @@ impl KnownBus {
             format!("; each {TOKENS} tokens beyond them delay each new token by {:.1} ms", milliseconds(time))
         });
         tracing::info!(
-            "{}: {} of its cache are in host memory, so the first {} tokens of a conversation are at full speed{beyond}",
+            "{}: {} of its cache are in host memory, so only the first {} tokens of a conversation are at \
+                full speed{beyond}",
             run.entry.name,
             speed.on_host,
             speed.tokens,

@@ -102,7 +102,11 @@ impl WarmSlots {
         };
         // A folder that was in use stays within its bound, and zero empties none: the user may come back.
         let store = (!bound.is_zero()).then(open).and_then(|store| {
-            store.inspect_err(|error| tracing::warn!("`warm` is off: no slot can be saved: {error}")).ok()
+            store
+                .inspect_err(|error| {
+                    tracing::warn!("`warm` is off, because prompt caches cannot be saved: {error}")
+                })
+                .ok()
         });
         Self { store: store.map(Arc::new), ..Self::default() }
     }
@@ -164,7 +168,7 @@ impl WarmSlots {
         let created = created.await.unwrap_or_else(|error| Err(error.to_string()));
         let reported = |why: &String| {
             if self.reported.borrow_mut().insert(model) {
-                tracing::info!("{}: slots are not saved: {why}", entry.name);
+                tracing::info!("{}: prompt caches are not saved: {why}", entry.name);
             }
         };
         created.inspect_err(reported).ok().map(Rc::new)
@@ -203,7 +207,7 @@ impl WarmSlots {
         let key = of_run.key.clone();
         let Some((saved, refused)) = self.blocking(move |store| store.list(&key)).await else { return };
         for (path, error) in refused {
-            tracing::warn!("{}: removed the saved slot {}: {error}", run.entry.name, path.display());
+            tracing::warn!("{}: removed the saved prompt cache {}: {error}", run.entry.name, path.display());
         }
         let pays = |slot: &SavedSlot| {
             self.is_likely(run.model, slot)
@@ -247,10 +251,14 @@ impl WarmSlots {
         }
         let its = saved.clone();
         match restored {
-            Ok(0) => tracing::info!("{name}: slot {id} was not restored within {:.1} s", spent.as_secs_f64()),
+            Ok(0) => tracing::info!(
+                "{name}: the prompt cache of slot {id} was not restored within {:.1} s",
+                spent.as_secs_f64()
+            ),
             Ok(tokens) => {
                 tracing::info!(
-                    "{name}: restored {} of slot {id} in {:.2} s; computing them takes about {:.1} s",
+                    "{name}: restored {} of the prompt cache of slot {id} in {:.2} s; computing them takes \
+                        about {:.1} s",
                     counted(tokens, "token"),
                     spent.as_secs_f64(),
                     saved.prompt().as_secs_f64()
@@ -259,7 +267,7 @@ impl WarmSlots {
                 of_run.restored.borrow_mut().insert(id, saved);
             }
             Err(error) => {
-                tracing::warn!("{name}: a saved slot was removed: {error}");
+                tracing::warn!("{name}: a saved prompt cache was removed: {error}");
                 self.blocking(move |store| store.remove(&its)).await;
             }
         }
@@ -291,7 +299,8 @@ impl WarmSlots {
             let expected = times(costs.save, slot.tokens);
             if prompt < LEAST || expected > limit || expected + times(costs.restore, slot.tokens) > prompt {
                 tracing::debug!(
-                    "{}: slot {} is not saved, because computing its prompt again is about as fast",
+                    "{}: the prompt cache of slot {} is not saved, because computing the prompt again is \
+                        about as fast",
                     run.entry.name,
                     slot.id
                 );
@@ -334,17 +343,25 @@ impl WarmSlots {
             () = sleep(limit) => {
                 // At least so long; the next time it is known beforehand.
                 self.learn(&of_run.key, |costs| costs.save = per(begun.elapsed() * 2, slot.tokens));
-                tracing::info!("{name}: slot {} was not saved within {:.1} s", slot.id, limit.as_secs_f64());
+                let limit = limit.as_secs_f64();
+                tracing::info!(
+                    "{name}: the prompt cache of slot {} was not saved within {limit:.1} s",
+                    slot.id
+                );
                 return Err(());
             }
             () = self.overflow(&path) => {
-                tracing::info!("{name}: slot {} is not saved, because it takes more disk space than `warm` allows", slot.id);
+                tracing::info!(
+                    "{name}: the prompt cache of slot {} is not saved, because it takes more disk space than \
+                        `warm` allows",
+                    slot.id
+                );
                 self.learn(&of_run.key, |costs| costs.save = Duration::MAX);
                 return Err(());
             }
         };
         let Some(tokens) = saved.filter(|tokens| *tokens > 0) else {
-            tracing::debug!("{name}: the engine did not save slot {}", slot.id);
+            tracing::debug!("{name}: the engine did not save the prompt cache of slot {}", slot.id);
             let _ = fs::remove_file(&path);
             return Ok(None);
         };
@@ -371,7 +388,7 @@ async fn adopt(warm: Rc<WarmSlots>, name: String, of_run: Rc<RunSlots>, written:
             adopted
         });
         if let Some(Err(error)) = adopted.await {
-            tracing::warn!("{name}: a saved slot is lost: {error}");
+            tracing::warn!("{name}: a saved prompt cache is lost: {error}");
         }
     }
     drop(of_run);

@@ -52,8 +52,9 @@ impl Runtime {
         let is_counted = |card: &&&Card| counted().any(|(other, _)| other == card.id);
         let missing = gpus.iter().filter(|_| run.is_isolated_by_layer()).find(|card| !is_counted(card))?;
         let text = format!(
-            "guard's layer of Vulkan has counted no memory of {} ({}), which only the layer can tell from cards of \
-                the same name; start the engine so that it inherits its environment",
+            "guard's Vulkan layer has counted no memory on {} ({}), so the engine has not loaded the layer, \
+                without which it may use another card of the same name; let its command pass the \
+                environment on",
             missing.name, missing.id
         );
         Some(unstartable_because(&run.entry.name, Reason::new("vulkan_layer_unused", text)))
@@ -77,8 +78,8 @@ impl Runtime {
         let its: Vec<&str> = gpus.iter().map(|card| card.name.as_str()).collect();
         let its = if its.is_empty() { "the host".to_owned() } else { its.join(", ") };
         let text = format!(
-            "the engine was given {its}, but holds {held} of {name}; it chooses its cards by a way of its own: \
-                a container, or its command, has to pass on the variables that name its cards"
+            "the engine was assigned {its}, but holds {held} of {name}, so the variables that name its \
+                cards did not reach it; let its command or container pass them on"
         );
         let cause = Reason::new("engine_on_other_card", text).fact("card", holder.card.as_str());
         Some(unstartable_because(&run.entry.name, cause))

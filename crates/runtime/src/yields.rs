@@ -68,7 +68,9 @@ impl SchedulerState {
         let logged = concerned.map(|card| {
             let label = self.settings.label(&card.id);
             match (bytes, time) {
-                (Bytes::ZERO, _) => tracing::info!("the yield on {label} ends"),
+                (Bytes::ZERO, _) => {
+                    tracing::info!("the yield on {label} ends: models may use its memory again")
+                }
                 (_, Duration::MAX) => tracing::info!("keep {bytes} of {label} free"),
                 (_, time) => tracing::info!("keep {bytes} of {label} free for {} s", time.as_secs()),
             }

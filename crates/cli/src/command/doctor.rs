@@ -38,8 +38,10 @@ Examples:
 
 With -- COMMAND, the program runs under guard, which only observes; the program's output passes through unchanged. Without FILE, --pid and COMMAND, this machine is examined.
 
-Exit status: 0 if a cause is named, of several logs for any, or the machine or process was examined; 3 if the log contains no known message; 2 for bad input (no \
-such file or process); 1 if plimsoll fails. With -- COMMAND, the exit status of the program, 128 and more for a signal, and 125, 126 and 127 as with `plimsoll run`.";
+Exit status: 0 if a cause is named (with several logs, for at least one), or if the machine or process was \
+    examined; 3 if the log contains no known message; 2 for bad input (no such file or process); 1 if \
+    plimsoll fails. With -- COMMAND, the exit status of the program, 128 and more for a signal, and 125, \
+    126 and 127 as with `plimsoll run`.";
 
 #[derive(Debug, Args)]
 #[command(after_help = MORE)]

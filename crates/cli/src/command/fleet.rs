@@ -32,7 +32,8 @@ Examples:
   plimsoll fleet drain host-2
   plimsoll fleet move qwen3-4b host-1
 
-A fleet is several `plimsoll serve --fleet STORE` with the same models. Each answers for all of them.
+A fleet is several hosts that run `plimsoll serve --fleet STORE` with the same models. STORE is an etcd, \
+    which holds the fleet's records. A client may send its requests to any host.
 
 Exit status: 0, 1 if the store does not answer or refuses, 2 for bad input.";
 
@@ -52,11 +53,11 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Begin a fleet: make its authority, and the certificate of this host
+    /// Create a fleet: its certificate authority, and the certificate of this host
     #[command(after_help = "Example: plimsoll fleet init 10.0.0.11\n\n\
             Exit status: 0, 1 if the store does not answer or refuses, 2 for bad input.")]
     Init(membership::Init),
-    /// Print an invitation for one further host; run this on the host that began the fleet
+    /// Print an invitation for one further host; run this on the host that created the fleet
     #[command(after_help = "Example: plimsoll fleet invite\n\n\
             Exit status: 0, 1 if the store does not answer or refuses, 2 for bad input.")]
     Invite(membership::Invite),
@@ -64,7 +65,7 @@ enum Verb {
     #[command(after_help = "Example: plimsoll fleet join plimsoll-join-1.eyJmbGVldCI6...\n\n\
             Exit status: 0, 1 if the store does not answer or refuses, 2 for bad input.")]
     Join(membership::Join),
-    /// Revoke the certificates of a host; run this on the host that began the fleet
+    /// Revoke the certificates of a host; run this on the host that created the fleet
     #[command(after_help = "Example: plimsoll fleet revoke host-3\n\n\
             Exit status: 0, 1 if the store does not answer or refuses, 2 for bad input.")]
     Revoke(membership::Revoke),
@@ -106,14 +107,14 @@ enum Verb {
         #[command(flatten)]
         store: Store,
     },
-    /// Try a fleet on this machine: three members of a store, three hosts, and a request to a host without
+    /// Try a fleet on this machine: an etcd of three members, three hosts, and a request to a host without
     /// the model
     Try(trial::Arguments),
 }
 
 #[derive(Debug, Args)]
 struct Store {
-    /// The fleet's store
+    /// Address of the fleet's store (etcd)
     #[arg(long, value_name = "STORE", env = "PLIMSOLL_FLEET", default_value = "etcd://127.0.0.1")]
     store: String,
     /// File with the certificate authorities to trust for a store over TLS (etcds://)
@@ -192,7 +193,9 @@ async fn view(store: &Etcd) -> Result<FleetView, ErrorReport> {
 async fn drain(host: &Host, leave: Option<bool>) -> Result<(), ErrorReport> {
     let (store, name) = (host.store.open()?, &host.host);
     if !KeySpace::is_name(name) {
-        return Err(ErrorReport::input(ErrorReport::new(format!("`{name}` is not a valid host name"))));
+        return Err(ErrorReport::input(ErrorReport::new(format!(
+            "`{name}` is not a valid host name; it may contain a-z, 0-9, '-', '.' and '_'"
+        ))));
     }
     let view = view(&store).await?;
     let is_known = view.hosts.contains_key(name);
@@ -212,7 +215,8 @@ async fn drain(host: &Host, leave: Option<bool>) -> Result<(), ErrorReport> {
     }
     if done == TransactionOutcome::Unknown {
         return Err(ErrorReport::new(
-            "the store does not answer; it is unknown whether the change was written",
+            "the fleet's store does not answer, so it is unknown whether the change was written\nhint: \
+                `plimsoll fleet status` shows whether it was",
         ));
     }
     let what = match leave {

@@ -28,15 +28,15 @@ Examples: plimsoll import llama-swap.yaml -o plimsoll.toml
           plimsoll import presets.ini
           plimsoll import ollama
 
-The configuration is written to stdout or FILE. What behaves otherwise, and what has no counterpart, is listed on \
-stderr. `plimsoll serve FILE --check` then shows what each model takes.
+The configuration is written to stdout or FILE. Settings that behave differently, or have no counterpart, \
+    are listed on stderr. `plimsoll serve FILE --check` then shows what each model takes.
 
 Exit status: 0 for success, 1 if the source has no model or a file cannot be written, 2 for bad input.";
 
 #[derive(Debug, Args)]
 #[command(after_help = MORE)]
 pub(crate) struct Arguments {
-    /// llama-swap's YAML, a preset of llama-server (.ini), `ollama`, or the folder of a store of Ollama
+    /// llama-swap's YAML, a preset of llama-server (.ini), `ollama`, or the folder of an Ollama store
     source: PathBuf,
     /// Write the configuration to this file, which must not exist
     #[arg(short, long, value_name = "FILE")]

@@ -19,16 +19,16 @@ const MORE: &str = "\
 Examples: plimsoll init ~/models
           plimsoll init --output /etc/plimsoll/plimsoll.toml --card 2x3090
 
-The flags of each model are chosen for the cards, and its comment says why. `plimsoll serve` serves the file; with \
-`plimsoll serve FOLDER`, its sections win over what is found there.
+Each model gets flags that fit the cards, and a comment with the reason. `plimsoll serve` serves the file. \
+    With `plimsoll serve FOLDER`, its sections override the models of the same name in the folder.
 
 Exit status: 0 for success, 1 if there is no model or the file cannot be written, 2 for bad input.";
 
 #[derive(Debug, Args)]
 #[command(after_help = MORE)]
 pub(crate) struct Arguments {
-    /// Folders of GGUF files, or single ones [default: the caches of the hub and of llama.cpp, and Ollama's
-    /// store]
+    /// Folders of GGUF files, or single files [default: the caches of Hugging Face and llama.cpp, and
+    /// Ollama's store]
     #[arg(value_name = "FOLDER")]
     folders: Vec<PathBuf>,
     /// The file to write, which must not exist

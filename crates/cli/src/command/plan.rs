@@ -62,8 +62,8 @@ const LONGEST_PROMPT: i64 = 1 << 24;
 #[derive(Debug, Args)]
 #[command(after_help = MORE)]
 pub(crate) struct Arguments {
-    /// Model to plan: a file, the http or https address of one, or a folder of safetensors for vLLM. Of several files, the plan says which fit
-    /// at the same time, and which are unloaded for others
+    /// Model to plan: a GGUF file, its http or https address, or for vLLM a folder of safetensors. With
+    /// several files, the plan shows which fit at the same time, and which must be unloaded for the others
     #[arg(value_name = "MODEL", conflicts_with = "named")]
     model: Vec<String>,
     /// Model to plan, as llama-server takes it
@@ -95,8 +95,9 @@ pub(crate) struct Arguments {
     /// Write the plan as an HTML page with a slider for the context
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Search for the largest value that fits: ctx, ub, np, kv, split, ngl, moe, several with commas, or all.
-    /// Prints flags to paste on stdout, and the reasons on stderr
+    /// Search for the largest value that fits: ctx (context), ub (micro-batch), np (slots), kv (cache type),
+    /// split (over cards), ngl (layers on cards), moe (experts on cards), several with commas, or all. Prints
+    /// flags to paste on stdout, and the reasons on stderr
     #[arg(long, value_name = "WHAT", num_args = 0..=1, default_missing_value = "all", value_parser = fit::directions)]
     fit: Option<fit::FitDirections>,
     /// Compare the plan with the memory of a running engine: a process id, or the address of a llama-server

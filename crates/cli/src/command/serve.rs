@@ -30,14 +30,15 @@ Examples: plimsoll serve ~/models
           plimsoll serve -hf ggml-org/gemma-3-4b-it-GGUF:Q4_K_M
           plimsoll serve plimsoll.toml --card name=H200,total=80GiB
 
-A folder's models are served with flags that fit the cards, and files that come or go change what is served. Files that are \
-not served are named with the reason. Sections of plimsoll.toml in the folder, or at its usual place, win by name.
+The models of a folder get flags that fit the cards. A file that is added later is served too, and a \
+    removed one no longer. The log names each file that is not served, with the reason. A section of \
+    plimsoll.toml, in the folder or at its usual place, overrides the model of the same name.
 
 Relative paths in the configuration are relative to the current folder, as with llama-server.
 
 The first line on stdout is the server's address. Log lines go to stderr: one for each request to a model, wait, load and stop. \
---log-level, else RUST_LOG, else `log-level` under [serve] selects them. Under systemd they begin with their priority \
-instead of the time.
+Their level is that of --log-level, else of RUST_LOG, else of `log-level` under [serve]. Under systemd, \
+lines begin with their priority instead of the time.
 
 A request waits at most `wait` (10 minutes by default) for its model. After that there is no time limit; a client that \
 disconnects cancels its request.
@@ -49,9 +50,9 @@ Exit status: 0 after a signal, 1 on failure (with --check: a model cannot be loa
 #[derive(Debug, Args)]
 #[command(after_help = MORE)]
 pub(crate) struct Arguments {
-    /// Folders of GGUF files, single ones, and a configuration: Plimsoll's TOML, a llama-server preset (.ini)
-    /// or llama-swap's YAML [default: plimsoll.toml here, in ~/.config/plimsoll or in /etc/plimsoll, else
-    /// the models in the caches of the hub, of llama.cpp and of Ollama]
+    /// Folders of GGUF files, single GGUF files, and at most one configuration: Plimsoll's TOML, a
+    /// llama-server preset (.ini) or llama-swap's YAML [default: plimsoll.toml here, in ~/.config/plimsoll or
+    /// in /etc/plimsoll, else the models in the caches of Hugging Face, llama.cpp and Ollama]
     #[arg(value_name = "FOLDER|MODEL|CONFIG")]
     sources: Vec<PathBuf>,
     /// Serve a model of Hugging Face's hub, which its engine downloads (-hf)
@@ -105,8 +106,8 @@ pub(crate) struct Arguments {
     /// budget also refuses allocations beyond the plan [default: observe]
     #[arg(long, value_name = "MODE", value_parser = words::<GuardMode>(&["off", "observe", "budget"]))]
     guard: Option<GuardMode>,
-    /// Milliseconds to wait for guarded processes to release cached memory before evicting or refusing a
-    /// model; 0 disables [default: 500]
+    /// Milliseconds to wait for programs under guard (`plimsoll run`) to release cached memory before
+    /// evicting or refusing a model; 0 disables [default: 500]
     #[arg(long, value_name = "MILLISECONDS", value_parser = clap::value_parser!(u64).range(..=3_600_000))]
     ask: Option<u64>,
     /// If the GPU shares host memory, free memory before a load. user takes only steps that need no root;

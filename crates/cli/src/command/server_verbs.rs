@@ -120,7 +120,7 @@ pub(crate) enum ServerVerbError {
     Endless { url: String },
     #[error("`plimsoll top` needs a terminal\nhint: `plimsoll status` prints the same once, also to a pipe")]
     NoTerminal,
-    #[error("`{0}` cannot be sent in an HTTP header or path")]
+    #[error("`{0}` has characters that cannot be sent in an HTTP header or path")]
     Request(String),
     #[error("cannot start the HTTP client, or cannot write to stdout: {0}")]
     Io(#[from] io::Error),

@@ -60,7 +60,7 @@ fn capacity_misreported(facts: &Facts) -> Option<RuleFinding> {
     let torch = facts.torch.as_ref().map(|torch| torch.quote.clone());
     let refusal = torch.or_else(|| facts.refusal().map(|refusal| refusal.quote.clone()));
     let quotes = refusal.into_iter().chain(facts.quote(Pattern::KernelVram));
-    let text = format!("the run time offers {card}, and the kernel has {kernel} for the card");
+    let text = format!("the GPU runtime offers {card}, but the kernel has {kernel} for the card");
     Some(RuleFinding::new(Cause::Other, Strong, text, quotes).by(SubCause::CapacityMisreported))
 }
 

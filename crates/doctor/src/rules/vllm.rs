@@ -134,7 +134,11 @@ fn previous_child(facts: &Facts) -> Option<RuleFinding> {
     let (cause, sub_cause, text) = if refused_later {
         (Cause::Other, SubCause::PreviousChild, "the previous engine had not released its memory")
     } else {
-        (Cause::NotOom, SubCause::Optional, "the engine went on before memory was released")
+        (
+            Cause::NotOom,
+            SubCause::Optional,
+            "the engine did not wait until the memory of the previous model was released",
+        )
     };
     Some(RuleFinding::new(cause, Fair, text, [quote]).by(sub_cause))
 }

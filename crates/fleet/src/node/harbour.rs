@@ -61,7 +61,7 @@ impl FleetNode {
     ) {
         if token.incarnation != self.incarnation {
             return effects
-                .push(stale(request, "the request was forwarded for an earlier registration of this host"));
+                .push(stale(request, "the request was forwarded before this host registered anew"));
         }
         match self.runs.get(model).map(|run| run.token) {
             Some(Some(occupied)) if occupied == token.revision => {
@@ -82,7 +82,10 @@ impl FleetNode {
     /// Asks a quorum of the store for the seat, before a model is loaded under it.
     pub(super) fn confirm(&mut self, request: u64, model: &str, token: u64, effects: &mut Vec<FleetEffect>) {
         if self.burnt.get(model).is_some_and(|burnt| token <= *burnt) {
-            return effects.push(stale(request, "this host has given the model up"));
+            return effects.push(stale(
+                request,
+                "this host no longer serves the model, because it gave up its assignment",
+            ));
         }
         let waiting = self.confirming.entry(model.to_owned()).or_default();
         waiting.push((request, token));
@@ -128,7 +131,10 @@ impl FleetNode {
         let occupied_seat = OccupiedSeat { model: model.to_owned(), number, token };
         // Looked at again: it may have been given up while the store was asked.
         if self.burnt.get(model).is_some_and(|burnt| token <= *burnt) {
-            return Err(Reason::new("stale_seat", "this host has given the model up"));
+            return Err(Reason::new(
+                "stale_seat",
+                "this host no longer serves the model, because it gave up its assignment",
+            ));
         }
         let need = seat.record.body.need;
         let occupied: Bytes = self

@@ -12,7 +12,7 @@ pub enum AdmissionRefusal {
     Used,
     #[error("the invitation has expired; make a new one with `plimsoll fleet invite`")]
     Expired,
-    #[error("`{0}` is not a valid host name")]
+    #[error("`{0}` is not a valid host name; it may contain a-z, 0-9, '-', '.' and '_'")]
     Name(String),
     #[error("a host `{0}` has a certificate; revoke it first, or choose another name")]
     Taken(String),
@@ -22,7 +22,7 @@ pub enum AdmissionRefusal {
         "`{0}` has renewed its certificate too often; the next renewal is possible once one of them expires"
     )]
     Often(String),
-    #[error("the public key is invalid")]
+    #[error("the public key in the certificate request is invalid")]
     PublicKey,
     #[error(transparent)]
     Failed(#[from] IdentityError),

@@ -152,6 +152,7 @@ fn long_a_prompt_of_8000_tokens_comes_back_in_a_fifth_of_its_time_and_damage_is_
     state.write_all(&[!byte[0]]).unwrap();
     let (answer, _, computed) = warm.ask();
     assert_eq!((answer, computed), (expected, TOKENS));
-    warm.daemon.reported("a saved slot was removed: the file's content has changed since it was saved");
+    warm.daemon
+        .reported("a saved prompt cache was removed: the file's content has changed since it was saved");
     assert!(!file.exists());
 }

@@ -193,6 +193,6 @@ fn a_text_that_cannot_be_applied_is_taken_back() {
     fs::write(&file, &broken).unwrap();
     let answer = save(&daemon, "a", "-c 1024", &shown(&daemon, "a")["digest"]);
     assert_eq!(code(&answer), (400, "bad_config".to_owned()), "{}", answer.text());
-    assert!(answer.text().contains("the former text of the file is in effect again"), "{}", answer.text());
+    assert!(answer.text().contains("the file has its former text again"), "{}", answer.text());
     assert_eq!(text(&daemon), broken);
 }

@@ -147,7 +147,7 @@ fn without_the_library_engines_run_as_ever_and_that_is_said_once() {
     assert_eq!(chat(daemon.address, "a").status, 200);
     assert_eq!(chat(daemon.address, "b").status, 200);
     daemon.reported("ready b");
-    assert_eq!(daemon.talk().matches("engines run unguarded").count(), 1);
+    assert_eq!(daemon.talk().matches("engines run without guard").count(), 1);
     assert!(daemon.talk().contains("no file /nowhere/libplimsoll_guard.so"));
 }
 

@@ -113,7 +113,7 @@ fn a_library_that_the_engines_user_cannot_read_is_told_and_not_preloaded() {
     fs::copy(guard(), &library).expect("there is room");
     let daemon = place.daemon(&library);
     assert_eq!(chat(daemon.address, "alpha").status, 200);
-    daemon.reported(&format!("engines run unguarded: user nobody cannot read {}", library.display()));
+    daemon.reported(&format!("neither counted nor limited: user nobody cannot read {}", library.display()));
     let environment = get(daemon.address, "/upstream/alpha/fake/env").json()["env"].clone();
     assert_eq!(environment["LD_PRELOAD"], Value::Null);
 }

@@ -166,7 +166,7 @@ fn the_depth_at_full_speed_is_in_every_listing_and_the_host_holds_what_overflows
     assert_eq!(get(daemon.address, "/v1/models").json()["data"][0]["spill"], spill);
     assert_eq!(get(daemon.address, "/running").json()["running"][0]["spill"], spill);
     assert!(claim(&daemon, "spills", "host") >= on_host);
-    daemon.reported(&format!("so the first {tokens} tokens of a conversation are at full speed"));
+    daemon.reported(&format!("so only the first {tokens} tokens of a conversation are at full speed"));
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn the_used_positions_are_reported_and_the_rate_of_the_bus_is_kept_for_plans() {
     let stated = String::from_utf8_lossy(&yard.plan(&["--card", &card]).stdout).replace('\n', " ");
     let stated = stated.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(stated.contains("tokens of a conversation are at full speed"), "{stated}");
-    assert!(stated.contains("a token reads 32 MiB over the bus, which takes 0.7 ms"), "{stated}");
+    assert!(stated.contains("32 MiB over the bus for every 1000 further tokens, which takes 0.7 ms"), "{stated}");
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn a_check_says_the_depth_and_refuses_what_cannot_spill_with_the_remedy() {
     let check = |more: &str| yard.check(total, &yard.section("m", "llama-server", more));
     let (stated, status) = check("spill = \"2GiB\"");
     assert_eq!(status, Some(0), "{stated}");
-    assert!(stated.contains("go to host memory, so the first "), "{stated}");
+    assert!(stated.contains("go to host memory, so only the first "), "{stated}");
     let (stated, status) = check("spill = \"500MiB\"");
     assert_eq!(status, Some(1), "{stated}");
     let (stated, status) = check("");

@@ -326,7 +326,7 @@ fn memory_for_a_load_is_reclaimed_before_it_without_eviction() {
         );
         let left = cached(&short.shelf);
         assert!(left < Some(Short::SHELF / 4), "all but what was asked for to know: {left:?}");
-        daemon.reported("reclaim for alpha: ");
+        daemon.reported("host memory reclaimed for alpha: ");
         return;
     }
     panic!("memory never stood still");

@@ -131,7 +131,8 @@ fn a_damaged_file_is_refused_and_removed_and_the_prompt_is_computed_anew() {
     let answer = swap.ask("alpha", "the ship", "and then?");
     assert_eq!(answer["choices"][0]["message"]["role"], "assistant");
     assert!(swap.computed("alpha") > 4000);
-    swap.daemon.reported("a saved slot was removed: the file's content has changed since it was saved");
+    swap.daemon
+        .reported("a saved prompt cache was removed: the file's content has changed since it was saved");
     assert!(!file.exists());
 }
 
@@ -143,11 +144,11 @@ fn a_save_that_takes_longer_than_it_is_worth_delays_no_swap_and_is_not_tried_aga
     swap.ask("beta", "the ship", "and?");
     // Half a second for the prompt of beta, a quarter for the save, and the rest for a busy machine.
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
-    swap.daemon.reported("alpha: slot 0 was not saved within");
+    swap.daemon.reported("alpha: the prompt cache of slot 0 was not saved within");
     swap.ask("alpha", "the ship", "and?");
     swap.ask("beta", "the ship", "and?");
     assert_eq!(
-        swap.daemon.talk().matches("alpha: slot 0 was not saved").count(),
+        swap.daemon.talk().matches("alpha: the prompt cache of slot 0 was not saved").count(),
         1,
         "{}",
         swap.daemon.talk()

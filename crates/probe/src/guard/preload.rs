@@ -35,7 +35,8 @@ pub fn preload(environment: &mut Environment, preload: &Preload<'_>) {
     environment.set(LD_PRELOAD, list);
     if let Err(error) = vulkan_layer::switch_on(environment, preload.library, preload.pages) {
         tracing::warn!(
-            "Vulkan programs run unguarded, because the manifest of guard cannot be written: {error}"
+            "Vulkan programs run without guard, because the manifest of guard's layer cannot be written: \
+                {error}"
         );
     }
     environment.set(names::GUARD, preload.options.to_string());

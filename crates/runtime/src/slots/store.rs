@@ -39,7 +39,7 @@ pub(super) enum SlotFileError {
     Read(#[from] io::Error),
     #[error("the file is not a regular one, or users beside the daemon's can access it")]
     Foreign,
-    #[error("the file's description was not written by this program")]
+    #[error("the description beside the file was not written by this program")]
     Undescribed,
     #[error("the file belongs to another model, other flags or another engine")]
     OtherModel,

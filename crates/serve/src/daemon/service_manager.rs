@@ -20,7 +20,7 @@ const WATCHDOG_PROCESS: &str = "WATCHDOG_PID";
 
 #[derive(Debug, thiserror::Error)]
 enum NotifySocketError {
-    #[error("{SOCKET} = {0:?} is neither a path nor an abstract name")]
+    #[error("the variable {SOCKET} is {0:?}, which is neither a path nor the name of an abstract socket")]
     Name(OsString),
     #[error("the service manager cannot be notified through {SOCKET}={name:?}: {error}")]
     Open { name: OsString, error: io::Error },

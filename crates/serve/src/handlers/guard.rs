@@ -115,7 +115,10 @@ impl GuardHandler {
             Ok(means) => means,
             Err(missing) => {
                 if !self.warned.replace(true) {
-                    tracing::warn!("engines run unguarded: {missing}");
+                    tracing::warn!(
+                        "engines run without guard, so their memory is neither counted nor \
+                        limited: {missing}"
+                    );
                 }
                 return None;
             }
@@ -124,8 +127,9 @@ impl GuardHandler {
         // removed.
         let child = self.children.replace(self.children.get() + 1);
         let part = folder.part(&child.to_string());
-        let pages =
-            part.inspect_err(|error| tracing::warn!("{} runs unguarded: {error}", run.entry.name)).ok()?;
+        let pages = part
+            .inspect_err(|error| tracing::warn!("{} runs without guard: {error}", run.entry.name))
+            .ok()?;
         let needs = self.needs(&settings, run, cards);
         let options = options::of_run(&settings, run, cards, &needs);
         let guard = Preload { library, options: &options, pages: &pages, trace: None };

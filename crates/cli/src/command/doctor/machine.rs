@@ -102,7 +102,7 @@ fn host(is_live: bool) -> Reason {
         Some(HostMemory { total, available, .. }) => {
             format!("{available} of {total} of host memory are available")
         }
-        None => "/proc/meminfo is incomplete".to_owned(),
+        None => "the host's memory is unknown: /proc/meminfo is incomplete".to_owned(),
     };
     Reason::new("memory", text)
 }

@@ -72,8 +72,11 @@ pub(super) fn watch(command: &[OsString]) -> Result<Findings, ErrorReport> {
 
 /// The program under `plimsoll run`, or alone where guard is not installed, with a remark.
 fn guarded(command: &[OsString], report: &Path) -> Result<(Command, Option<Reason>), ErrorReport> {
-    let (program, arguments) =
-        command.split_first().ok_or_else(|| ErrorReport::new("no program is given"))?;
+    let (program, arguments) = command.split_first().ok_or_else(|| {
+        ErrorReport::new(
+            "no program is given after `--`\nhint: plimsoll doctor -- llama-server -m model.gguf",
+        )
+    })?;
     Ok(match GUARD.find() {
         Ok(_) => {
             let mut run = Command::new(PLIMSOLL);

@@ -57,7 +57,7 @@ pub(super) fn run(arguments: &Arguments, text: &str) -> Result<ExitCode, ErrorRe
     // Rows without a measurement count as right; without this a check of nothing would succeed.
     if checked.cards.iter().all(|row| row.measured.is_none()) {
         return Err(ErrorReport::new(format!(
-            "nothing is measured: the driver reports no memory for process {} on the planned cards",
+            "nothing can be compared: the driver reports no memory of process {} on the planned cards",
             checked.pid
         ))
         .with_status(NO_VERDICT));
@@ -127,7 +127,7 @@ fn get(target: &Target, path: &'static str) -> Result<Option<Value>, ErrorReport
                 PLIMSOLL_API_KEY, or give the PID of the engine"
         ))),
         Err(LoadFailure::Status { .. } | LoadFailure::Malformed(_)) => Ok(None),
-        Err(failure) => Err(ErrorReport::new(format!("cannot ask {target}{path}: {failure}"))),
+        Err(failure) => Err(ErrorReport::new(format!("cannot query {target}{path}: {failure}"))),
     }
 }
 

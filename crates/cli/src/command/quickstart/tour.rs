@@ -72,7 +72,7 @@ async fn refused(address: SocketAddr, giant: &Member) -> Result<(), ErrorReport>
 async fn put(address: SocketAddr, member: &Member) -> Result<Answer, ErrorReport> {
     let model = member.name;
     let answer = ask(address, model, QUESTION).await;
-    answer.map_err(|error| ErrorReport::new(format!("cannot ask {model}: {error}")))
+    answer.map_err(|error| ErrorReport::new(format!("cannot send a request to model {model}: {error}")))
 }
 
 fn unexpected(member: &Member, answer: &Answer) -> ErrorReport {

@@ -29,7 +29,7 @@ impl Sources {
         let paths: Vec<PathBuf> = paths.into_iter().cloned().collect();
         if let Some(missing) = paths.iter().find(|path| !path.exists()) {
             return Err(ErrorReport::input(ErrorReport::new(format!(
-                "there is no file {}",
+                "there is no file {}\nhint: name a folder of GGUF files, a .gguf file or a configuration",
                 missing.display()
             ))));
         }

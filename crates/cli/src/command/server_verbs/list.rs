@@ -26,7 +26,7 @@ pub(crate) struct List {
     /// Print the server's status as JSON, or write it to FILE
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
     json: Option<PathBuf>,
-    /// Print it again each second, until Ctrl-C
+    /// Repeat each second, until Ctrl-C
     #[arg(long)]
     watch: bool,
 }

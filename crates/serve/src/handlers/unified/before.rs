@@ -157,7 +157,7 @@ fn claim(runtime: &Runtime, run: &EngineRun) -> Option<Bytes> {
 
 fn report(runtime: &Runtime, run: &EngineRun, need: Bytes, outcome: &ReclaimOutcome) {
     let (name, done) = (&run.entry.name, done(need, outcome));
-    tracing::info!("reclaim for {name}: {done}");
+    tracing::info!("host memory reclaimed for {name}: {done}");
     runtime.events().reclaimed(name, &event(need, outcome));
     let mut hints = vec![Hint::new(Advice::Other(format!("before the load, {done}")))];
     if !outcome.last.withheld.is_empty() {
