@@ -229,7 +229,10 @@ fn the_used_positions_are_reported_and_the_rate_of_the_bus_is_kept_for_plans() {
     let stated = String::from_utf8_lossy(&yard.plan(&["--card", &card]).stdout).replace('\n', " ");
     let stated = stated.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(stated.contains("tokens of a conversation are at full speed"), "{stated}");
-    assert!(stated.contains("32 MiB over the bus for every 1000 further tokens, which takes 0.7 ms"), "{stated}");
+    assert!(
+        stated.contains("32 MiB over the bus for every 1000 further tokens, which takes 0.7 ms"),
+        "{stated}"
+    );
 }
 
 #[test]
