@@ -478,10 +478,7 @@ impl FleetNode {
         self.burnt.clear();
         (self.giving_up, self.unclaimed) = Default::default();
         self.view = FleetView::default();
-        self.silent = Some((
-            Duration::ZERO,
-            "the fleet's store was restored from a backup and is read again".to_owned(),
-        ));
+        self.silent = Some((Duration::ZERO, "the fleet's store was restored and is read again".to_owned()));
         self.registration = Registration::default();
         for run in self.runs.values_mut() {
             (run.token, run.leaves) = (None, false);
@@ -489,10 +486,7 @@ impl FleetNode {
         let waiting = std::mem::take(&mut self.claims).into_values().flat_map(|claim| claim.waiting);
         let hops = std::mem::take(&mut self.confirming).into_values().flatten();
         let requests = waiting.map(|(demand, _)| demand.request).chain(hops.map(|(request, _)| request));
-        let reason = Reason::new(
-            "store_restored",
-            "the fleet's store was restored from a backup; send the request again",
-        );
+        let reason = Reason::new("store_restored", "the fleet's store was restored; send the request again");
         effects.extend(requests.map(|request| FleetEffect::Refuse { request, reason: reason.clone() }));
     }
 
