@@ -1,4 +1,4 @@
-//! A job of Windows, which ends its processes when its last handle is closed.
+//! Puts processes into a Windows job object, which ends them when its last handle is closed.
 
 use std::io;
 use std::mem::zeroed;

@@ -1,4 +1,4 @@
-//! Computes the cache: bytes of a block, groups of layers, and what a sequence takes of it.
+//! Computes the size of vLLM's KV cache: bytes of a block, groups of layers, and what a sequence takes.
 //!
 //! Mirrors `vllm/v1/kv_cache_interface.py` and `vllm/v1/core/kv_cache_utils.py` at commit 001cabc1be16 of
 //! 2026. All layers of a model share one pool of blocks. A block holds one page for each layer of a group.

@@ -1,4 +1,5 @@
-//! Plans two engines on one card: the order of their starts, and the utilisation that each may have.
+//! Plans two engines on one card: the order of their starts, and the share of the card
+//! (`--gpu-memory-utilization`) that each may have.
 //!
 //! vLLM's utilisation is of the whole card, and it refuses to start where less is free
 //! (`vllm/v1/worker/utils.py: request_memory @ 0.15`). It takes memory that others release during its profile

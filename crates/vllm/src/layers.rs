@@ -1,4 +1,4 @@
-//! Reads from `config.json` what each layer keeps for a token or for a sequence.
+//! Reads from `config.json` what each layer caches for a token or for a sequence.
 //!
 //! DECISION: no architecture is guessed by its name. The fields say it, and a field that is known to change
 //! the cache in another way is refused.

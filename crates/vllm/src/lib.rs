@@ -1,4 +1,4 @@
-//! Computes the memory of a model that vLLM serves: the weights on each card, the cache, and what a card
+//! Computes the memory that vLLM takes for a model: the weights on each card, the KV cache, and what a card
 //! needs besides.
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! Puts weights, profile and cache together on a card, and answers what starts and what then fits.
+//! Adds up weights, start-up peak and cache on a card, and decides whether vLLM starts and what then fits.
 //!
 //! Mirrors `vllm/v1/worker/gpu_worker.py:determine_available_memory @ 0.21`: the cache takes what the
 //! utilisation leaves of the whole card after weights, activations, CUDA graphs and memory outside of

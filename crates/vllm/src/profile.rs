@@ -1,5 +1,5 @@
-//! Bounds what vLLM measures when it starts: the peak of activations, CUDA graphs, and memory outside of
-//! PyTorch.
+//! Computes bounds of what vLLM measures when it starts: the peak of activations, CUDA graphs, and memory
+//! outside of PyTorch.
 //!
 //! vLLM runs one step of the largest size and takes its peak (`vllm/v1/worker/gpu_worker.py:
 //! determine_available_memory @ 0.15`). The peak depends on kernels, so it is a range here. Its two ends are

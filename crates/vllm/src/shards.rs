@@ -1,4 +1,4 @@
-//! Reads `model.safetensors.index.json`: the files that a model's tensors stand in.
+//! Reads `model.safetensors.index.json`, which lists the files that hold a model's tensors.
 
 use std::collections::{BTreeMap, BTreeSet};
 

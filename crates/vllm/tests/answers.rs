@@ -1,4 +1,4 @@
-//! Tests of the answers: what starts, what fits, and two engines on one card.
+//! Tests of the plan's answers: whether vLLM starts, what fits, and two engines on one card.
 
 use plimsoll_base::{Bytes, Card, CardSpec};
 use plimsoll_vllm::{DType, ModelConfig, Neighbour, ServeCommand, Tensor, VllmPlan, together};

@@ -1,4 +1,4 @@
-//! Holds the plan against public logs of vLLM: weights, tokens of the cache, and the longest context.
+//! Tests of plans against public logs of vLLM: weights, tokens of the cache, and the longest context.
 //!
 //! `data/vllm/logs.json` has the figures, with their addresses. Half of the rows were put aside, by a hash of
 //! their address, until the code was final; `set` tells them apart.

@@ -1,4 +1,4 @@
-//! Table of the memory of a vLLM on a card, and sentences on what starts and what then fits.
+//! Prints the memory of vLLM on a card as a table, whether vLLM starts, and what then fits.
 
 use plimsoll_report::{aligned, wrapped};
 use plimsoll_vllm::{Range, Start, Together, VllmPlan};

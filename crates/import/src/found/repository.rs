@@ -1,4 +1,5 @@
-//! Reads the headers of a model on the hub, by which flags are chosen before its engine fetches it.
+//! Reads the headers of a model on Hugging Face's hub, so that flags can be chosen before its engine fetches
+//! it.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Test of sixteen hostile clients among sixty-four, in front of fake engines and a real llama.cpp: the
-//! others are served.
+//! Tests that sixteen hostile clients do not keep forty-eight others from being served, by fake engines and
+//! by a real llama.cpp.
 //!
 //! Quiet and hostile rounds alternate, so that the machine's load affects the latencies of both. The daemon's
 //! stderr is never read.

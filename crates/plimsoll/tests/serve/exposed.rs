@@ -1,5 +1,5 @@
-//! Tests of a server that other machines can reach: only with API keys or with explicit permission, and never
-//! under a foreign host name.
+//! Tests that other machines reach a server only with API keys or by explicit permission, and never under a
+//! foreign host name.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! Memory tests of request bodies and event streams: the memory in use against the bytes that the daemon
+//! Tests that the memory which request bodies and event streams occupy agrees with the bytes that the daemon
 //! counts.
 
 use std::io::{Read, Write};

@@ -1,4 +1,5 @@
-//! Computes the pool memory of flash attention: copies of a quantised cache, mask bounds, partial results.
+//! Computes how much memory flash attention requests from the engine's run-time pool: copies of a quantised
+//! cache, mask bounds, partial results.
 //!
 //! The engine is assumed to be compiled for the card's own generation.
 

@@ -1,5 +1,5 @@
-//! Computes the pool memory of latent attention (MLA) in ik_llama.cpp, which decompresses keys and values
-//! from latent vectors.
+//! Computes how much pool memory latent attention (MLA) needs in ik_llama.cpp, which decompresses keys and
+//! values from latent vectors.
 
 use super::{DemandGroup, times};
 

@@ -1,4 +1,4 @@
-//! Computes the pool memory of matrix multiplications.
+//! Computes how much memory matrix multiplications request from the engine's run-time pool.
 //!
 //! Quantised matrices use MMQ kernels (`tiled`) or, for few columns, a vector kernel. The rest use
 //! cuBLAS (`cublas`).

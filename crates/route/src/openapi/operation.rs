@@ -1,5 +1,5 @@
-//! Builds an operation of the OpenAPI document: to its row in the table of routes it adds texts, parameters
-//! and bodies.
+//! Builds one operation of the OpenAPI document from its row in the table of routes, with descriptions,
+//! parameters and bodies.
 
 use http::Method;
 

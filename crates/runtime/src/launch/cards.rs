@@ -1,4 +1,5 @@
-//! Gives an engine its own cards and no others, by the names that each runtime has for them.
+//! Restricts an engine to its assigned cards, by the names that each GPU runtime (CUDA, HIP, Vulkan) has for
+//! them.
 
 use plimsoll_base::{Backend, Backends, Card, CardKind, CardMaker, Reason};
 use plimsoll_cards::KernelCard;

@@ -1,4 +1,4 @@
-//! Copies of rectangles and boxes in the fake driver, divided into their lines.
+//! Divides copies of rectangles and boxes (2D and 3D) into their lines, for the fake CUDA driver.
 
 use crate::abi::Array;
 use crate::abi::structs::{Copy2D, Copy2DSide, Copy3D, Copy3DSide};

@@ -1,5 +1,5 @@
-//! `plimsoll plan -- vllm serve MODEL FLAGS`, and of a folder with safetensors: the memory of a vLLM, alone
-//! or beside another engine on the same card.
+//! `plimsoll plan -- vllm serve MODEL FLAGS`: plans the memory of vLLM for a folder of safetensors, alone or
+//! beside another engine on the card.
 //!
 //! `+` stands between two command lines. Nothing runs, and no weight is read: headers and `config.json` say
 //! all.

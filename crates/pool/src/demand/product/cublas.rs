@@ -1,4 +1,5 @@
-//! Computes the pool memory of cuBLAS products: copies of the matrices in a type that cuBLAS can multiply.
+//! Computes how much pool memory cuBLAS products need: copies of the matrices in a type that cuBLAS can
+//! multiply.
 
 use super::super::{Capability, DemandGroup, Rules, VOLTA, times};
 use super::{Matrix, ProductKind};

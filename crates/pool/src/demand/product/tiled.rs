@@ -1,5 +1,5 @@
-//! Computes the pool memory of MMQ, ggml's kernels for quantised matrices: quantised activations, and the
-//! stream-k fix-up buffer.
+//! Computes how much pool memory MMQ needs (ggml's kernels for quantised matrices): quantised activations,
+//! and the stream-k fix-up buffer.
 //!
 //! Source: `mmq.cuh:launch_mul_mat_q, mul_mat_q_case @ b8799`, `mmq-config-*.cuh @ b10605`.
 
