@@ -33,9 +33,9 @@ pub enum GuardMode {
 #[schemars(rename = "GuardTable")]
 pub struct GuardSettings {
     /// `off`: guard is not loaded. `observe`: guard only counts memory. `budget`: guard refuses allocations
-    /// beyond the model's claim. Default: `observe`.
+    /// beyond the memory reserved for the model. Default: `observe`.
     pub mode: Option<GuardMode>,
-    /// A budget on each card, e.g. `20GiB`, instead of the model's claim.
+    /// A budget on each card, e.g. `20GiB`, instead of the memory reserved for the model.
     #[serde(deserialize_with = "through::<_, Size, _>")]
     #[schemars(with = "Option<Size>")]
     pub budget: Option<Bytes>,
@@ -45,7 +45,7 @@ pub struct GuardSettings {
     #[serde(deserialize_with = "through::<_, Size, _>")]
     #[schemars(with = "Option<Size>")]
     pub chunk: Option<Bytes>,
-    /// Ask the server to make room: idle models on that card are evicted, and the claim is raised.
+    /// Ask the server to make room: idle models on that card are unloaded, and more is reserved for this one.
     pub reclaim: Option<bool>,
     /// Longest wait for memory to become free, e.g. `5s`.
     #[serde(deserialize_with = "through::<_, Length, _>")]

@@ -85,7 +85,7 @@ fn referenced(definition: &Value, name: &str) -> String {
         "Length" => "duration, e.g. `90s`".to_owned(),
         "ExpiryText" => "date, e.g. `2027-01-31`".to_owned(),
         "WordList" => "string or list of strings".to_owned(),
-        "GuardTable" => "table, below".to_owned(),
+        "GuardTable" | "FilterTable" => "table, below".to_owned(),
         _ => name.to_lowercase(),
     }
 }

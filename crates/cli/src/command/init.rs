@@ -20,7 +20,7 @@ Examples: plimsoll init ~/models
           plimsoll init --output /etc/plimsoll/plimsoll.toml --card 2x3090
 
 Each model gets flags that fit the cards, and a comment with the reason. `plimsoll serve` serves the file. \
-    With `plimsoll serve FOLDER`, its sections override the models of the same name in the folder.
+    With `plimsoll serve FOLDER`, its sections override the models of the same name or file.
 
 Exit status: 0 for success, 1 if there is no model or the file cannot be written, 2 for bad input.";
 

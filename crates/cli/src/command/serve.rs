@@ -32,7 +32,7 @@ Examples: plimsoll serve ~/models
 
 The models of a folder get flags that fit the cards. A file that is added later is served too, and a \
     removed one no longer. The log names each file that is not served, with the reason. A section of \
-    plimsoll.toml, in the folder or at its usual place, overrides the model of the same name.
+    plimsoll.toml, in the folder or at its usual place, overrides models of the same name or file.
 
 Relative paths in the configuration are relative to the current folder, as with llama-server.
 

@@ -60,7 +60,8 @@ pub(super) struct Serve {
     /// A request for an unknown model is refused. With false, the only model answers it if there is only one.
     /// Default: false.
     pub(super) strict_names: bool,
-    /// A request loads its model if that is not loaded; a request's own `?autoload=` wins. Default: true.
+    /// A request loads its model if that is not loaded. `?autoload=` in a request overrides this. Default:
+    /// true.
     pub(super) autoload: Option<bool>,
     /// Other machines may use the server without a key, as with `--open`. Default: false.
     pub(super) open: bool,
@@ -80,8 +81,8 @@ pub(super) struct Serve {
     pub(super) patience: Option<Length>,
     /// Longest wait of a request in the queue. Default: `10m`.
     pub(super) wait: Option<Length>,
-    /// Time after which a streaming request that waits for its model gets status 200 and a comment, and time
-    /// between two comments; with `0`, it gets the status of its answer. Default: `5s`.
+    /// Time between two comments that keep the stream of a waiting request alive. The first comment comes
+    /// with status 200; with `0` there are none, and the status is that of the answer. Default: `5s`.
     pub(super) heartbeat: Option<Length>,
     /// Cards to serve from, or budgets on them, e.g. `name=H200,total=80GiB`, as with `--card`; without any,
     /// all cards of the machine.
@@ -90,14 +91,14 @@ pub(super) struct Serve {
     /// Memory to leave free on each card, e.g. `512MiB`.
     pub(super) reserve: Option<ReserveText>,
     /// Memory that other processes always find free on each card, e.g. `1GiB`: when they use it, idle models
-    /// are unloaded. Without it, no model leaves for another process.
+    /// are unloaded. Without it, no model is unloaded for another process.
     pub(super) yield_below: Option<ReserveText>,
     /// Programs with precedence, e.g. `["blender", "ComfyUI"]`: when one begins to use a card, the idle
-    /// models on that card leave.
+    /// models on that card are unloaded.
     pub(super) yield_to: Vec<String>,
     /// Disk space for saved prompts, e.g. `8GiB`: a llama-server saves what it has computed of its prompts
-    /// before its model leaves, and restores it after the next load. The files hold users' prompts. Default:
-    /// `0`, nothing is saved.
+    /// before its model is unloaded, and restores it after the next load. The files hold users' prompts.
+    /// Default: `0`, nothing is saved.
     pub(super) warm: Option<ReserveText>,
     /// Folder for models that `plimsoll download` and `POST /models` fetch, in the layout of Hugging Face's
     /// cache. Its models are served beside those of this file. Without it, models are not downloaded.
@@ -106,8 +107,9 @@ pub(super) struct Serve {
     pub(super) log_file: Option<FileText>,
     /// Guard settings for models on CUDA cards that set none of their own.
     pub(super) guard: GuardSettings,
-    /// Time to wait for guarded processes to release cached memory before a model is evicted or refused, e.g.
-    /// `500ms`. `0` disables it, and the same questions to idle engines (ComfyUI, vLLM). Default: `500ms`.
+    /// Time to wait for programs under guard to release cached memory before a model is evicted or refused,
+    /// e.g. `500ms`. `0` disables this, and the same requests to idle engines (ComfyUI, vLLM). Default:
+    /// `500ms`.
     pub(super) ask: Option<AskText>,
     /// Origins of web pages that may use this server besides its own page; `localhost` for those of every
     /// port of this machine, `*` for all.
@@ -168,8 +170,8 @@ pub(super) struct FleetTable {
     /// `ADDRESS:PORT` at which other hosts reach this one. Default: that of `identity`, else of `listen`
     /// here, else the first address for clients.
     pub(super) address: Option<String>,
-    /// Address and port for other hosts alone. Default: with `identity` that of `address`; with `key-file`
-    /// they come to the address for clients.
+    /// Address and port that only other hosts use. Default: with `identity`, that of `address`; with
+    /// `key-file`, other hosts use the address for clients.
     #[schemars(with = "Option<String>")]
     pub(super) listen: Option<std::net::SocketAddr>,
     /// Folder that `plimsoll fleet init` or `plimsoll fleet join` has made: the certificate that this host
@@ -182,8 +184,8 @@ pub(super) struct FleetTable {
     /// and pass its changes on to the others. Default: 300.
     #[schemars(range(min = 1, max = 10_000))]
     pub(super) watchers: Option<usize>,
-    /// A model's files that this host lacks are copied from another host with this setting, when no host that
-    /// has them has room for the model; and this host gives its files to such hosts. Default: false.
+    /// Copies model files between hosts with this setting: if no host that has a model's files has memory for
+    /// it, another host copies them. Default: false.
     pub(super) share_files: bool,
     /// Most bytes of files a second that this host copies, and most that it gives, e.g. `50MiB`. Default:
     /// `100MiB`.
@@ -234,8 +236,9 @@ pub(super) struct ModelTable {
     /// or none is large enough.
     pub(super) memory: Option<Size>,
     /// Host memory for the last positions of the model's cache where a card has no room for them, e.g.
-    /// `8GiB`. The model is then loaded on a card that lacks up to this much; up to a depth that the log
-    /// names, an answer is as fast as without. For a llama-server of this host on CUDA cards. Default: none.
+    /// `8GiB`. The model is then loaded even if a card lacks up to this much. Conversations up to a length
+    /// that the log states are as fast as without. For a llama-server of this host on CUDA cards. Default:
+    /// none.
     #[schemars(with = "Option<Size>")]
     pub(super) spill: Option<Spanned<Size>>,
     /// Cards that the model may use, by UUID or name; without any, it may use all cards.
@@ -247,8 +250,8 @@ pub(super) struct ModelTable {
     pub(super) hold: Option<Length>,
     /// The model is never evicted.
     pub(super) pin: bool,
-    /// The model is loaded when the server starts, and again where memory is free after it left for another
-    /// model. A preload stops no other model, and gives way to a request.
+    /// The model is loaded when the server starts, and again when memory is free after it was unloaded for
+    /// another model. Such a load stops no other model, and requests come first.
     pub(super) preload: bool,
     /// The model is served, but not shown in the list of models.
     pub(super) unlisted: bool,
@@ -282,15 +285,15 @@ pub(super) struct ModelTable {
     pub(super) guard: GuardSettings,
     /// Action if the model with its full context fits on no card.
     pub(super) too_large: TooLarge,
-    /// For models whose memory grows with depth: a request waits, or is refused, if the depth that it may
-    /// reach exceeds the model's memory. With false, it is sent and the engine may run out of memory.
-    /// Default: true.
+    /// For models whose memory grows with the tokens in use (depth): a request waits, or is refused, if its
+    /// tokens may exceed the memory reserved for the model. With false, it is sent and the engine may run out
+    /// of memory. Default: true.
     #[serde(default = "yes")]
     pub(super) depth_admission: bool,
 }
 
-/// Changes of the parameters in requests: first some are removed, then set, then set for the name that a
-/// request uses. A dot leads into an object: `chat_template_kwargs.enable_thinking`.
+/// Changes of the parameters in requests: first `strip`, then `set`, then `set-by-name`. A dot in a name
+/// leads into an object: `chat_template_kwargs.enable_thinking`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(super) struct FilterTable {
@@ -300,7 +303,7 @@ pub(super) struct FilterTable {
     pub(super) default: Map<String, Value>,
     /// Parameters to set.
     pub(super) set: Map<String, Value>,
-    /// Parameters to set for requests that use a name, by that name: the model's own or one of `aliases`.
+    /// Parameters to set in requests that use a certain name of the model: its own or one of `aliases`.
     pub(super) set_by_name: BTreeMap<String, Map<String, Value>>,
     /// System message of conversations that begin without one.
     pub(super) system: Option<String>,
