@@ -14,7 +14,7 @@ use crate::Bytes;
 use crate::{Hint, Reason};
 
 /// Identifier of one start of an engine. It is never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct RunId(pub u64);
 
@@ -73,7 +73,7 @@ pub struct PromptCache {
 }
 
 /// Memory need of a model as data.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModelNeed {
     pub size: NeedSize,
     /// Cards that the model's own flags name.
@@ -81,13 +81,14 @@ pub struct ModelNeed {
 }
 
 /// How the need follows from the cards.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NeedSize {
     /// That of a [`DeclaredSize`].
     Declared(Bytes),
     /// That of a [`DividedSize`].
     Divided(Bytes),
     /// That of an [`UnknownSize`]; on all cards that the flags name, if they rule out all others.
+    #[default]
     Unknown,
     /// A plan tells it for each set of cards.
     Planned,

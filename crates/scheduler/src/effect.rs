@@ -76,10 +76,11 @@ pub enum Stopping {
 }
 
 /// State of a model, as shown to clients.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ModelState {
     /// Never loaded, stopped, or without room at the last try.
+    #[default]
     Unloaded,
     /// Being surveyed, or waiting for memory.
     Queued,

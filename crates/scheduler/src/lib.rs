@@ -9,7 +9,6 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
-mod clock;
 mod depth;
 mod effect;
 mod event;
@@ -27,7 +26,6 @@ mod slope;
 mod spec;
 mod state;
 mod time;
-mod yielding;
 
 pub use depth::RequestDepth;
 pub use effect::{ModelState, RequestRefusal, RequestRefusalKind, SchedulerEffect, Stopping};

@@ -9,7 +9,7 @@ mod slot;
 
 pub(crate) use run::{Drain, PartingCause, RunPhase, RunSleep, RunState, StartFigure};
 pub(crate) use slot::{
-    DepthWait, LeftClient, ModelSlot, NeighbourQuery, PlanProgress, ReadAhead, RequestedState, RoomObstacle,
+    LeftClient, MemoryWait, ModelSlot, NeighbourQuery, PlanProgress, ReadAhead, RequestedState, RoomObstacle,
     RoomSearch,
 };
 
@@ -139,10 +139,8 @@ impl ModelTable {
     }
 
     /// Makes a running model wait for more memory, or ends that; returns true if anything changed.
-    pub(crate) fn set_depth_wait(&mut self, id: ModelId, wait: Option<DepthWait>) -> bool {
-        let Some(slot) = self.get_mut(id) else {
-            return false;
-        };
+    pub(crate) fn set_depth_wait(&mut self, id: ModelId, wait: Option<MemoryWait>) -> bool {
+        let Some(slot) = self.get_mut(id) else { return false };
         let (waited, enters) = (slot.waits(), wait.is_some());
         let leaves = std::mem::replace(&mut slot.depth_wait, wait).is_some();
         let waits = slot.waits();
@@ -152,7 +150,9 @@ impl ModelTable {
 
     /// Takes a run off the victims of every model that waits.
     pub(crate) fn spare(&mut self, run: RunId) {
-        self.iter_mut().for_each(|slot| slot.spare(run));
+        // Memory of runs that were stopped stays awaited.
+        let waits = self.iter_mut().filter_map(ModelSlot::wait_mut);
+        waits.for_each(|wait| wait.victims.retain(|victim| *victim != run));
     }
 
     /// Adds the load time of a run that left to the searches that it left for.

@@ -83,9 +83,7 @@ impl Occupancy {
 
     /// Takes the end of a request, with its tokens if it reported them.
     pub(crate) fn leave(&mut self, id: RequestId, tokens: Option<u64>) {
-        let Some(index) = self.live.iter().position(|(live, _)| *live == id) else {
-            return;
-        };
+        let Some(index) = self.live.iter().position(|(live, _)| *live == id) else { return };
         let (_, most) = &mut self.live[index];
         *most = tokens.map_or(*most, |tokens| tokens.min(*most));
         self.reached = self.admitted();

@@ -18,6 +18,7 @@ pub use answers::{CardSet, NeedAnswer, NeedAnswers};
 pub(crate) use evict::{EvictionCandidate, cheapest};
 pub(crate) use explain::{RULES, at_most, holding, kept_from_models, largest_first};
 pub use ledger::{Account, AuditError, ClaimError, KeptFree, Ledger, LedgerClaim, allowance};
+pub(crate) use placement::place_more;
 pub use placement::{
     CardStanding, CardTenant, LearnedNeed, NoPlacement, PlacementQuery, PlacementVerdict, PlanAdvice,
     Reservations, need, place,

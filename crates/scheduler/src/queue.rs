@@ -41,7 +41,7 @@ impl PeakConcurrency {
 }
 
 /// A request that has not ended.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RequestState {
     pub(crate) model: ModelId,
     pub(crate) client: ClientId,
@@ -75,8 +75,9 @@ pub(crate) struct RequestState {
     turn: LineTurn,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum RequestPlace {
+    #[default]
     Queued,
     Sent(RunId),
     /// The run gave no answer; the request waits for the result of the run's health check.
@@ -88,34 +89,13 @@ impl RequestState {
         model: ModelId,
         client: ClientId,
         priority: Priority,
-        arrived: Moment,
-        deadline: Moment,
+        (arrived, deadline): (Moment, Moment),
+        traits: RequestTraits,
     ) -> Self {
-        Self {
-            model,
-            client,
-            priority,
-            arrived,
-            deadline,
-            sent: arrived,
-            bounced: false,
-            order: 0,
-            deaths: 0,
-            excused: false,
-            suspect: None,
-            first_order: 0,
-            kills: 0,
-            slotless: false,
-            depth: None,
-            measuring: false,
-            place: RequestPlace::Queued,
-            turn: LineTurn::default(),
-        }
-    }
-
-    pub(crate) fn with_traits(self, traits: RequestTraits) -> Self {
-        let suspect = (traits.kills > 0).then_some(self.arrived);
-        Self { suspect, kills: traits.kills, slotless: traits.slotless, ..self }
+        let RequestTraits { kills, slotless } = traits;
+        let suspect = (kills > 0).then_some(arrived);
+        let new = Self { model, client, priority, arrived, deadline, sent: arrived, ..Self::default() };
+        Self { suspect, kills, slotless, ..new }
     }
 
     fn age(&self, id: RequestId) -> LineAge {
@@ -155,22 +135,16 @@ impl Queue {
         self.open.lately()
     }
 
-    pub(crate) fn push_back(&mut self, line: &mut RequestLine, id: RequestId, request: RequestState) {
-        let turn = line.push_back(request.client, request.age(id));
-        self.enter(id, RequestState { turn, ..request });
-    }
-
-    /// Queues a request that has waited before ahead of all others.
-    pub(crate) fn push_front(&mut self, line: &mut RequestLine, id: RequestId, request: RequestState) {
-        // Its deadline still counts from its arrival.
-        let turn = line.push_front(request.age(id));
-        self.enter(id, RequestState { turn, ..request });
-    }
-
-    /// Queues a suspect behind all others.
-    pub(crate) fn push_last(&mut self, line: &mut RequestLine, id: RequestId, request: RequestState) {
-        let turn = line.push_last(request.age(id));
-        self.enter(id, RequestState { turn, ..request });
+    /// Queues a request at the place that its line gives it. Its deadline counts from its arrival.
+    pub(crate) fn push(
+        &mut self,
+        id: RequestId,
+        request: RequestState,
+        into_line: impl FnOnce(LineAge) -> LineTurn,
+    ) {
+        let turn = into_line(request.age(id));
+        self.deadlines.insert((request.deadline, id));
+        self.insert(id, RequestState { turn, place: RequestPlace::Queued, ..request });
     }
 
     /// Takes the suspicion off the requests of a line, which then wait as before.
@@ -208,11 +182,6 @@ impl Queue {
         })
     }
 
-    fn enter(&mut self, id: RequestId, request: RequestState) {
-        self.deadlines.insert((request.deadline, id));
-        self.insert(id, RequestState { place: RequestPlace::Queued, ..request });
-    }
-
     /// Sends the front of the line to `run`.
     pub(crate) fn send_front(
         &mut self,
@@ -238,9 +207,7 @@ impl Queue {
     /// Holds a sent request until its run's health is known. Returns it, or None if it is not at a run.
     pub(crate) fn hold(&mut self, id: RequestId) -> Option<(RequestState, RunId)> {
         let request = self.requests.get_mut(&id)?;
-        let RequestPlace::Sent(run) = request.place else {
-            return None;
-        };
+        let RequestPlace::Sent(run) = request.place else { return None };
         request.place = RequestPlace::Unanswered(run);
         Some((*request, run))
     }

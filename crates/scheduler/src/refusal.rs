@@ -212,9 +212,7 @@ fn on_card(depths: &DepthRefusal, card: &Card) -> Option<Reason> {
 
 /// Memory of a card that is not available, by cause, the largest first.
 fn occupied_by_others(ledger: &Ledger, card: &Card) -> Vec<Reason> {
-    let Some(account) = ledger.account(&card.id) else {
-        return Vec::new();
-    };
+    let Some(account) = ledger.account(&card.id) else { return Vec::new() };
     let mut causes = kept_from_models(account);
     causes.push(holding("pinned", account.capacity().saturating_sub(card.free), "pinned models hold"));
     largest_first(causes).collect()

@@ -8,9 +8,9 @@ use super::time::{ModelId, SearchId};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Runs {
-    living: BTreeMap<RunId, ModelId>,
+    pub(crate) living: BTreeMap<RunId, ModelId>,
     /// Ended, with memory outstanding.
-    leaving: BTreeSet<RunId>,
+    pub(crate) leaving: BTreeSet<RunId>,
     next: u64,
     search: SearchId,
     stamp: u64,
@@ -41,46 +41,14 @@ impl Runs {
         id
     }
 
-    /// Takes the end of a process; None if it has ended before.
-    pub(crate) fn end(&mut self, run: RunId) -> Option<ModelId> {
-        self.living.remove(&run)
-    }
-
-    /// Waits for the memory of a run that has ended.
-    pub(crate) fn leave(&mut self, run: RunId) {
-        self.leaving.insert(run);
-    }
-
-    /// Takes the return of a run's memory; false if it was not outstanding.
-    pub(crate) fn returned(&mut self, run: RunId) -> bool {
-        self.leaving.remove(&run)
-    }
-
-    /// Stops waiting for memory of any run.
-    pub(crate) fn take_leaving(&mut self) -> BTreeSet<RunId> {
-        std::mem::take(&mut self.leaving)
-    }
-
     pub(crate) fn model_of(&self, run: RunId) -> Option<ModelId> {
         self.living.get(&run).copied()
-    }
-
-    pub(crate) fn living(&self) -> impl Iterator<Item = (RunId, ModelId)> {
-        self.living.iter().map(|(run, model)| (*run, *model))
-    }
-
-    pub(crate) fn leaving(&self) -> impl ExactSizeIterator<Item = RunId> {
-        self.leaving.iter().copied()
     }
 
     /// True while the run may hold memory.
     pub(crate) fn holds_memory(&self, run: RunId) -> bool {
         // Memory of a process that has exited is still in use until the driver has returned it.
         self.leaving.contains(&run) || self.living.contains_key(&run)
-    }
-
-    pub(crate) fn none_living(&self) -> bool {
-        self.living.is_empty()
     }
 
     /// The number of the next search for memory.

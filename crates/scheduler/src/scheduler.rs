@@ -23,9 +23,10 @@ mod timers;
 mod yields;
 
 pub use self::audit::StateAuditError;
+use std::collections::BTreeMap;
+
 use plimsoll_base::{Bytes, CardId, ModelNeed, Reason, RunId};
 
-use super::clock::Clock;
 use super::effect::SchedulerEffect;
 use super::event::{SchedulerEvent, UnknownRequest};
 use super::models::{ModelTable, RunState};
@@ -33,10 +34,10 @@ use super::placements::Placements;
 use super::queue::{Queue, RequestState};
 use super::runs::Runs;
 use super::spec::SchedulerSettings;
-use super::state::budgets::BudgetRequests;
-use super::state::{ModelOutlook, ModelView, SchedulerSnapshot, StateRef, WhatIf, WhatIfKeptFree};
+use super::state::{
+    BudgetRequest, ModelOutlook, ModelView, SchedulerSnapshot, StateRef, WhatIf, WhatIfKeptFree,
+};
 use super::time::{ModelId, Moment};
-use super::yielding::Yielding;
 use crate::place::{CardSet, Ledger, NeedAnswers};
 
 /// Times of a shutdown.
@@ -57,23 +58,11 @@ struct Closing {
 /// ```
 /// use std::time::Duration;
 ///
-/// use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting, ModelNeed, NeedSize, Priority};
+/// use plimsoll_base::{Bytes, Card, ModelNeed, NeedSize, Priority};
 /// use plimsoll_scheduler::*;
 ///
-/// let card = Card {
-///     id: CardId::new("GPU-1"),
-///     kind: CardKind::Cuda,
-///     name: "H200".to_owned(),
-///     uuid: Some("GPU-1".to_owned()),
-///     total: Bytes::gib(140),
-///     free: Bytes::gib(140),
-///     compute_capability: Some((9, 0)),
-///     legacy_pool: false,
-///     shares_host: false,
-///     counting: Counting::Driver,
-///     maker: plimsoll_base::CardMaker::Nvidia,
-///     address: None,
-/// };
+/// let card: Card = "name=H200,total=140GiB,cc=9.0".parse().unwrap();
+/// let id = card.id.clone();
 /// let limit = CardLimit { card, budget: None, reserve: Bytes::gib(1) };
 /// let mut scheduler = Scheduler::new(SchedulerSettings::new(vec![limit]));
 /// let (now, model, request) = (Moment::START, ModelId(0), RequestId(0));
@@ -93,7 +82,7 @@ struct Closing {
 ///
 /// let result = Ok(ModelNeed::new(NeedSize::Declared(Bytes::gib(24))));
 /// assert_eq!(on(SchedulerEvent::Surveyed { model, result }), [SchedulerEffect::ReadCards]);
-/// let free = vec![(CardId::new("GPU-1"), Bytes::gib(140))];
+/// let free = vec![(id, Bytes::gib(140))];
 /// let effects = on(SchedulerEvent::CardsRead { free, taken: now });
 /// let [SchedulerEffect::Start { run, placement, .. }] = &effects[..] else { panic!() };
 /// assert_eq!(placement.total(), Bytes::gib(24));
@@ -115,9 +104,12 @@ pub struct Scheduler {
     queue: Queue,
     runs: Runs,
     placements: Placements,
-    budgets: BudgetRequests,
-    yielding: Yielding,
-    clock: Clock,
+    budgets: Vec<BudgetRequest>,
+    /// Runs that leave for other programs' memory of a card, with the reason.
+    yielding: BTreeMap<RunId, (CardId, Reason)>,
+    now: Moment,
+    /// The time at which the caller must call again.
+    wake: Moment,
     /// The times of a shutdown, once it has begun.
     closing: Option<Closing>,
     drained: bool,
@@ -136,9 +128,10 @@ impl Scheduler {
             queue: Queue::default(),
             runs: Runs::new(),
             placements: Placements::new(ledger),
-            budgets: BudgetRequests::default(),
-            yielding: Yielding::default(),
-            clock: Clock::new(),
+            budgets: Vec::new(),
+            yielding: BTreeMap::new(),
+            now: Moment::START,
+            wake: Moment::NEVER,
             closing: None,
             drained: false,
             holds_idle: false,
@@ -153,7 +146,8 @@ impl Scheduler {
         event: SchedulerEvent,
         effects: &mut Vec<SchedulerEffect>,
     ) -> Result<(), UnknownRequest> {
-        self.clock.advance(now);
+        // A time in the past leaves it as it is.
+        self.now = self.now.max(now);
         // The caller's vector is used, so that the fast path allocates nothing.
         std::mem::swap(&mut self.effects, effects);
         let handled = self.handle(event);
@@ -172,9 +166,8 @@ impl Scheduler {
     fn handle(&mut self, event: SchedulerEvent) -> Result<(), UnknownRequest> {
         match event {
             SchedulerEvent::Arrived { request, model, client, priority, deadline, traits } => {
-                let arrived = self.clock.now();
-                let state = RequestState::new(model, client, priority, arrived, deadline);
-                self.arrived(request, state.with_traits(traits))
+                let times = (self.now, deadline);
+                self.arrived(request, RequestState::new(model, client, priority, times, traits))
             }
             SchedulerEvent::Finished { request, tokens, failed } => {
                 return self.finished(request, tokens, failed);
@@ -254,7 +247,8 @@ impl Scheduler {
         let order = SchedulerEvent::YieldWanted { card: card.clone(), bytes, until: Moment::NEVER };
         // No request is named in it.
         let _ = dry.on_event(now, order, &mut Vec::new());
-        let leaving: Vec<RunId> = dry.yielding.on(card).collect();
+        let leaving = dry.yielding.iter().filter(|(_, (from, _))| from == card).map(|(run, _)| *run);
+        let leaving: Vec<RunId> = leaving.collect();
         let given: Bytes = leaving.iter().map(|run| dry.state().occupied_by(*run, card)).sum();
         let lacks = dry.ledger().account(card).map_or(Bytes::ZERO, |account| account.overdrawn());
         let named = leaving.iter().filter_map(|run| Some(dry.state().model_of(*run)?.1.name.to_string()));
@@ -312,7 +306,7 @@ impl Scheduler {
     }
 
     fn state(&self) -> StateRef<'_> {
-        self.at(self.clock.now())
+        self.at(self.now)
     }
 
     fn at(&self, now: Moment) -> StateRef<'_> {
@@ -335,7 +329,8 @@ impl Scheduler {
 
     /// Requests a wake-up at `at`, unless an earlier one is pending.
     fn arm(&mut self, at: Moment) {
-        if self.clock.arm(at) {
+        if at < self.wake {
+            self.wake = at;
             self.emit(SchedulerEffect::WakeAt(at));
         }
     }

@@ -47,8 +47,14 @@ pub struct ModelSpec {
 
 impl ModelSpec {
     pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..Self::default() }
+    }
+}
+
+impl Default for ModelSpec {
+    fn default() -> Self {
         Self {
-            name: name.into(),
+            name: String::new(),
             allowed: Vec::new(),
             pinned: false,
             ttl: None,

@@ -3,7 +3,7 @@
 //! Functions that only read the state are methods of [`StateRef`]; only the modules in `scheduler/` change
 //! it.
 
-pub(crate) mod budgets;
+mod budgets;
 mod depth_gate;
 pub(crate) mod depth_need;
 mod hold;
@@ -24,19 +24,20 @@ pub use outlook::{ModelOutlook, WaitView};
 pub use snapshot::{CardView, DepthView, HolderView, ModelView, SchedulerSnapshot, YieldView};
 pub use what_if::{WhatIf, WhatIfKeptFree, WhatIfVerdict};
 
+pub(crate) use budgets::BudgetRequest;
 pub(crate) use depth_gate::DepthGate;
 pub(crate) use swap::Contention;
 pub(crate) use tenants::{RoomVerdict, Tenants};
 
-use plimsoll_base::{Bytes, CardId, Priority, RunId};
+use std::collections::BTreeMap;
 
-use self::budgets::BudgetRequests;
-use super::models::{ModelSlot, ModelTable};
+use plimsoll_base::{Bytes, CardId, Priority, Reason, RunId};
+
+use super::models::{ModelSlot, ModelTable, RunState};
 use super::queue::Queue;
 use super::runs::Runs;
 use super::spec::SchedulerSettings;
 use super::time::{ModelId, Moment};
-use super::yielding::Yielding;
 use crate::place::Ledger;
 
 #[derive(Clone, Copy, Debug)]
@@ -45,8 +46,8 @@ pub(crate) struct StateRef<'a> {
     pub(crate) models: &'a ModelTable,
     pub(crate) queue: &'a Queue,
     pub(crate) runs: &'a Runs,
-    pub(crate) budgets: &'a BudgetRequests,
-    pub(crate) yielding: &'a Yielding,
+    pub(crate) budgets: &'a [BudgetRequest],
+    pub(crate) yielding: &'a BTreeMap<RunId, (CardId, Reason)>,
     pub(crate) ledger: &'a Ledger,
     pub(crate) now: Moment,
     pub(crate) closing: bool,
@@ -60,6 +61,12 @@ impl<'a> StateRef<'a> {
     pub(crate) fn model_of(self, run: RunId) -> Option<(ModelId, &'a ModelSlot)> {
         let id = self.runs.model_of(run)?;
         Some((id, self.models.get(id)?))
+    }
+
+    /// A run with a process, and its model.
+    pub(crate) fn live(self, run: RunId) -> Option<(ModelId, &'a ModelSlot, &'a RunState)> {
+        let (id, slot) = self.model_of(run)?;
+        Some((id, slot, slot.run.as_ref()?))
     }
 
     pub(crate) fn occupied_by(self, run: RunId, card: &CardId) -> Bytes {
@@ -105,8 +112,7 @@ impl<'a> StateRef<'a> {
     /// The port that a model would share with a run.
     pub(crate) fn port_between(self, slot: &ModelSlot, run: RunId) -> Option<u16> {
         let port = slot.spec.port?;
-        let other = self.model_of(run)?.1.run.as_ref().filter(|other| other.id == run)?;
-        (other.port == Some(port)).then_some(port)
+        (self.live(run)?.2.port == Some(port)).then_some(port)
     }
 
     /// The port that a model shares with one of the runs, and the other model's name.

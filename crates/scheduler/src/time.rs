@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 /// A model of the configuration. The driver numbers models densely from 0 and never reuses a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct ModelId(pub u32);
 

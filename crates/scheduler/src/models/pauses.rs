@@ -26,9 +26,7 @@ impl ClientPauses {
 
     /// A request has arrived; `loaded` is the time at which any model became ready last.
     pub(crate) fn end(&mut self, now: Moment, hold: Duration, loaded: Moment) {
-        let Some(answered) = self.answered.take() else {
-            return;
-        };
+        let Some(answered) = self.answered.take() else { return };
         let pause = now.since(answered);
         // A client that uses two models in turn comes back when the other one has answered. To hold its first
         // model would only delay the second. A pause longer than the hold is that of other clients, or of

@@ -20,7 +20,7 @@ const CLIENTS: u32 = 3;
 /// the engine, whose cache is then lost, so clients that leave early do not start one.
 const SILENCE: (Duration, Duration) = (Duration::from_secs(4), Duration::from_secs(8));
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct RunState {
     pub(crate) id: RunId,
     pub(crate) phase: RunPhase,
@@ -31,8 +31,10 @@ pub(crate) struct RunState {
     slotless: u32,
     /// Requests that were sent to it since it was started.
     sent: u32,
-    /// Depth of the run, or the reason why it is not tracked.
-    pub(crate) occupancy: Result<Occupancy, String>,
+    /// Depth of the run, where it is tracked.
+    pub(crate) occupancy: Option<Occupancy>,
+    /// Why it is not.
+    pub(crate) depth_unwatched: Option<String>,
     /// The driver has yet to tell how its memory grows.
     pub(crate) awaits_growth: bool,
     /// Order of use over all runs.
@@ -65,7 +67,8 @@ pub(crate) struct RunState {
     pub(crate) load_check: Vec<LoadCheck>,
     /// Requests that wait for the result of a health check.
     unanswered: Vec<RequestId>,
-    probe: RunProbe,
+    /// A failed request starts a probe from this time on: never while one is under way.
+    probes_from: Moment,
     /// Until then, a suspect has the run alone: the one with this place of dispatch.
     pub(crate) alone: Option<(Moment, u64)>,
     /// Requests that it has answered.
@@ -102,7 +105,6 @@ pub(crate) enum RunPhase {
         latest: Moment,
     },
     Ready {
-        since: Moment,
         idle_since: Moment,
     },
     Stopping {
@@ -110,24 +112,21 @@ pub(crate) enum RunPhase {
     },
 }
 
+impl Default for RunPhase {
+    fn default() -> Self {
+        Self::Loading { until: Moment::NEVER, latest: Moment::NEVER }
+    }
+}
+
 /// Sleep of an idle engine that has freed its memory for the time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum RunSleep {
+    #[default]
     Awake,
     /// Its claim stands, and may be lent.
     Asleep,
     /// Another process has memory of its claim, so that the next request may not wake it.
     Lent,
-}
-
-/// Small requests of the driver's own that show whether the run answers at all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RunProbe {
-    /// A failed request starts one, from this time on.
-    Allowed {
-        from: Moment,
-    },
-    UnderWay,
 }
 
 /// Cause of a drain.
@@ -162,49 +161,8 @@ pub(crate) enum PartingCause {
 }
 
 impl RunState {
-    pub(crate) fn new(
-        id: RunId,
-        need: ModelNeed,
-        placement: Placement,
-        occupancy: Result<Occupancy, String>,
-        phase: RunPhase,
-    ) -> Self {
-        Self {
-            id,
-            phase,
-            need,
-            placement,
-            in_flight: 0,
-            slotless: 0,
-            sent: 0,
-            occupancy,
-            awaits_growth: false,
-            stamp: 0,
-            last_sent: Moment::START,
-            draining: None,
-            swap_sum: None,
-            parts_for: None,
-            keep: None,
-            suspect: None,
-            sleep: RunSleep::Awake,
-            needs_awake: Vec::new(),
-            killed_for: None,
-            port: None,
-            measures_free: false,
-            started: Moment::START,
-            ready_at: None,
-            start: Vec::new(),
-            load_check: Vec::new(),
-            unanswered: Vec::new(),
-            probe: RunProbe::Allowed { from: Moment::START },
-            alone: None,
-            answered: 0,
-            quiet_since: Moment::START,
-            gave_up: (0, None),
-            overtime: None,
-            displaced: Duration::ZERO,
-            slots: None,
-        }
+    pub(crate) fn new(id: RunId, need: ModelNeed, placement: Placement) -> Self {
+        Self { id, need, placement, ..Self::default() }
     }
 
     pub(crate) fn state(&self) -> ModelState {
@@ -256,7 +214,7 @@ impl RunState {
 
     /// Lets it go for good, unless it was ordered to stop already. The first cause stands.
     pub(crate) fn part(&mut self, cause: PartingCause) {
-        if !matches!(self.phase, RunPhase::Stopping { .. }) {
+        if !self.is_stopping() {
             self.draining = Some(Drain::Leave);
             self.parts_for.get_or_insert(cause);
         }
@@ -286,6 +244,10 @@ impl RunState {
         matches!(self.phase, RunPhase::Loading { .. })
     }
 
+    pub(crate) fn is_stopping(&self) -> bool {
+        matches!(self.phase, RunPhase::Stopping { .. })
+    }
+
     pub(crate) fn is_ready(&self) -> bool {
         matches!(self.phase, RunPhase::Ready { .. })
     }
@@ -308,6 +270,11 @@ impl RunState {
         self.takes_requests() && self.in_flight == 0
     }
 
+    /// True for an idle run that holds less than its claim until its next request.
+    pub(crate) fn is_asleep(&self) -> bool {
+        self.sleep != RunSleep::Awake && self.is_idle()
+    }
+
     /// The time since which it has been idle.
     pub(crate) fn idle_since(&self) -> Option<Moment> {
         match self.phase {
@@ -318,9 +285,7 @@ impl RunState {
 
     /// True if the run is ending or was ordered to end, and this cannot be reversed.
     pub(crate) fn leaves(&self) -> bool {
-        matches!(self.phase, RunPhase::Stopping { .. })
-            || self.draining == Some(Drain::Leave)
-            || self.suspect.is_some()
+        self.is_stopping() || self.draining == Some(Drain::Leave) || self.suspect.is_some()
     }
 
     /// Raises the placement's share on a card to memory that was granted or measured.
@@ -337,9 +302,7 @@ impl RunState {
 
     /// Takes a sign of life of a load.
     pub(crate) fn progress(&mut self, now: Moment, timeout: Duration, measured: bool) {
-        let RunPhase::Loading { until, latest } = &mut self.phase else {
-            return;
-        };
+        let RunPhase::Loading { until, latest } = &mut self.phase else { return };
         if measured {
             self.phase = Self::loading(now, timeout);
         } else {
@@ -358,17 +321,15 @@ impl RunState {
 
     /// Begins a probe; false if none may begin now.
     pub(crate) fn begin_probe(&mut self, now: Moment) -> bool {
-        let begins = matches!(self.probe, RunProbe::Allowed { from } if from <= now)
-            && self.is_ready()
-            && self.suspect.is_none();
+        let begins = self.probes_from <= now && self.is_ready() && self.suspect.is_none();
         if begins {
-            self.probe = RunProbe::UnderWay;
+            self.probes_from = Moment::NEVER;
         }
         begins
     }
 
     pub(crate) fn end_probe(&mut self, now: Moment) {
-        self.probe = RunProbe::Allowed { from: now + PROBE_PAUSE };
+        self.probes_from = now + PROBE_PAUSE;
         self.shows_work(now);
     }
 
@@ -387,9 +348,10 @@ impl RunState {
 
     /// The time at which a run that others wait for is probed, because it has shown no work.
     pub(crate) fn probe_due(&self) -> Option<Moment> {
-        let RunProbe::Allowed { from } = self.probe else { return None };
         let waited_for = self.is_ready() && self.draining.is_some() && self.suspect.is_none();
-        (waited_for && self.in_flight > 0).then(|| from.max(self.quiet_since + SILENCE.1))
+        let due =
+            (waited_for && self.in_flight > 0).then(|| self.probes_from.max(self.quiet_since + SILENCE.1));
+        due.filter(|due| *due != Moment::NEVER)
     }
 
     /// True while its health is checked, or after it has failed.

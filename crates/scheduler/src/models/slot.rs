@@ -1,5 +1,6 @@
 //! Holds the state of one model: configuration, request queue, engine process, and its search for memory.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use super::run::RunState;
 use crate::effect::ModelState;
 use crate::failures::FailureRecord;
 use crate::occupancy::Occupancy;
-use crate::place::NeedAnswers;
+use crate::place::{NeedAnswers, PlacementQuery};
 use crate::queue::{PeakConcurrency, RequestLine, RequestState};
 use crate::spec::ModelSpec;
 use crate::time::{ModelId, Moment, SearchId};
@@ -18,13 +19,13 @@ use crate::time::{ModelId, Moment, SearchId};
 /// Answers that usually take less time are of a moment.
 const QUICK: Duration = Duration::from_millis(500);
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ModelSlot {
     pub(crate) name: Arc<str>,
     pub(crate) spec: ModelSpec,
     pub(in crate::models) seeking: RequestedState,
     /// Set while the next request needs more memory than the run's claim covers.
-    pub(in crate::models) depth_wait: Option<DepthWait>,
+    pub(in crate::models) depth_wait: Option<MemoryWait>,
     pub(crate) run: Option<RunState>,
     pub(crate) line: RequestLine,
     /// Time since which an operator, or the replacement of its run, requests a load.
@@ -66,8 +67,9 @@ pub(crate) struct LeftClient {
 }
 
 /// Progress of a model without a run towards its next run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) enum RequestedState {
+    #[default]
     Nothing,
     Survey {
         /// The configuration changed during the survey, so that its result is void.
@@ -77,17 +79,12 @@ pub(crate) enum RequestedState {
 }
 
 /// Search for memory for a model that was surveyed and can load.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct RoomSearch {
     pub(crate) id: SearchId,
     pub(crate) need: ModelNeed,
     pub(crate) plan: PlanProgress,
-    /// Runs that stop for it.
-    pub(crate) victims: Vec<RunId>,
-    pub(crate) obstacle: RoomObstacle,
-    /// The model's need on the cards for which the runs stop.
-    pub(crate) needs: Bytes,
-    pub(crate) cards: Vec<CardId>,
+    pub(crate) wait: MemoryWait,
     /// The model's need on empty cards, if the largest model loads first and it is known.
     pub(crate) size: Option<Bytes>,
     pub(crate) since: Moment,
@@ -97,26 +94,6 @@ pub(crate) struct RoomSearch {
     pub(crate) read_ahead: ReadAhead,
     /// Time of the loads of runs that left for it.
     pub(crate) displaced: Duration,
-}
-
-impl RoomSearch {
-    pub(crate) fn new(id: SearchId, need: ModelNeed, since: Moment, after: Vec<RunId>) -> Self {
-        Self {
-            id,
-            need,
-            plan: PlanProgress::default(),
-            victims: Vec::new(),
-            obstacle: RoomObstacle::default(),
-            needs: Bytes::ZERO,
-            cards: Vec::new(),
-            size: None,
-            since,
-            after,
-            neighbours: NeighbourQuery::Before,
-            read_ahead: ReadAhead::Before,
-            displaced: Duration::ZERO,
-        }
-    }
 }
 
 /// What the plan has told of the model's need, and what it was asked.
@@ -151,57 +128,38 @@ pub(crate) enum RoomObstacle {
 }
 
 /// State of the request to guarded processes to release idle memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum NeighbourQuery {
+    #[default]
     Before,
     Pending,
     Done,
 }
 
 /// Read of the files of a model that waits, once in each search.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ReadAhead {
+    #[default]
     Before,
     /// It begins if the model still waits at the end of the event.
     Wanted,
     Done,
 }
 
-/// A running model's wait for memory that its next request needs.
+/// The memory that a model waits for, as the last search found it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct DepthWait {
+pub(crate) struct MemoryWait {
     /// Runs that stop for it.
     pub(crate) victims: Vec<RunId>,
-    pub(crate) needs: Bytes,
     pub(crate) obstacle: RoomObstacle,
+    /// The model's need on the cards for which the runs stop.
+    pub(crate) needs: Bytes,
+    pub(crate) cards: Vec<CardId>,
 }
 
 impl ModelSlot {
     pub(crate) fn new(spec: ModelSpec) -> Self {
-        Self {
-            name: spec.name.as_str().into(),
-            preload: spec.preload,
-            spec,
-            seeking: RequestedState::Nothing,
-            depth_wait: None,
-            run: None,
-            line: RequestLine::default(),
-            load_wanted: None,
-            pinned_until: None,
-            removed: false,
-            last_used: None,
-            load_time: None,
-            answer_time: None,
-            pauses: ClientPauses::default(),
-            open: PeakConcurrency::default(),
-            left: None,
-            turn_ended: Moment::START,
-            comes_back: false,
-            last_claim: Bytes::ZERO,
-            overflows: 0,
-            record: FailureRecord::default(),
-            reported: ModelState::Unloaded,
-        }
+        Self { name: spec.name.as_str().into(), preload: spec.preload, spec, ..Self::default() }
     }
 
     pub(crate) fn seeking(&self) -> &RequestedState {
@@ -235,15 +193,26 @@ impl ModelSlot {
 
     /// True while it waits for memory, to load or to go deeper.
     pub(crate) fn waits(&self) -> bool {
-        self.depth_wait.is_some() || self.room().is_some()
+        self.wait().is_some()
     }
 
-    pub(crate) fn depth_wait(&self) -> Option<&DepthWait> {
+    /// A running model's wait for memory that its next request needs.
+    pub(crate) fn depth_wait(&self) -> Option<&MemoryWait> {
         self.depth_wait.as_ref()
     }
 
-    pub(crate) fn depth_wait_mut(&mut self) -> Option<&mut DepthWait> {
-        self.depth_wait.as_mut()
+    /// Its wait for memory. It waits in one way at a time: a model that wants depth has a run, one that wants
+    /// room has none.
+    pub(crate) fn wait(&self) -> Option<&MemoryWait> {
+        self.depth_wait.as_ref().or_else(|| self.room().map(|room| &room.wait))
+    }
+
+    pub(crate) fn wait_mut(&mut self) -> Option<&mut MemoryWait> {
+        match (&mut self.depth_wait, &mut self.seeking) {
+            (Some(wait), _) => Some(wait),
+            (None, RequestedState::Room(room)) => Some(&mut room.wait),
+            _ => None,
+        }
     }
 
     /// True if a request, an operator or the configuration requires it to be loaded.
@@ -288,52 +257,35 @@ impl ModelSlot {
         }
     }
 
-    /// The need as it was measured, in place of an unknown one.
-    pub(crate) fn measured_need(&self, need: &ModelNeed) -> Option<ModelNeed> {
-        let measured = self.record.measured.filter(|_| need.is_alone())?;
-        Some(ModelNeed { size: NeedSize::Declared(measured), named: need.named.clone() })
+    /// The need, or that which was measured in place of an unknown one.
+    pub(crate) fn known_need<'n>(&self, need: &'n ModelNeed) -> Cow<'n, ModelNeed> {
+        let measured = self.record.measured.filter(|_| need.is_alone());
+        let of_size = |size| ModelNeed { size: NeedSize::Declared(size), named: need.named.clone() };
+        measured.map_or(Cow::Borrowed(need), |size| Cow::Owned(of_size(size)))
+    }
+
+    /// The question for cards of this model.
+    pub(crate) fn query<'q>(&'q self, need: &'q ModelNeed, answers: &'q NeedAnswers) -> PlacementQuery<'q> {
+        PlacementQuery {
+            name: &self.name,
+            need,
+            answers,
+            learned: self.record.learned(),
+            allowed: &self.spec.allowed,
+            port: self.spec.port,
+            apart: 0,
+        }
     }
 
     /// Runs that stop for it, whether it is to load or to go deeper.
     pub(crate) fn victims(&self) -> impl Iterator<Item = &RunId> {
-        let room = self.room().map(|room| room.victims.iter().chain(&room.after));
-        let deeper = self.depth_wait.iter().flat_map(|wait| &wait.victims);
-        room.into_iter().flatten().chain(deeper)
-    }
-
-    /// Sets the runs that stop for it, in whichever way it waits.
-    pub(crate) fn set_victims(&mut self, victims: Vec<RunId>) {
-        // It waits in one way at a time: a model that wants depth has a run, one that wants room has none.
-        if let Some(wait) = &mut self.depth_wait {
-            wait.victims = victims;
-        } else if let RequestedState::Room(room) = &mut self.seeking {
-            room.victims = victims;
-        }
+        let victims = self.wait().into_iter().flat_map(|wait| &wait.victims);
+        victims.chain(self.room().into_iter().flat_map(|room| &room.after))
     }
 
     /// Cause of its wait; `None` if it waits for no memory.
     pub(crate) fn obstacle(&self) -> Option<&RoomObstacle> {
-        let deeper = self.depth_wait.as_ref().map(|wait| &wait.obstacle);
-        deeper.or_else(|| self.room().map(|room| &room.obstacle))
-    }
-
-    pub(crate) fn set_obstacle(&mut self, obstacle: RoomObstacle) {
-        if let Some(wait) = &mut self.depth_wait {
-            wait.obstacle = obstacle;
-        } else if let RequestedState::Room(room) = &mut self.seeking {
-            room.obstacle = obstacle;
-        }
-    }
-
-    /// Takes a run off its victims. Memory that it already waits for, of runs that were stopped, stays
-    /// awaited.
-    pub(in crate::models) fn spare(&mut self, run: RunId) {
-        if let Some(wait) = &mut self.depth_wait {
-            wait.victims.retain(|victim| *victim != run);
-        }
-        if let Some(room) = self.room_mut() {
-            room.victims.retain(|victim| *victim != run);
-        }
+        self.wait().map(|wait| &wait.obstacle)
     }
 
     /// Returns the run if it is this one.
@@ -360,7 +312,7 @@ impl ModelSlot {
     /// The run that takes a new request at once: no request waits, and depth costs nothing.
     pub(crate) fn free_run(&self) -> Option<RunId> {
         let run = self.run.as_ref().filter(|run| run.is_open(self.limit()))?;
-        (self.line.is_empty() && run.occupancy.is_err()).then_some(run.id)
+        (self.line.is_empty() && run.occupancy.is_none()).then_some(run.id)
     }
 
     /// The run, if it takes this new request at once.
@@ -376,7 +328,7 @@ impl ModelSlot {
     /// The most requests at once. Where neither is known, the engine queues requests itself, in its own
     /// order.
     fn limit(&self) -> u32 {
-        let tracked = self.run.as_ref().is_some_and(|run| run.occupancy.is_ok());
+        let tracked = self.run.as_ref().is_some_and(|run| run.occupancy.is_some());
         let known = self.run.as_ref().and_then(|run| run.slots).or(self.spec.slots);
         let is_quick = self.answer_time.is_some_and(|usual| !usual.is_zero() && usual < QUICK);
         let slots = known.map(|slots| if is_quick { slots.saturating_mul(2) } else { slots });
@@ -387,11 +339,11 @@ impl ModelSlot {
     /// The run, if its depth is tracked.
     pub(crate) fn tracked(&self) -> Option<(&RunState, &Occupancy)> {
         let run = self.run.as_ref()?;
-        Some((run, run.occupancy.as_ref().ok()?))
+        Some((run, run.occupancy.as_ref()?))
     }
 
     pub(crate) fn occupancy_mut(&mut self) -> Option<&mut Occupancy> {
-        self.run.as_mut()?.occupancy.as_mut().ok()
+        self.run.as_mut()?.occupancy.as_mut()
     }
 
     /// The end of an idle run's time to live. A run is in use while a request waits for its depth or for

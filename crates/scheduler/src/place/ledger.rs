@@ -344,9 +344,7 @@ impl Ledger {
     /// nothing: in some containers the driver lists no processes.
     pub fn settle(&mut self, run: RunId) {
         for account in &mut self.accounts {
-            let Some(claim) = account.claim_of(run).filter(|claim| claim.alone) else {
-                continue;
-            };
+            let Some(claim) = account.claim_of(run).filter(|claim| claim.alone) else { continue };
             if let Some(used) = claim.measured.filter(|used| !used.is_zero()) {
                 claim.alone = false;
                 // The allowance leaves room for memory that the engine takes at its first request.

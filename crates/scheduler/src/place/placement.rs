@@ -69,6 +69,23 @@ pub fn place(
     }
 }
 
+/// Finds the runs that stop for a run that takes this much more of its own cards.
+pub(crate) fn place_more(
+    query: &PlacementQuery,
+    more: &Placement,
+    ledger: &Ledger,
+    reserved: &Reservations,
+    tenants: &[CardTenant],
+) -> PlacementVerdict {
+    let placer = Placer::new(query, ledger, reserved, tenants);
+    if placer.deficits(more).all(|deficit| deficit.is_zero()) {
+        return PlacementVerdict::Fits(more.clone());
+    }
+    let victims = placer.victims(more);
+    let stopping = |runs| placer.created(PlacementRank::Stopping, &[], more.clone(), runs).verdict();
+    victims.map_or(PlacementVerdict::Later, stopping)
+}
+
 /// Memory that the model would take on the first set of cards that suits it, if they were empty; zero if none
 /// does. The sets of cards that the plan has to tell of, if it has not yet.
 pub fn need(query: &PlacementQuery, ledger: &Ledger) -> Result<Bytes, Vec<CardSet>> {

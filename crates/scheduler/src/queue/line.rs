@@ -128,7 +128,7 @@ impl RequestLine {
         self.turns.values().copied()
     }
 
-    pub(super) fn push_back(&mut self, client: ClientId, age: LineAge) -> LineTurn {
+    pub(crate) fn push_back(&mut self, client: ClientId, age: LineAge) -> LineTurn {
         let class = class(age.priority);
         let now = self.round[class].max(1);
         if self.rounds.len() >= self.turns.len() + REMEMBERED {
@@ -143,13 +143,14 @@ impl RequestLine {
         self.insert(turn, age)
     }
 
-    pub(super) fn push_front(&mut self, age: LineAge) -> LineTurn {
+    /// Queues a request that has waited before ahead of all others.
+    pub(crate) fn push_front(&mut self, age: LineAge) -> LineTurn {
         self.forwarded += 1;
         self.insert(LineTurn(0, 0, -self.forwarded), age)
     }
 
     /// Queues a suspect behind all others.
-    pub(super) fn push_last(&mut self, age: LineAge) -> LineTurn {
+    pub(crate) fn push_last(&mut self, age: LineAge) -> LineTurn {
         self.came += 1;
         self.insert(LineTurn(LAST, 0, self.came), age)
     }

@@ -38,7 +38,7 @@ impl Scheduler {
     fn audit_runs(&self) -> Result<(), StateAuditError> {
         let of_models = self.models.iter().filter_map(|(id, slot)| Some((slot.run.as_ref()?.id, id)));
         let of_models: BTreeMap<RunId, ModelId> = of_models.collect();
-        if of_models != self.runs.living().collect() {
+        if of_models != self.runs.living {
             return Err(StateAuditError::Living);
         }
         for (_, _, run) in self.models.running() {

@@ -25,7 +25,7 @@ pub(super) const CONDEMNED: u32 = 3;
 impl Scheduler {
     /// Takes the crash of a run, whose requests have not come back yet.
     pub(super) fn blame(&mut self, model: ModelId, run: RunId) {
-        let now = self.clock.now();
+        let now = self.now;
         if let Some(slot) = self.models.get_mut(model) {
             // Those that wait were not there.
             self.queue.exonerate(&mut slot.line);
@@ -58,7 +58,7 @@ impl Scheduler {
 
     /// Keeps a run for the suspect that it was sent.
     pub(super) fn isolate(&mut self, model: ModelId, request: RequestId) {
-        let until = self.clock.now() + ALONE_FOR;
+        let until = self.now + ALONE_FOR;
         if let Some(request) = self.queue.get(request).filter(|request| request.suspect.is_some())
             && let Some(run) = self.models.get_mut(model).and_then(|slot| slot.run.as_mut())
         {
@@ -69,7 +69,7 @@ impl Scheduler {
 
     /// Sends suspects that have waited for long, and ends the time for which one has its run alone.
     pub(super) fn try_suspect(&mut self, model: ModelId) {
-        let now = self.clock.now();
+        let now = self.now;
         let Some(slot) = self.models.get_mut(model) else { return };
         let lonely = slot.run.as_mut().and_then(|run| run.alone.take_if(|(until, _)| *until <= now));
         let waits = slot.line.suspect().and_then(|id| self.queue.get(id)?.suspect);
@@ -86,7 +86,7 @@ impl Scheduler {
     pub(super) fn suspect_timer(&self, slot: &ModelSlot) -> Option<Moment> {
         let alone = slot.run.as_ref().and_then(|run| Some(run.alone?.0));
         let waits = slot.line.suspect().and_then(|id| self.queue.get(id)?.suspect);
-        let due = waits.map(|since| since + ALONE_AFTER).filter(|due| *due > self.clock.now());
+        let due = waits.map(|since| since + ALONE_AFTER).filter(|due| *due > self.now);
         alone.into_iter().chain(due).min()
     }
 }

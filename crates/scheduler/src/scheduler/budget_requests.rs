@@ -7,14 +7,14 @@ use plimsoll_base::{Bytes, CardId, RunId};
 use super::Scheduler;
 use crate::effect::SchedulerEffect;
 use crate::models::Drain;
-use crate::state::budgets::BudgetRequest;
+use crate::state::BudgetRequest;
 
 impl Scheduler {
     pub(super) fn budget_requested(&mut self, run: RunId, card: CardId, requested: Bytes, wanted: Bytes) {
         // The engine is blocked meanwhile, so it comes before waiting models.
 
         // Guard has one request at a time on each page; a second one would be answered twice.
-        if self.runs.model_of(run).is_none() || self.budgets.has(run) {
+        if self.runs.model_of(run).is_none() || self.budgets.iter().any(|request| request.run == run) {
             return;
         }
         let mut request = BudgetRequest { run, card, requested, wanted, after: Vec::new() };
@@ -38,7 +38,8 @@ impl Scheduler {
 
     /// Grants requests that waited for nothing but the memory of `gone`.
     pub(super) fn resume_budgets(&mut self, gone: RunId) {
-        for request in self.budgets.resume(gone) {
+        self.budgets.iter_mut().for_each(|request| request.after.retain(|run| *run != gone));
+        for request in self.budgets.extract_if(.., |request| request.after.is_empty()).collect::<Vec<_>>() {
             self.grant(&request);
         }
     }

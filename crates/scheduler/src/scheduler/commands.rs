@@ -39,10 +39,8 @@ impl Scheduler {
 
     /// Replaces the engine of a model: the old run drains, and waiting requests wait for the new one.
     fn replace(&mut self, id: ModelId, spec: ModelSpec) {
-        let now = self.clock.now();
-        let Some(slot) = self.models.get_mut(id) else {
-            return self.add(id, spec);
-        };
+        let now = self.now;
+        let Some(slot) = self.models.get_mut(id) else { return self.add(id, spec) };
         slot.name = spec.name.as_str().into();
         slot.spec = spec;
         slot.removed = false;
@@ -59,9 +57,7 @@ impl Scheduler {
     }
 
     fn retune(&mut self, id: ModelId, spec: ModelSpec) {
-        let Some(slot) = self.models.get_mut(id) else {
-            return self.add(id, spec);
-        };
+        let Some(slot) = self.models.get_mut(id) else { return self.add(id, spec) };
         slot.spec = spec;
         self.spare_pinned(id);
         self.end_depth_wait(id);
@@ -78,10 +74,8 @@ impl Scheduler {
     }
 
     pub(super) fn load_wanted(&mut self, id: ModelId) {
-        let now = self.clock.now();
-        let Some(slot) = self.models.get_mut(id) else {
-            return;
-        };
+        let now = self.now;
+        let Some(slot) = self.models.get_mut(id) else { return };
         // A load that is under way for a request gets an order of its own: the request may leave before it is
         // ready.
         let stays = slot.run.as_ref().is_some_and(|run| run.takes_requests());
@@ -101,7 +95,7 @@ impl Scheduler {
     }
 
     pub(super) fn pin_wanted(&mut self, id: ModelId, until: Moment) {
-        let now = self.clock.now();
+        let now = self.now;
         let Some(slot) = self.models.get_mut(id) else { return };
         slot.pinned_until = Some(until).filter(|until| *until > now);
         self.spare_pinned(id);
@@ -118,7 +112,7 @@ impl Scheduler {
         }
         if let Some(end) = slot.idle_end() {
             // A time that is over already is a timer for now.
-            self.arm(end.max(self.clock.now()));
+            self.arm(end.max(self.now));
         }
     }
 
@@ -133,7 +127,7 @@ impl Scheduler {
         if self.closing.is_some() {
             return;
         }
-        let (now, whole) = (self.clock.now(), self.settings.drain);
+        let (now, whole) = (self.now, self.settings.drain);
         let closing =
             Closing { cut_off: now + whole.saturating_sub(END_WITHIN.min(whole / 2)), end: now + whole };
         self.closing = Some(closing);
@@ -155,7 +149,7 @@ impl Scheduler {
                 self.set_seeking(id, RequestedState::Nothing);
             }
         }
-        for run in self.runs.take_leaving() {
+        for run in std::mem::take(&mut self.runs.leaving) {
             self.placements.ledger.release(run);
         }
         self.close();
@@ -163,7 +157,7 @@ impl Scheduler {
 
     /// Reports once that no engine is left.
     pub(super) fn close(&mut self) {
-        if self.closing.is_some() && self.runs.none_living() && !self.drained {
+        if self.closing.is_some() && self.runs.living.is_empty() && !self.drained {
             self.drained = true;
             self.emit(SchedulerEffect::Drained);
         }

@@ -8,7 +8,7 @@ use plimsoll_base::{Bytes, CardId, Placement, Reason, RunId};
 use super::Scheduler;
 use super::search::SearchStep;
 use crate::effect::SchedulerEffect;
-use crate::models::{Drain, ModelSlot, NeighbourQuery, ReadAhead, RoomObstacle, RunState};
+use crate::models::{Drain, MemoryWait, ModelSlot, NeighbourQuery, ReadAhead, RoomObstacle, RunState};
 use crate::place::{PlacementVerdict, Reservations};
 use crate::state::{Contention, RoomVerdict, StateRef};
 use crate::time::{ModelId, Moment};
@@ -39,7 +39,7 @@ impl Scheduler {
         self.placements.mark_dirty_for_idle(&idle);
         let state = self.state();
         let hold_end = self.models.get(id).and_then(|slot| state.kept_until(slot, state.all_wait()));
-        if let Some(at) = hold_end.filter(|at| *at > self.clock.now()) {
+        if let Some(at) = hold_end.filter(|at| *at > self.now) {
             self.arm(at);
         }
     }
@@ -114,7 +114,7 @@ impl Scheduler {
                 self.read_ahead(id);
                 let impatient = since + self.settings.patience;
                 next.into_iter().for_each(|at| self.arm(at));
-                if impatient <= self.clock.now() {
+                if impatient <= self.now {
                     return self.commit(id, &placement, busy, contention, reserved);
                 }
                 self.set_victims(id, Vec::new());
@@ -137,7 +137,7 @@ impl Scheduler {
 
     /// True if the figures at hand are fresh; else the cards are read first.
     fn has_reading(&mut self) -> bool {
-        let (now, age) = (self.clock.now(), self.settings.reading_age);
+        let (now, age) = (self.now, self.settings.reading_age);
         if self.placements.is_fresh(now, age) {
             return true;
         }
@@ -163,9 +163,7 @@ impl Scheduler {
             return self.settings.asks;
         }
         let asks = self.settings.asks && could_help;
-        let Some(room) = self.models.get_mut(id).and_then(ModelSlot::room_mut) else {
-            return false;
-        };
+        let Some(room) = self.models.get_mut(id).and_then(ModelSlot::room_mut) else { return false };
         if room.neighbours == NeighbourQuery::Before && asks {
             room.neighbours = NeighbourQuery::Pending;
             self.emit(SchedulerEffect::AskNeighbours { model: id });
@@ -220,9 +218,7 @@ impl Scheduler {
         let slack = self.state().all_slack(except);
         for share in placement.shares.iter().filter(|share| !share.bytes.is_zero()) {
             for (run, slack) in slack.iter().filter(|(_, slack)| slack.card == share.card) {
-                let Some(account) = self.ledger().account(&share.card) else {
-                    continue;
-                };
+                let Some(account) = self.ledger().account(&share.card) else { continue };
                 let lacking = account.lacking(share.bytes + reserved.on(&share.card));
                 let occupied = account.occupied_by(*run);
                 if !lacking.is_zero() {
@@ -235,15 +231,19 @@ impl Scheduler {
         }
     }
 
+    fn wait_mut(&mut self, id: ModelId) -> Option<&mut MemoryWait> {
+        self.models.get_mut(id)?.wait_mut()
+    }
+
     pub(super) fn set_victims(&mut self, id: ModelId, victims: Vec<RunId>) {
-        if let Some(slot) = self.models.get_mut(id) {
-            slot.set_victims(victims);
+        if let Some(wait) = self.wait_mut(id) {
+            wait.victims = victims;
         }
     }
 
     pub(super) fn set_obstacle(&mut self, id: ModelId, obstacle: RoomObstacle) {
-        if let Some(slot) = self.models.get_mut(id) {
-            slot.set_obstacle(obstacle);
+        if let Some(wait) = self.wait_mut(id) {
+            wait.obstacle = obstacle;
         }
     }
 
@@ -269,10 +269,10 @@ impl Scheduler {
         needs: Bytes,
         cards: impl Iterator<Item = &'a CardId>,
     ) {
-        if let Some(room) = self.models.get_mut(id).and_then(ModelSlot::room_mut) {
-            room.needs = needs;
-            room.cards.clear();
-            room.cards.extend(cards.cloned());
+        if let Some(wait) = self.wait_mut(id) {
+            wait.needs = needs;
+            wait.cards.clear();
+            wait.cards.extend(cards.cloned());
         }
     }
 
@@ -306,12 +306,8 @@ impl Scheduler {
     // leaves for its own model's sake; the pin is the next run's.
     /// Calls off the choice of a pinned model's run as a victim.
     pub(super) fn spare_pinned(&mut self, id: ModelId) {
-        let Some(slot) = self.models.get_mut(id).filter(|slot| slot.is_pinned()) else {
-            return;
-        };
-        let Some(run) = slot.run.as_mut().filter(|run| !run.leaves()) else {
-            return;
-        };
+        let Some(slot) = self.models.get_mut(id).filter(|slot| slot.is_pinned()) else { return };
+        let Some(run) = slot.run.as_mut().filter(|run| !run.leaves()) else { return };
         run.swap_sum = None;
         let (spared, drained) = (run.id, run.draining.take().is_some());
         self.models.spare(spared);
@@ -324,12 +320,9 @@ impl Scheduler {
     /// Calls off drains that no waiting model needs any more.
     pub(super) fn call_off_drains(&mut self) {
         let mut needed = self.state().victims_of(|_| true);
-        needed.extend(self.yielding.runs());
-        let living: Vec<(RunId, ModelId)> = self.runs.living().collect();
-        for (run_id, id) in living {
-            let Some(run) = self.models.get_mut(id).and_then(|slot| slot.run_mut(run_id)) else {
-                continue;
-            };
+        needed.extend(self.yielding.keys());
+        for (run_id, id) in self.runs.living.clone() {
+            let Some(run) = self.models.get_mut(id).and_then(|slot| slot.run_mut(run_id)) else { continue };
             // A run that was ordered to stop cannot be kept; only one that still finishes requests can.
             let drains = run.draining == Some(Drain::Evict) && RunState::is_ready(run);
             if drains && !needed.contains(&run_id) {

@@ -7,14 +7,13 @@ use plimsoll_base::{Bytes, CardId, Placement, RunId, Share};
 
 use super::Scheduler;
 use crate::effect::SchedulerEffect;
-use crate::models::{DepthWait, ModelSlot, PartingCause, RoomObstacle};
-use crate::place::Reservations;
-use crate::state::Tenants;
+use crate::models::{MemoryWait, PartingCause, RoomObstacle};
+use crate::place::{PlacementVerdict, Reservations};
 use crate::state::depth_need::DepthNeed;
 use crate::time::{ModelId, Moment};
 
 impl Scheduler {
-    fn set_depth_wait(&mut self, id: ModelId, wait: Option<DepthWait>) {
+    fn set_depth_wait(&mut self, id: ModelId, wait: Option<MemoryWait>) {
         if self.models.set_depth_wait(id, wait) {
             self.placements.mark_dirty();
         }
@@ -35,12 +34,31 @@ impl Scheduler {
             return self.beyond_reach(id, &need, reserved);
         }
         let extra = self.state().extra(need.run, &need.needs);
-        let lacking = extra.shares.iter();
-        let lacking: Vec<Bytes> = lacking.map(|share| self.state().lacking(id, share, reserved)).collect();
-        if lacking.iter().all(|lacking| lacking.is_zero()) {
-            return self.raise_claim(id, &need, &extra, reserved);
+        let contention = self.state().contention();
+        let found = self.state().more_memory(id, &contention, &extra, reserved);
+        let Some((verdict, obstacle, next)) = found else { return };
+        // After the time of `patience`, engines in use are drained too, each when its turn is over.
+        let impatient = since + self.settings.patience;
+        let victims = match verdict {
+            PlacementVerdict::Fits(_) => return self.raise_claim(id, &need, &extra, reserved),
+            PlacementVerdict::FitsAfter { evict, .. } => Some(evict),
+            PlacementVerdict::WaitsFor { busy, .. } => Some(busy).filter(|_| impatient <= self.now),
+            _ => None,
+        };
+        self.set_obstacle(id, obstacle);
+        next.into_iter().for_each(|at| self.arm(at));
+        if let Some(victims) = victims {
+            reserved.reserve(&extra, &victims, self.ledger());
+            self.drain_victims(id, &victims, &contention);
+            // Remembered, so that the log can name the reason when they stop.
+            self.set_victims(id, victims);
+            self.note_need(id, extra.total(), extra.cards());
+        } else {
+            self.set_victims(id, Vec::new());
+            if self.now < impatient {
+                self.arm(impatient);
+            }
         }
-        self.stop_others(id, since, &extra, &lacking, reserved);
     }
 
     /// Handles a first request that does not fit together with the run's other requests and kept sequences:
@@ -77,42 +95,6 @@ impl Scheduler {
         self.dispatch_queue(id);
     }
 
-    fn stop_others(
-        &mut self,
-        id: ModelId,
-        since: Moment,
-        extra: &Placement,
-        lacking: &[Bytes],
-        reserved: &mut Reservations,
-    ) {
-        // After the time of `patience`, engines in use are drained too, each when its turn is over.
-        let impatient = since + self.settings.patience;
-        let contention = self.state().contention();
-        let Tenants { list, next } = self.state().tenants(id, &contention);
-        let found = self.state().sufficient(id, list, extra, lacking);
-        let runs = found.as_ref().map(|(victims, _)| &**victims);
-        let obstacle = self.state().obstacle_to_depth(id, runs, extra, lacking);
-        self.set_obstacle(id, obstacle);
-        let found = found.filter(|(_, waits)| !waits || impatient <= self.clock.now());
-        if let Some(at) = next {
-            self.arm(at);
-        }
-        let Some((victims, _)) = found else {
-            self.set_victims(id, Vec::new());
-            if self.clock.now() < impatient {
-                self.arm(impatient);
-            }
-            return;
-        };
-        reserved.reserve(extra, &victims, self.ledger());
-        self.drain_victims(id, &victims, &contention);
-        if let Some(wait) = self.models.get_mut(id).and_then(ModelSlot::depth_wait_mut) {
-            // Remembered, so that the log can name the reason when they stop.
-            wait.victims = victims;
-            wait.needs = extra.total();
-        }
-    }
-
     /// Ends a wait for depth: the front of the queue fits the claim, or is gone.
     pub(super) fn end_depth_wait(&mut self, id: ModelId) {
         if self.models.get(id).is_some_and(|slot| slot.depth_wait().is_some()) {
@@ -123,7 +105,11 @@ impl Scheduler {
     /// Makes the front of the queue wait for a larger claim, among all models that wait.
     pub(super) fn wait_for_depth(&mut self, id: ModelId) {
         let waits = self.models.get(id).is_some_and(|slot| slot.depth_wait().is_some());
-        if waits { self.placements.mark_dirty() } else { self.set_depth_wait(id, Some(DepthWait::default())) }
+        if waits {
+            self.placements.mark_dirty()
+        } else {
+            self.set_depth_wait(id, Some(MemoryWait::default()))
+        }
     }
 
     /// Raises a run's claim on a card to `wanted`, or as far as the card has room; `None` if the run has no

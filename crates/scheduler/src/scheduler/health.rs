@@ -40,7 +40,7 @@ impl Scheduler {
     // #13281 and with a CUDA error that stays, `/health` answers while each request fails.
     /// Starts a probe of a run that failed a request, unless one is under way or was a moment ago.
     pub(super) fn probe(&mut self, run_id: RunId) {
-        let now = self.clock.now();
+        let now = self.now;
         let run = self.living_mut(run_id).and_then(|(_, slot)| slot.run_mut(run_id));
         if run.is_some_and(|run| run.begin_probe(now)) {
             self.emit(SchedulerEffect::Probe { run: run_id });
@@ -59,7 +59,7 @@ impl Scheduler {
     /// Takes a client that left without a byte. Clients with time-outs are the only sign of an engine that
     /// hangs.
     pub(super) fn gave_up(&mut self, id: RequestId) -> Result<(), UnknownRequest> {
-        let now = self.clock.now();
+        let now = self.now;
         let request = self.queue.get(id).copied();
         self.over(id, None)?;
         if let Some(request) = request
@@ -73,7 +73,7 @@ impl Scheduler {
     }
 
     pub(super) fn probed(&mut self, run_id: RunId, outcome: ProbeOutcome) {
-        let now = self.clock.now();
+        let now = self.now;
         let Some((model, slot)) = self.living_mut(run_id) else { return };
         let Some(run) = slot.run_mut(run_id) else { return };
         run.end_probe(now);
@@ -86,9 +86,7 @@ impl Scheduler {
     }
 
     pub(super) fn health_checked(&mut self, run_id: RunId, health: Health) {
-        let Some((model, slot)) = self.living_mut(run_id) else {
-            return;
-        };
+        let Some((model, slot)) = self.living_mut(run_id) else { return };
         let Some(run) = slot.run_mut(run_id) else { return };
         let fails = match health {
             Health::Answers => false,
@@ -117,10 +115,8 @@ impl Scheduler {
 
     /// Takes a run for dead: it gets no more requests, and those without an answer wait for the next run.
     fn suspect(&mut self, model: ModelId, run_id: RunId) {
-        let now = self.clock.now();
-        let Some(run) = self.models.get_mut(model).and_then(|slot| slot.run_mut(run_id)) else {
-            return;
-        };
+        let now = self.now;
+        let Some(run) = self.models.get_mut(model).and_then(|slot| slot.run_mut(run_id)) else { return };
         run.suspect.get_or_insert(now);
         let unanswered = run.take_unanswered();
         self.models.mark_states_dirty();

@@ -8,7 +8,7 @@ use crate::queue::{RequestPlace, RequestState};
 impl Scheduler {
     /// Takes an answer that is complete.
     pub(super) fn answered(&mut self, request: &RequestState) {
-        let now = self.clock.now();
+        let now = self.now;
         let took = now.since(request.sent);
         if let Some(slot) = self.models.get_mut(request.model) {
             if !request.slotless {
@@ -28,7 +28,7 @@ impl Scheduler {
     // would be called off each time.
     /// Takes the end of a wait whose client has left.
     pub(super) fn note_left(&mut self, request: &RequestState) {
-        let now = self.clock.now();
+        let now = self.now;
         let Some(slot) = self.models.get(request.model) else { return };
         let loading = slot.run.as_ref().filter(|run| run.is_loading());
         if slot.run.as_ref().is_some_and(RunState::takes_requests) {

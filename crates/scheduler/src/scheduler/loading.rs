@@ -18,7 +18,7 @@ use crate::time::ModelId;
 impl Scheduler {
     /// Begins to look for a place if the model is wanted and nothing is under way.
     pub(super) fn seek(&mut self, id: ModelId) {
-        let now = self.clock.now();
+        let now = self.now;
         let ready = self.models.get(id).is_some_and(|slot| {
             slot.run.is_none()
                 && matches!(slot.seeking(), RequestedState::Nothing)
@@ -33,9 +33,7 @@ impl Scheduler {
 
     pub(super) fn set_seeking(&mut self, id: ModelId, seeking: RequestedState) {
         let enters = matches!(seeking, RequestedState::Room(_));
-        let Some(before) = self.models.set_seeking(id, seeking) else {
-            return;
-        };
+        let Some(before) = self.models.set_seeking(id, seeking) else { return };
         if matches!(before, RequestedState::Survey { .. }) {
             self.turns_changed();
         }
@@ -90,7 +88,8 @@ impl Scheduler {
         if slot.is_none() || self.closing.is_some() {
             return;
         }
-        let room = RoomSearch::new(self.runs.next_search(), need, self.clock.now(), after);
+        let (id_of_search, since) = (self.runs.next_search(), self.now);
+        let room = RoomSearch { id: id_of_search, need, since, after, ..RoomSearch::default() };
         self.set_seeking(id, RequestedState::Room(Box::new(room)));
     }
 
@@ -110,16 +109,12 @@ impl Scheduler {
         if self.placements.ledger.claim(next, &name, &placement).is_err() {
             return;
         }
-        let (run_id, now) = (self.runs.begin(id), self.clock.now());
-        let phase = RunState::loading(now, timeout);
-        let mut run = RunState::new(run_id, need, placement.clone(), Err(growth.to_owned()), phase);
-        run.awaits_growth = growth == NOT_PLANNED;
-        run.stamp = self.runs.next_stamp();
-        run.started = now;
-        run.displaced = displaced;
-        run.port = port;
-        run.measures_free = measures_free;
-        run.start = start;
+        let (run_id, now) = (self.runs.begin(id), self.now);
+        let mut run = RunState::new(run_id, need, placement.clone());
+        run.phase = RunState::loading(now, timeout);
+        (run.depth_unwatched, run.awaits_growth) = (Some(growth.to_owned()), growth == NOT_PLANNED);
+        (run.stamp, run.started, run.start) = (self.runs.next_stamp(), now, start);
+        (run.displaced, run.port, run.measures_free) = (displaced, port, measures_free);
         self.set_seeking(id, RequestedState::Nothing);
         if let Some(slot) = self.models.get_mut(id) {
             (slot.preload, slot.comes_back) = (false, false);
@@ -174,15 +169,13 @@ impl Scheduler {
     /// Refuses a model that fits nowhere. If only a guess of its need keeps it out, it may be tried again
     /// later, like any other that failed to load.
     pub(super) fn refuse_for_good(&mut self, id: ModelId, never: NoPlacement) {
-        let now = self.clock.now();
+        let now = self.now;
         let guessed = self.models.get_mut(id).is_some_and(|slot| slot.record.forget_shortfall());
         if guessed && self.fits_nowhere(id) {
             // Decided again in this event, on what is known.
             return self.placements.mark_dirty();
         }
-        let Some(slot) = self.models.get_mut(id) else {
-            return;
-        };
+        let Some(slot) = self.models.get_mut(id) else { return };
         if !guessed {
             if never.crowded_out {
                 slot.record.lacked_room(never.reason.clone())
@@ -214,17 +207,14 @@ impl Scheduler {
 
     /// True if the model may not stop one of these runs, because its last load failed.
     pub(super) fn spares(&self, id: ModelId, victims: &[RunId]) -> bool {
-        let failed = self.models.get(id).is_some_and(|slot| slot.record.spares(self.clock.now()).is_some());
-        let stays = |run: &RunId| {
-            let run = self.state().model_of(*run).and_then(|(_, slot)| slot.run.as_ref());
-            run.is_some_and(|run| !run.leaves())
-        };
+        let failed = self.models.get(id).is_some_and(|slot| slot.record.spares(self.now).is_some());
+        let stays = |run: &RunId| self.state().live(*run).is_some_and(|(.., run)| !run.leaves());
         failed && victims.iter().any(stays)
     }
 
     /// Refuses the requests of a model that leaves others alone after its failure.
     pub(super) fn refuse_sparing(&mut self, id: ModelId) {
-        let now = self.clock.now();
+        let now = self.now;
         let Some(slot) = self.models.get(id) else { return };
         let refusal = refusal::sparing(&slot.name, &slot.record, slot.record.spares(now).unwrap_or_default());
         self.give_up(id, refusal);

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use plimsoll_base::{Curve, ModelNeed, NeedSize, Reason, RunId};
+use plimsoll_base::{Curve, ModelNeed, NeedSize, Reason, RunId, Share};
 
 use super::Scheduler;
 use crate::effect::SchedulerEffect;
@@ -33,10 +33,10 @@ pub(super) const NOT_PLANNED: &str = "the plan of how its memory grows with the 
 impl Scheduler {
     /// Asks what the model takes of these cards, unless an answer is on its way.
     pub(super) fn ask_need(&mut self, id: ModelId, sets: Vec<CardSet>) {
-        let now = self.clock.now();
+        let now = self.now;
         let Some(room) = self.room_mut(id) else { return };
         let (search, plan) = (room.id, &mut room.plan);
-        room.obstacle = RoomObstacle::Unplanned;
+        room.wait.obstacle = RoomObstacle::Unplanned;
         let late_at = *plan.lacking_since.get_or_insert(now) + ANSWER_WITHIN;
         let becomes_late = late_at <= now && !plan.answers.takes_outdated;
         plan.answers.takes_outdated |= becomes_late;
@@ -62,7 +62,7 @@ impl Scheduler {
 
     /// Refuses a model whose plan does not tell its need, as one that failed to load.
     fn give_up_plan(&mut self, id: ModelId) {
-        let now = self.clock.now();
+        let now = self.now;
         let Some(slot) = self.models.get_mut(id) else { return };
         let text = format!("the plan of {} does not state its memory on these cards", slot.name);
         slot.record.load_failed(now, Reason::new("unplanned", text));
@@ -93,7 +93,7 @@ impl Scheduler {
     pub(super) fn is_being_planned(&self, id: ModelId) -> bool {
         let room = self.models.get(id).and_then(ModelSlot::room);
         let since = room.and_then(|room| room.plan.lacking_since);
-        since.is_some_and(|since| self.clock.now() < since + ANSWER_WITHIN)
+        since.is_some_and(|since| self.now < since + ANSWER_WITHIN)
     }
 
     /// Asks about a model that waits for the answer about another, so that both are known at once.
@@ -145,17 +145,21 @@ impl Scheduler {
             return;
         };
         run.awaits_growth = false;
-        run.occupancy = curve.and_then(|curve| match curve {
-            curve if !curve.grows() => {
-                Err("the model's memory does not grow with the tokens in use".to_owned())
+        let is_own = |share: &Share| run.placement.cards().any(|card| *card == share.card);
+        let unwatched = match curve {
+            Err(reason) => reason,
+            Ok(curve) if !curve.grows() => {
+                "the model's memory does not grow with the tokens in use".to_owned()
             }
-            curve
-                if curve.at(0).iter().all(|share| run.placement.cards().any(|card| *card == share.card)) =>
-            {
-                Ok(Occupancy::new(curve, learned))
+            Ok(curve) if !curve.at(0).iter().all(is_own) => {
+                "the plan of how its memory grows is for other cards than the engine's".to_owned()
             }
-            _ => Err("the plan of how its memory grows is for other cards than the engine's".to_owned()),
-        });
+            Ok(curve) => {
+                (run.occupancy, run.depth_unwatched) = (Some(Occupancy::new(curve, learned)), None);
+                return;
+            }
+        };
+        run.depth_unwatched = Some(unwatched);
     }
 
     fn room_mut(&mut self, id: ModelId) -> Option<&mut RoomSearch> {

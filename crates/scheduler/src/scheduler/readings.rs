@@ -12,9 +12,7 @@ use crate::time::{ModelId, Moment};
 
 impl Scheduler {
     pub(super) fn measured(&mut self, run_id: RunId, used: &[(CardId, Bytes)]) {
-        let Some((id, slot)) = self.state().model_of(run_id) else {
-            return;
-        };
+        let Some((id, slot)) = self.state().model_of(run_id) else { return };
         let name = Arc::clone(&slot.name);
         let ready = slot.run.as_ref().is_some_and(RunState::is_ready);
         // The memory that it released for its sleep is needed again with its next request.
@@ -32,12 +30,10 @@ impl Scheduler {
     }
 
     fn learn_from(&mut self, id: ModelId, used: &[(CardId, Bytes)]) {
-        let Some(slot) = self.models.get_mut(id) else {
-            return;
-        };
+        let Some(slot) = self.models.get_mut(id) else { return };
         let Some(run) = &mut slot.run else { return };
         // A measurement at a known depth corrects the curve for every depth.
-        if let Ok(occupancy) = &mut run.occupancy {
+        if let Some(occupancy) = &mut run.occupancy {
             occupancy.measured(used);
         }
         // A measurement is added on each card, and the host beside cards grows by caches of its own.
@@ -79,9 +75,7 @@ impl Scheduler {
 
     /// Compares free memory with the ledger for a model that has loaded.
     fn check_load(&self, id: ModelId) -> Vec<LoadCheck> {
-        let Some(run) = self.models.get(id).and_then(|slot| slot.run.as_ref()) else {
-            return Vec::new();
-        };
+        let Some(run) = self.models.get(id).and_then(|slot| slot.run.as_ref()) else { return Vec::new() };
         let checks = run.start.iter().filter_map(|start| {
             let account = self.ledger().account(&start.card)?;
             let taken = start.free.saturating_sub(account.card().free);

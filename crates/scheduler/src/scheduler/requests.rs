@@ -15,7 +15,7 @@ use crate::time::{ModelId, Moment, RequestId};
 
 impl Scheduler {
     pub(super) fn arrived(&mut self, id: RequestId, request: RequestState) {
-        let (now, model, stamp) = (self.clock.now(), request.model, self.runs.next_stamp());
+        let (now, model, stamp) = (self.now, request.model, self.runs.next_stamp());
         if self.closing.is_some() {
             return self.refuse(id, refusal::shutting_down());
         }
@@ -58,11 +58,9 @@ impl Scheduler {
             let refusal = refusal::load_failed(&slot.name, &slot.record, Some(wait));
             return self.refuse(id, refusal);
         }
-        if request.suspect.is_some() {
-            self.queue.push_last(&mut slot.line, id, request);
-        } else {
-            self.queue.push_back(&mut slot.line, id, request);
-        }
+        let (line, is_suspect, client) = (&mut slot.line, request.suspect.is_some(), request.client);
+        let into = |age| if is_suspect { line.push_last(age) } else { line.push_back(client, age) };
+        self.queue.push(id, request, into);
         let alongside_suspect = slot.line.suspect().is_some();
         self.queued(&request);
         self.is_lent(model);
@@ -145,13 +143,13 @@ impl Scheduler {
         self.dispatch_queue(model);
         // While a request waited, the time to live of an idle run was not asked for.
         if let Some(end) = self.models.get(model).and_then(ModelSlot::idle_end) {
-            self.arm(end.max(self.clock.now()));
+            self.arm(end.max(self.now));
         }
     }
 
     pub(super) fn leave_depth(&mut self, model: ModelId, run: RunId, id: RequestId, tokens: Option<u64>) {
         let run = self.models.get_mut(model).and_then(|slot| slot.run_mut(run));
-        if let Some(Ok(occupancy)) = run.map(|run| run.occupancy.as_mut()) {
+        if let Some(occupancy) = run.and_then(|run| run.occupancy.as_mut()) {
             occupancy.leave(id, tokens);
         }
     }
@@ -159,10 +157,8 @@ impl Scheduler {
     /// One request fewer is in flight.
     fn landed(&mut self, request: &RequestState, run: RunId) {
         let model = request.model;
-        let (now, stamp) = (self.clock.now(), self.runs.next_stamp());
-        let Some(slot) = self.models.get_mut(model) else {
-            return;
-        };
+        let (now, stamp) = (self.now, self.runs.next_stamp());
+        let Some(slot) = self.models.get_mut(model) else { return };
         slot.last_used = Some(now);
         let queued = !slot.line.is_empty();
         let Some(run) = slot.run_mut(run) else { return };
@@ -180,17 +176,11 @@ impl Scheduler {
 
     /// Handles a run that may have no request in flight any more: it stops, or its idle time begins.
     pub(super) fn rested(&mut self, model: ModelId) {
-        let now = self.clock.now();
-        let Some(slot) = self.models.get_mut(model) else {
-            return;
-        };
+        let now = self.now;
+        let Some(slot) = self.models.get_mut(model) else { return };
         let ttl = slot.time_to_live();
-        let Some(run) = slot.run.as_mut().filter(|run| run.in_flight() == 0) else {
-            return;
-        };
-        let RunPhase::Ready { idle_since, .. } = &mut run.phase else {
-            return;
-        };
+        let Some(run) = slot.run.as_mut().filter(|run| run.in_flight() == 0) else { return };
+        let RunPhase::Ready { idle_since, .. } = &mut run.phase else { return };
         *idle_since = now;
         match run.draining {
             // It drained for this moment.
@@ -206,23 +196,19 @@ impl Scheduler {
 
     /// Sends queued requests to the run, as far as it takes them.
     pub(super) fn dispatch_queue(&mut self, model: ModelId) {
-        let (now, stamp) = (self.clock.now(), self.runs.next_stamp());
+        let (now, stamp) = (self.now, self.runs.next_stamp());
         if self.is_lent(model) {
             return;
         }
         while self.front_may_go(model) {
-            let Some(slot) = self.models.get_mut(model) else {
-                return;
-            };
+            let Some(slot) = self.models.get_mut(model) else { return };
             let most = slot.spec.max_requests;
             let Some(run) = slot.open_run() else { return };
             let first = run.is_unused();
             run.send(now, stamp, most);
             let (id, leaves) = (run.id, run.leaves());
             slot.served(now);
-            let Some(request) = self.queue.send_front(&mut slot.line, id, now) else {
-                return;
-            };
+            let Some(request) = self.queue.send_front(&mut slot.line, id, now) else { return };
             if self.queue.get(request).is_some_and(|request| request.slotless)
                 && let Some(run) = self.models.get_mut(model).and_then(|slot| slot.run.as_mut())
             {
@@ -245,7 +231,7 @@ impl Scheduler {
     // until the long answer has ended.
     /// Sends requests that have waited for the patience to a run that only one long answer keeps.
     pub(super) fn extend_service(&mut self, model: ModelId) {
-        let (last, now) = (self.queue.last_sent(), self.clock.now());
+        let (last, now) = (self.queue.last_sent(), self.now);
         let due = self.models.get(model).and_then(|slot| self.overtime_due(slot));
         let due = due.filter(|due| *due <= now);
         if due.is_some()
@@ -274,9 +260,7 @@ impl Scheduler {
     /// Decides whether the first request of the queue may be sent, and starts any work needed before. A wait
     /// for depth of an earlier first request ends.
     fn front_may_go(&mut self, model: ModelId) -> bool {
-        let Some(slot) = self.models.get_mut(model) else {
-            return false;
-        };
+        let Some(slot) = self.models.get_mut(model) else { return false };
         let (Some(front), Some(run)) = (slot.line.front(), slot.open_run().map(|run| run.id)) else {
             return false;
         };
@@ -324,9 +308,7 @@ impl Scheduler {
 
     /// Asks for the depths of all requests queued for a run: that costs a look at each body, and all at once.
     pub(super) fn measure_queue(&mut self, model: ModelId) {
-        let Some((run, unknown)) = self.state().unmeasured(model) else {
-            return;
-        };
+        let Some((run, unknown)) = self.state().unmeasured(model) else { return };
         for request in unknown {
             self.measure_depth(request, run, false);
         }
@@ -341,9 +323,7 @@ impl Scheduler {
         self.queue.get(id).ok_or(UnknownRequest(id))?;
         // A request that was sent in the meantime, or whose model has another engine, needs no depth of this
         // one.
-        let Some(request) = self.queue.depth_measured(id, depth) else {
-            return Ok(());
-        };
+        let Some(request) = self.queue.depth_measured(id, depth) else { return Ok(()) };
         if let Some(slot) = self.models.get_mut(request.model) {
             let tracked = slot.tracked().filter(|(tracked, _)| tracked.id == run && tracked.takes_requests());
             if let Some(slots) = tracked.map(|(_, occupancy)| *occupancy.slots()) {
@@ -369,16 +349,14 @@ impl Scheduler {
             return self.refuse(id, refusal);
         }
         request.bounced |= !std::mem::take(&mut request.excused);
-        let now = self.clock.now();
-        let Some(slot) = self.models.get_mut(request.model) else {
-            return;
-        };
+        let now = self.now;
+        let Some(slot) = self.models.get_mut(request.model) else { return };
         if request.suspect.is_some() && request.kills < 2 {
             request.suspect = Some(now);
-            self.queue.push_last(&mut slot.line, id, request);
+            self.queue.push(id, request, |age| slot.line.push_last(age));
         } else {
             // It has waited for its turn once already.
-            self.queue.push_front(&mut slot.line, id, request);
+            self.queue.push(id, request, |age| slot.line.push_front(age));
         }
         self.queued(&request);
         self.dispatch_queue(request.model);
@@ -392,7 +370,7 @@ impl Scheduler {
         let Some(slot) = self.models.get(request.model).filter(|slot| !slot.removed) else {
             return Some(refusal::unconfigured());
         };
-        let now = self.clock.now();
+        let now = self.now;
         // A run that is up serves the retry at once, whatever its predecessors did.
         let is_down = slot.run.is_none();
         if request.kills >= CONDEMNED || request.bounced && !request.excused {
@@ -411,9 +389,7 @@ impl Scheduler {
 
     /// Refuses all queued requests of the model; it is not wanted any more.
     pub(super) fn refuse_queue(&mut self, model: ModelId, refusal: &RequestRefusal) {
-        let Some(slot) = self.models.get_mut(model) else {
-            return;
-        };
+        let Some(slot) = self.models.get_mut(model) else { return };
         // Else the model would be loaded again at once without a request.
         (slot.load_wanted, slot.left) = (None, None);
         slot.preload = false;
@@ -437,14 +413,12 @@ impl Scheduler {
 
     /// Refuses requests that have waited until their deadline.
     pub(super) fn expire(&mut self) {
-        let now = self.clock.now();
+        let now = self.now;
         while let Some(id) = self.queue.expired(now) {
             // Without the request nothing may be waited for any more.
             let model = self.queue.get(id).map(|request| request.model);
             let still = model.and_then(|model| self.state().wait_reason(model)).map(|(_, reason)| reason);
-            let Some(request) = self.take_request(id) else {
-                return;
-            };
+            let Some(request) = self.take_request(id) else { return };
             self.unqueued(request.model);
             let waited = now.since(request.arrived);
             let refusal = refusal::deadline(self.models.get(request.model), still, waited);

@@ -10,7 +10,7 @@ use super::out_of_memory::MemoryCause;
 use crate::effect::{SchedulerEffect, Stopping};
 use crate::models::{Drain, ModelSlot, PartingCause, RequestedState, RunPhase, RunState};
 use crate::refusal;
-use crate::time::{ModelId, Moment};
+use crate::time::ModelId;
 
 /// Time between a stop and a kill, or between two kills, whatever is configured.
 const SHORTEST_STOP: Duration = Duration::from_millis(100);
@@ -23,7 +23,7 @@ impl Scheduler {
     }
 
     pub(super) fn progressed(&mut self, run_id: RunId, measured: bool) {
-        let now = self.clock.now();
+        let now = self.now;
         if let Some((_, slot)) = self.living_mut(run_id) {
             let timeout = slot.spec.load_timeout;
             if let Some(run) = &mut slot.run {
@@ -33,15 +33,11 @@ impl Scheduler {
     }
 
     pub(super) fn ready(&mut self, run_id: RunId) {
-        let now = self.clock.now();
-        let Some((id, slot)) = self.living_mut(run_id) else {
-            return;
-        };
+        let now = self.now;
+        let Some((id, slot)) = self.living_mut(run_id) else { return };
         // A run that was stopped during its load may still report that it is ready.
-        let Some(run) = slot.run.as_mut().filter(|run| run.is_loading()) else {
-            return self.woke(run_id);
-        };
-        run.phase = RunPhase::Ready { since: now, idle_since: now };
+        let Some(run) = slot.run.as_mut().filter(|run| run.is_loading()) else { return self.woke(run_id) };
+        run.phase = RunPhase::Ready { idle_since: now };
         run.ready_at = Some(now);
         run.shows_work(now);
         let measured = run.measures_free;
@@ -66,27 +62,22 @@ impl Scheduler {
 
     /// Lets a run go: at once if nothing is in flight, else when that is done.
     pub(super) fn drain(&mut self, id: ModelId, cause: Drain) {
-        let now = self.clock.now();
+        let now = self.now;
         let Some(slot) = self.models.get_mut(id) else { return };
         let Some(run) = slot.run.as_mut() else { return };
         if cause == Drain::Evict && run.draining.is_none() && !run.is_loading() {
             slot.turn_ended = now;
         }
         // A run that leaves for good is not called off when the model that it makes room for is gone.
-        let is_stopping = matches!(run.phase, RunPhase::Stopping { .. });
-        if run.draining != Some(Drain::Leave) && !is_stopping {
+        if run.draining != Some(Drain::Leave) && !run.is_stopping() {
             run.draining = Some(cause);
         }
         let probe = run.probe_due();
-        let idle = match run.phase {
-            // A load has no request in flight; stopping it loses only time.
-            RunPhase::Loading { .. } => true,
-            RunPhase::Ready { .. } => run.in_flight() == 0,
-            RunPhase::Stopping { .. } => false,
-        };
+        // A load has no request in flight; stopping it loses only time.
+        let idle = run.in_flight() == 0 && !run.is_stopping();
         self.models.mark_states_dirty();
         if let Some(due) = probe {
-            self.arm(due.max(self.clock.now()));
+            self.arm(due.max(self.now));
         }
         if idle {
             self.stop(id);
@@ -127,10 +118,8 @@ impl Scheduler {
     }
 
     pub(super) fn end_process(&mut self, id: ModelId, how: Stopping, reason: Option<Reason>) {
-        let (now, closing) = (self.clock.now(), self.closing);
-        let Some(slot) = self.models.get_mut(id) else {
-            return;
-        };
+        let (now, closing) = (self.now, self.closing);
+        let Some(slot) = self.models.get_mut(id) else { return };
         let until = now + slot.spec.stop_timeout.max(SHORTEST_STOP);
         // A shutdown has an end, whatever a model's own time is.
         let until = closing.map_or(until, |closing| until.min(closing.end.max(now + SHORTEST_STOP)));
@@ -150,12 +139,10 @@ impl Scheduler {
     }
 
     pub(super) fn ended(&mut self, run_id: RunId, end: End) {
-        let Some(id) = self.runs.end(run_id) else {
-            return;
-        };
+        let Some(id) = self.runs.living.remove(&run_id) else { return };
         self.models.mark_states_dirty();
         // The process that asked is gone, and its request with it.
-        self.budgets.forget(run_id);
+        self.budgets.retain(|request| request.run != run_id);
         self.end_depth_wait(id);
         let Some(mut run) = self.models.end_run(id) else { return };
         // Its last measurement is dropped with the claim below.
@@ -164,7 +151,7 @@ impl Scheduler {
         self.give_memory_back(run_id);
         let unanswered = run.take_unanswered();
         self.account_cost(id, &run);
-        if matches!(run.phase, RunPhase::Ready { .. }) && run.killed_for.is_none() {
+        if run.is_ready() && run.killed_for.is_none() {
             self.blame(id, run_id);
         }
         if let Some(slot) = self.models.get_mut(id).filter(|_| run.draining == Some(Drain::Evict)) {
@@ -173,21 +160,22 @@ impl Scheduler {
         match (run.phase, &run.killed_for) {
             (_, Some(reason)) => {
                 let reason = reason.clone();
-                match run.ready_at {
-                    // It had served: the first time, the next load need not wait.
-                    Some(ready_at) => self.failed_serving(id, ready_at, run.answered > 0, reason),
-                    None => self.load_failed(id, reason),
+                // If it had served, the next load need not wait the first time.
+                if run.ready_at.is_some() {
+                    self.failed_serving(id, &run, reason)
+                } else {
+                    self.load_failed(id, reason)
                 }
             }
             (RunPhase::Stopping { .. }, None) => {
                 if let Some(slot) = self.models.get_mut(id) {
-                    let lived = run.ready_at.map_or(Duration::ZERO, |at| self.clock.now().since(at));
+                    let lived = run.ready_at.map_or(Duration::ZERO, |at| self.now.since(at));
                     slot.record.run_ended(lived, &run.placement, &measured);
                 }
                 self.seek(id);
             }
             (RunPhase::Loading { .. }, None) => self.ended_loading(id, &run, end),
-            (RunPhase::Ready { since, .. }, None) => self.crashed(id, &run, since, end),
+            (RunPhase::Ready { .. }, None) => self.crashed(id, &run, end),
         }
         for request in unanswered {
             self.release_occupied(request);
@@ -202,7 +190,7 @@ impl Scheduler {
     /// Adds the loads that the end of a run will cost to the search for which it left, or notes what a failed
     /// load cost.
     fn account_cost(&mut self, id: ModelId, run: &RunState) {
-        let now = self.clock.now();
+        let now = self.now;
         let load_time = self.models.get(id).map_or(Duration::ZERO, |slot| slot.load_time.unwrap_or_default());
         if run.draining == Some(Drain::Evict) && run.ready_at.is_some() {
             self.models.displaced(run.id, load_time);
@@ -213,7 +201,7 @@ impl Scheduler {
         }
     }
 
-    fn crashed(&mut self, id: ModelId, run: &RunState, ready_at: Moment, end: End) {
+    fn crashed(&mut self, id: ModelId, run: &RunState, end: End) {
         let found = match &end {
             End::OutOfMemory { shortfall, .. } => Some(self.memory_cause(run, shortfall.as_ref())),
             _ => None,
@@ -228,14 +216,14 @@ impl Scheduler {
                 Some(MemoryCause::Unknown(unknown)) => cause(end).because(unknown),
                 None => cause(end),
             };
-            self.failed_serving(id, ready_at, run.answered > 0, reason);
+            self.failed_serving(id, run, reason);
         }
     }
 
-    fn failed_serving(&mut self, id: ModelId, ready_at: Moment, answered: bool, reason: Reason) {
-        let now = self.clock.now();
+    fn failed_serving(&mut self, id: ModelId, run: &RunState, reason: Reason) {
+        let now = self.now;
         if let Some(slot) = self.models.get_mut(id) {
-            slot.record.run_failed(now, ready_at, answered, reason);
+            slot.record.run_failed(now, run.ready_at.unwrap_or(now), run.answered > 0, reason);
         }
         self.after_crash(id);
     }
@@ -245,15 +233,13 @@ impl Scheduler {
             if matches!(end, End::Unstartable { lasts: true, .. })
                 && let Some(slot) = self.models.get_mut(id)
             {
-                slot.record.load_fails(self.clock.now(), cause(end));
+                slot.record.load_fails(self.now, cause(end));
                 return self.after_crash(id);
             }
             return self.load_failed(id, cause(end));
         };
         let found = self.memory_cause(run, shortfall.as_ref());
-        let Some(slot) = self.models.get_mut(id) else {
-            return;
-        };
+        let Some(slot) = self.models.get_mut(id) else { return };
         // A run that had a whole card cannot get more memory by a second try.
         let again = !run.need.is_alone() && !std::mem::replace(&mut slot.record.retried, true);
         let reason = match found {
@@ -300,7 +286,7 @@ impl Scheduler {
     /// Refuses all waiting requests with the cause, and holds the next load back, so that it does not fail in
     /// the same way at once.
     fn load_failed(&mut self, id: ModelId, reason: Reason) {
-        let now = self.clock.now();
+        let now = self.now;
         if let Some(slot) = self.models.get_mut(id) {
             slot.record.load_failed(now, reason);
         }
@@ -308,7 +294,7 @@ impl Scheduler {
     }
 
     fn after_crash(&mut self, id: ModelId) {
-        let now = self.clock.now();
+        let now = self.now;
         let Some(slot) = self.models.get(id) else { return };
         match (slot.record.refuses(now), slot.record.deferred(now)) {
             (Some(wait), _) => {
@@ -329,13 +315,13 @@ impl Scheduler {
             ledger.release(run);
             self.resume_budgets(run);
         } else {
-            self.runs.leave(run);
+            self.runs.leaving.insert(run);
             self.emit(SchedulerEffect::AwaitMemory { run, taken });
         }
     }
 
     pub(super) fn memory_returned(&mut self, run: RunId) {
-        if self.runs.returned(run) {
+        if self.runs.leaving.remove(&run) {
             self.placements.ledger.release(run);
             self.placements.outdate();
             self.resume_budgets(run);
@@ -346,9 +332,7 @@ impl Scheduler {
 
     /// Cancels a model's search for a run; the result of a survey in progress will be ignored.
     pub(super) fn cancel_search(&mut self, id: ModelId) {
-        let Some(slot) = self.models.get_mut(id) else {
-            return;
-        };
+        let Some(slot) = self.models.get_mut(id) else { return };
         if !slot.void_survey() && slot.room().is_some() {
             self.set_seeking(id, RequestedState::Nothing);
         }

@@ -31,7 +31,7 @@ impl Scheduler {
         let mut contention = self.state().contention();
         let mut waiting: Vec<ModelId> = Vec::new();
         for turn in turns {
-            if let Some(due) = turn.postponable(self.clock.now()) {
+            if let Some(due) = turn.postponable(self.now) {
                 self.arm(due);
             }
             let (model, since) = (turn.model, turn.since);
@@ -103,24 +103,24 @@ impl Scheduler {
         waiting: &[ModelId],
     ) -> bool {
         let impatient = since + self.settings.patience;
-        if waiting.is_empty() || impatient <= self.clock.now() {
+        if waiting.is_empty() || impatient <= self.now {
             return false;
         }
         let Some(slot) = self.models.get(id).filter(|slot| self.may_share(slot)) else { return false };
         let is_alike = |other: &ModelId| {
             let other = self.models.get(*other)?;
             let room = other.room().filter(|_| needs_alike(slot, other))?;
-            Some((other.obstacle()?.clone(), room.needs, room.cards.clone()))
+            Some(room.wait.clone())
         };
-        let Some((obstacle, needs, cards)) = waiting.iter().find_map(is_alike) else { return false };
+        let Some(wait) = waiting.iter().find_map(is_alike) else { return false };
         let (any_idle, next) = self.state().idle_for(contention, id);
         if any_idle {
             return false;
         }
         self.planned(id);
         self.read_ahead(id);
-        self.set_obstacle(id, obstacle);
-        self.note_need(id, needs, cards.iter());
+        self.set_obstacle(id, wait.obstacle);
+        self.note_need(id, wait.needs, wait.cards.iter());
         // Before its patience is over, nothing but an idle run stops for it.
         self.arm(next.min(impatient));
         true
@@ -132,17 +132,14 @@ impl Scheduler {
         slot.pressing()
             && slot.room().is_some_and(has_asked)
             && slot.victims().next().is_none()
-            && slot.record.spares(self.clock.now()).is_none()
+            && slot.record.spares(self.now).is_none()
     }
 }
 
 /// True if the two models need the same, of the same cards, and no rule keeps either from others.
 fn needs_alike(one: &ModelSlot, other: &ModelSlot) -> bool {
     let plain = |slot: &ModelSlot| slot.spec.port.is_none() && slot.spec.company == Company::default();
-    let need = |slot: &ModelSlot| {
-        let room = slot.room()?;
-        slot.measured_need(&room.need).or_else(|| Some(room.need.clone()))
-    };
+    let need = |slot| ModelSlot::room(slot).map(|room| slot.known_need(&room.need));
     plain(one)
         && plain(other)
         && need(one).is_some_and(|need| need.size != NeedSize::Planned)

@@ -19,7 +19,7 @@ impl Scheduler {
         if let Some(run) = run {
             run.sleep = RunSleep::Asleep;
             run.needs_awake = claim;
-            if let Ok(occupancy) = &mut run.occupancy {
+            if let Some(occupancy) = &mut run.occupancy {
                 occupancy.forget();
             }
             self.mark_dirty();
@@ -63,14 +63,6 @@ impl Scheduler {
 
     /// True for an engine that holds less than its claim until its next request.
     pub fn is_asleep(&self, run: RunId) -> bool {
-        let run = self.state().model_of(run).and_then(|(_, slot)| slot.run.as_ref());
-        run.is_some_and(RunState::is_asleep)
-    }
-}
-
-impl RunState {
-    /// True for an idle run that holds less than its claim until its next request.
-    pub(crate) fn is_asleep(&self) -> bool {
-        self.sleep != RunSleep::Awake && self.is_idle()
+        self.state().live(run).is_some_and(|(.., run)| run.is_asleep())
     }
 }

@@ -6,30 +6,24 @@ use plimsoll_base::Reason;
 
 use super::Scheduler;
 use crate::effect::Stopping;
-use crate::models::{ModelSlot, PartingCause, RunPhase, RunState};
+use crate::models::{ModelSlot, PartingCause, RunPhase};
 use crate::time::{ModelId, Moment};
 
 /// Time that a suspect run has to end by itself: a process that has crashed takes a moment to write its core
 /// file.
 pub(super) const SUSPICION: Duration = Duration::from_secs(2);
 
-/// Action of a run's timer.
-enum TimerAction {
-    KillStalledLoad,
-    KillAgain,
-    KillSuspect,
-    UnloadIdle,
-    Probe,
-}
-
 impl Scheduler {
     pub(super) fn tick(&mut self) {
-        self.clock.tick();
+        // A tick may come early; the pending wake-up then stays pending, or it would be requested twice.
+        if self.now >= self.wake {
+            self.wake = Moment::NEVER;
+        }
         self.expire();
         self.end_yields();
-        let now = self.clock.now();
+        let now = self.now;
         self.models.iter_mut().for_each(|slot| slot.forget_left(now));
-        if self.closing.is_some_and(|closing| closing.cut_off <= self.clock.now()) {
+        if self.closing.is_some_and(|closing| closing.cut_off <= self.now) {
             self.cut_off();
         }
         for id in self.models.ids() {
@@ -37,8 +31,8 @@ impl Scheduler {
                 slot.pinned_until = slot.pinned_until.filter(|until| *until > now);
             }
             let timer = self.models.get(id).and_then(|slot| self.run_timer(slot));
-            if let Some((_, action)) = timer.filter(|(at, _)| *at <= self.clock.now()) {
-                self.act_on(id, &action);
+            if timer.is_some_and(|at| at <= now) {
+                self.act_on(id);
             }
             // The time for which loads were held back may be over.
             self.seek(id);
@@ -52,7 +46,7 @@ impl Scheduler {
     /// Requests a wake-up for the next timer; one that is due already is a timer for now.
     pub(super) fn arm_timers(&mut self) {
         if let Some(at) = self.next_timer() {
-            self.arm(at.max(self.clock.now()));
+            self.arm(at.max(self.now));
         }
     }
 
@@ -62,43 +56,40 @@ impl Scheduler {
         self.tick();
     }
 
-    /// The next timer of a model's run.
-    fn run_timer(&self, slot: &ModelSlot) -> Option<(Moment, TimerAction)> {
-        let waits = |action: &TimerAction| {
-            let measured = |run: &RunState| self.state().is_measured(&run.placement, run.id);
-            matches!(action, TimerAction::UnloadIdle)
-                && (self.holds_idle || slot.run.as_ref().is_some_and(measured))
-        };
-        run_timer(slot).filter(|(_, action)| !waits(action))
+    /// The time at which a model's run is acted on.
+    fn run_timer(&self, slot: &ModelSlot) -> Option<Moment> {
+        let run = slot.run.as_ref()?;
+        match (run.phase, run.suspect) {
+            (RunPhase::Loading { until, .. } | RunPhase::Stopping { until }, _) => Some(until),
+            (RunPhase::Ready { .. }, Some(since)) => Some(since + SUSPICION),
+            (RunPhase::Ready { .. }, None) if run.in_flight() > 0 => run.probe_due(),
+            _ if self.holds_idle || self.state().is_measured(&run.placement, run.id) => None,
+            (RunPhase::Ready { .. }, None) => slot.idle_end(),
+        }
     }
 
-    fn act_on(&mut self, id: ModelId, action: &TimerAction) {
+    fn act_on(&mut self, id: ModelId) {
         let Some(slot) = self.models.get(id) else { return };
-        match action {
-            TimerAction::KillStalledLoad => {
+        let (Some(run), name) = (&slot.run, &slot.name) else { return };
+        match run.phase {
+            RunPhase::Loading { .. } => {
                 let seconds = slot.spec.load_timeout.as_secs_f64();
                 let text = format!(
-                    "{} made no progress in loading for {seconds:.0} s (`load-timeout`) and was \
-                        killed",
-                    slot.name
+                    "{name} made no progress in loading for {seconds:.0} s (`load-timeout`) and was killed"
                 );
                 self.kill_for(id, Reason::new("load_stalled", text));
             }
-            TimerAction::KillAgain => self.end_process(id, Stopping::Kill, None),
-            TimerAction::KillSuspect => {
+            // Repeated until the process is gone: a driver call may hold it for long after SIGKILL.
+            RunPhase::Stopping { .. } => self.end_process(id, Stopping::Kill, None),
+            RunPhase::Ready { .. } if run.suspect.is_some() => {
                 let text = format!(
-                    "the engine of model {} failed Plimsoll's test requests, did not end by itself, and \
-                        was killed",
-                    slot.name
+                    "the engine of model {name} failed Plimsoll's test requests, did not end by itself, and \
+                        was killed"
                 );
                 self.kill_for(id, Reason::new("unresponsive", text));
             }
-            TimerAction::Probe => {
-                if let Some(run) = slot.run.as_ref().map(|run| run.id) {
-                    self.probe(run);
-                }
-            }
-            TimerAction::UnloadIdle => {
+            RunPhase::Ready { .. } if run.in_flight() > 0 => self.probe(run.id),
+            RunPhase::Ready { .. } => {
                 if let Some(ttl) = slot.time_to_live() {
                     self.part(id, PartingCause::Idle { ttl });
                 }
@@ -110,14 +101,14 @@ impl Scheduler {
     fn cut_off(&mut self) {
         for id in self.models.ids() {
             let run = self.models.get(id).and_then(|slot| slot.run.as_ref());
-            if run.is_some_and(|run| !matches!(run.phase, RunPhase::Stopping { .. })) {
+            if run.is_some_and(|run| !run.is_stopping()) {
                 self.stop(id);
             }
         }
     }
 
     fn next_timer(&self) -> Option<Moment> {
-        let now = self.clock.now();
+        let now = self.now;
         let yields = self.ledger().accounts().iter().filter_map(|account| Some(account.kept()?.until));
         let closing = self.closing.map(|closing| closing.cut_off).filter(|at| *at > now);
         let models = self.models.iter().flat_map(|(_, slot)| self.timers(slot).into_iter().flatten());
@@ -127,10 +118,10 @@ impl Scheduler {
 
     /// The timers of a model and of its run.
     fn timers(&self, slot: &ModelSlot) -> [Option<Moment>; 6] {
-        let now = self.clock.now();
+        let now = self.now;
         let is_occupied = slot.run.is_none() && slot.wanted();
         [
-            self.run_timer(slot).map(|(at, _)| at),
+            self.run_timer(slot),
             slot.pinned_until,
             self.suspect_timer(slot),
             self.overtime_due(slot),
@@ -138,18 +129,4 @@ impl Scheduler {
             slot.left.map(|left| left.until).filter(|_| slot.line.is_empty()),
         ]
     }
-}
-
-/// The next timer of a model's run, were nothing held.
-fn run_timer(slot: &ModelSlot) -> Option<(Moment, TimerAction)> {
-    let run = slot.run.as_ref()?;
-    let timer = match (run.phase, run.suspect) {
-        (RunPhase::Loading { until, .. }, _) => (until, TimerAction::KillStalledLoad),
-        // Repeated until the process is gone: a driver call may hold it for long after SIGKILL.
-        (RunPhase::Stopping { until }, _) => (until, TimerAction::KillAgain),
-        (RunPhase::Ready { .. }, Some(since)) => (since + SUSPICION, TimerAction::KillSuspect),
-        (RunPhase::Ready { .. }, None) if run.in_flight() > 0 => (run.probe_due()?, TimerAction::Probe),
-        (RunPhase::Ready { .. }, None) => (slot.idle_end()?, TimerAction::UnloadIdle),
-    };
-    Some(timer)
 }

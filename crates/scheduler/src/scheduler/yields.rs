@@ -21,7 +21,7 @@ enum LeaveRank {
 
 impl Scheduler {
     pub(super) fn yield_wanted(&mut self, card: &CardId, bytes: Bytes, until: Moment) {
-        let now = self.clock.now();
+        let now = self.now;
         let wanted = (!bytes.is_zero() && until > now).then_some((bytes, until));
         self.placements.ledger.keep_free(card, wanted);
         self.mark_dirty();
@@ -29,7 +29,7 @@ impl Scheduler {
     }
 
     pub(super) fn end_yields(&mut self) {
-        if self.placements.ledger.end_kept(self.clock.now()) {
+        if self.placements.ledger.end_kept(self.now) {
             self.mark_dirty();
         }
     }
@@ -55,26 +55,20 @@ impl Scheduler {
         for card in &short {
             self.make_way(card);
         }
-        if self.yielding.is_empty() {
-            return;
-        }
-        let before = self.yielding.runs().count();
-        let waits = |slot: &ModelSlot, run: &RunState| {
-            let is_idle = !slot.is_pinned() && run.in_flight() == 0;
-            is_idle && self.state().is_measured(&run.placement, run.id)
+        let state = self.state();
+        let goes = |(run, (card, _)): &(&RunId, &(CardId, Reason))| {
+            state.live(**run).is_some_and(|(_, slot, live)| {
+                // A stop may wait for the end of a start that measures.
+                let waits = || live.in_flight() == 0 && state.is_measured(&live.placement, live.id);
+                live.is_stopping() || !slot.is_pinned() && (short.contains(card) || waits())
+            })
         };
-        let stop_waits =
-            self.models.running().filter(|(_, slot, run)| waits(slot, run)).map(|(_, _, run)| run.id);
-        let stop_waits: Vec<RunId> = stop_waits.collect();
-        let (models, runs) = (&self.models, &self.runs);
-        self.yielding.retain(|run, card| {
-            let slot = runs.model_of(run).and_then(|id| models.get(id));
-            let needed = slot.is_some_and(|slot| !slot.is_pinned()) && short.contains(card);
-            let live = slot.and_then(|slot| slot.run.as_ref()).filter(|live| live.id == run);
-            let goes = |live: &RunState| matches!(live.phase, RunPhase::Stopping { .. });
-            live.is_some_and(|live| needed || goes(live) || stop_waits.contains(&run))
-        });
-        if self.yielding.runs().count() < before {
+        let stays: Vec<RunId> =
+            self.yielding.iter().filter(|entry| !goes(entry)).map(|(run, _)| *run).collect();
+        for run in &stays {
+            self.yielding.remove(run);
+        }
+        if !stays.is_empty() {
             self.call_off_drains();
         }
     }
@@ -135,7 +129,7 @@ impl Scheduler {
     fn coming_back(&self, account: &Account) -> Bytes {
         let ends = |run: &RunState| run.leaves() || run.draining.is_some();
         let here = self.models.running().filter(|(_, _, run)| ends(run)).map(|(_, _, run)| run.id);
-        let runs: Vec<RunId> = here.chain(self.runs.leaving()).collect();
+        let runs: Vec<RunId> = here.chain(self.runs.leaving.iter().copied()).collect();
         let claims = account.claims().iter().filter(|claim| runs.contains(&claim.run));
         claims.map(|claim| claim.bytes).sum()
     }
@@ -146,7 +140,7 @@ impl Scheduler {
 
     fn leave(&mut self, run: RunId, card: &CardId, reason: Reason) {
         if let Some(id) = self.runs.model_of(run) {
-            self.yielding.add(run, card, reason);
+            self.yielding.insert(run, (card.clone(), reason));
             self.drain(id, Drain::Evict);
         }
     }

@@ -17,44 +17,10 @@ pub(crate) struct BudgetRequest {
     pub(crate) after: Vec<RunId>,
 }
 
-#[derive(Clone, Debug, Default)]
-pub(crate) struct BudgetRequests(Vec<BudgetRequest>);
-
-impl BudgetRequests {
-    pub(crate) fn push(&mut self, request: BudgetRequest) {
-        self.0.push(request);
-    }
-
-    /// True if the run has a request that waits.
-    pub(crate) fn has(&self, run: RunId) -> bool {
-        self.0.iter().any(|request| request.run == run)
-    }
-
-    /// The request for which `victim` stops.
-    pub(crate) fn behind(&self, victim: RunId) -> Option<&BudgetRequest> {
-        self.0.iter().find(|request| request.after.contains(&victim))
-    }
-
-    /// Takes the return of a run's memory, and returns requests that wait for no other run.
-    pub(crate) fn resume(&mut self, gone: RunId) -> Vec<BudgetRequest> {
-        for request in &mut self.0 {
-            request.after.retain(|run| *run != gone);
-        }
-        self.0.extract_if(.., |request| request.after.is_empty()).collect()
-    }
-
-    /// Drops the request of a run that has ended.
-    pub(crate) fn forget(&mut self, run: RunId) {
-        self.0.retain(|request| request.run != run);
-    }
-}
-
 impl StateRef<'_> {
     /// Memory that is missing for the request: in the ledger, or according to the driver.
     pub(crate) fn missing_for(self, request: &BudgetRequest) -> Bytes {
-        let Some(account) = self.ledger.account(&request.card) else {
-            return Bytes::MAX;
-        };
+        let Some(account) = self.ledger.account(&request.card) else { return Bytes::MAX };
         let raise = request.wanted.saturating_sub(account.occupied_by(request.run));
         let in_ledger = if raise.is_zero() { Bytes::ZERO } else { account.lacking(raise) };
         // The driver may have less than the ledger says: fragmentation, and other processes since the last

@@ -1,14 +1,15 @@
 //! Computes the memory that an engine lacks for a longer request, and which engines could be stopped to free
 //! it.
 
-use plimsoll_base::{Bytes, Card, CardId, Order, Placement, RunId, Share};
+use plimsoll_base::{Bytes, Card, CardId, Placement, RunId, Share};
 
-use super::StateRef;
+use super::obstacle::needed_for;
+use super::{Contention, StateRef, Tenants};
 use crate::effect::RequestRefusal;
-use crate::models::RunSleep;
-use crate::place::{Account, CardStanding, CardTenant, EvictionCandidate, Reservations, cheapest};
+use crate::models::{RoomObstacle, RunSleep};
+use crate::place::{NeedAnswers, PlacementQuery, PlacementVerdict, Reservations, place_more};
 use crate::refusal::{self, DepthRefusal};
-use crate::time::ModelId;
+use crate::time::{ModelId, Moment};
 
 /// Memory that the first request of a queue needs on its run's cards.
 pub(crate) struct DepthNeed {
@@ -51,27 +52,13 @@ impl StateRef<'_> {
             let occupied = self.occupied_by(run, &need.card);
             Share::new(need.card.clone(), need.bytes.saturating_sub(occupied))
         };
-        Placement { shares: needs.iter().map(extra).collect(), alone: false }
-    }
-
-    /// Memory that is missing on a card after taking the slack of all other runs.
-    pub(crate) fn lacking(self, id: ModelId, share: &Share, reserved: &Reservations) -> Bytes {
-        if share.bytes.is_zero() {
-            return Bytes::ZERO;
-        }
-        let slack = self.all_slack(Some(id));
-        let slack = slack.iter().filter(|(_, slack)| slack.card == share.card);
-        let slack: Bytes = slack.map(|(_, slack)| slack.bytes).sum();
-        let account = self.ledger.account(&share.card);
-        let lacking = |account: &Account| account.lacking(share.bytes + reserved.on(&share.card));
-        account.map_or(Bytes::MAX, lacking).saturating_sub(slack)
+        let shares = needs.iter().map(extra).filter(|share| !share.bytes.is_zero());
+        Placement { shares: shares.collect(), alone: false }
     }
 
     /// Memory of a card that the run could hold if all other unpinned models stopped.
     pub(crate) fn at_best(self, id: ModelId, card: &CardId) -> Bytes {
-        let Some(account) = self.ledger.account(card) else {
-            return Bytes::ZERO;
-        };
+        let Some(account) = self.ledger.account(card) else { return Bytes::ZERO };
         let own = self.model(id).and_then(|slot| slot.run.as_ref());
         let own = own.map(|run| run.id);
         let pinned = self.models.running().filter(|(_, slot, _)| slot.is_pinned());
@@ -89,49 +76,36 @@ impl StateRef<'_> {
         needs.iter().all(|need| need.bytes <= self.at_best(id, &need.card))
     }
 
-    /// All runs that leave anyway and the cheapest others that free `lacking`, and whether some of them are
-    /// in use. Their slack is counted as free already.
-    pub(crate) fn sufficient(
+    /// The runs that stop for more memory of a running model, what it waits for until then, and the time at
+    /// which another run becomes easier to stop.
+    pub(crate) fn more_memory(
         self,
         id: ModelId,
-        mut tenants: Vec<CardTenant>,
+        contention: &Contention,
         extra: &Placement,
-        lacking: &[Bytes],
-    ) -> Option<(Vec<RunId>, bool)> {
-        let slack = self.all_slack(Some(id));
-        let frees = |run: RunId| -> Vec<Bytes> {
-            let slack_on = |card: &CardId| -> Bytes {
-                let of_run = slack.iter().filter(|(of, share)| *of == run && share.card == *card);
-                of_run.map(|(_, share)| share.bytes).sum()
-            };
-            let occupied = |card: &CardId| self.occupied_by(run, card).saturating_sub(slack_on(card));
-            extra.cards().map(occupied).collect()
-        };
-        let own = self.model(id)?.run.as_ref()?.id;
+        reserved: &Reservations,
+    ) -> Option<(PlacementVerdict, RoomObstacle, Option<Moment>)> {
+        let slot = self.model(id)?;
+        let run = slot.run.as_ref()?;
+        // It runs already, so that no limit of runs and no rule of company keeps it from its memory.
+        let ledger = self.without_slack(self.ledger).unwrap_or_else(|| self.ledger.clone());
+        let ledger = ledger.with_most_runs(None);
+        let Tenants { list: mut tenants, next } = self.tenants(id, contention);
         // A run cannot make room for itself.
-        tenants.retain(|tenant| tenant.run != own && tenant.standing <= CardStanding::Protected);
-        tenants.order_by_key(|tenant| (tenant.standing, tenant.last_used));
-        let leaves = tenants.partition_point(|tenant| tenant.standing == CardStanding::Leaving);
-        let mut gone: Vec<RunId> = tenants.drain(..leaves).map(|tenant| tenant.run).collect();
-        // Memory that leaving runs free need not be freed by others.
-        let mut lacking = lacking.to_vec();
-        for run in &gone {
-            let freed = lacking.iter_mut().zip(frees(*run));
-            freed.for_each(|(lacking, freed)| *lacking = lacking.saturating_sub(freed));
-        }
-        let candidate = |tenant: &CardTenant| EvictionCandidate {
-            run: tenant.run,
-            frees: frees(tenant.run),
-            cost: tenant.cost,
-            wait: tenant.wait,
+        tenants.retain(|tenant| tenant.run != run.id);
+        tenants.iter_mut().for_each(|tenant| tenant.apart = false);
+        let none = NeedAnswers::default();
+        let query = PlacementQuery { port: None, ..slot.query(&run.need, &none) };
+        let verdict = place_more(&query, extra, &ledger, reserved, &tenants);
+        let obstacle = match &verdict {
+            PlacementVerdict::FitsAfter { evict: runs, .. }
+            | PlacementVerdict::WaitsFor { busy: runs, .. } => {
+                let runs = needed_for(extra, runs, &ledger, reserved);
+                RoomObstacle::Occupied { kept: Vec::new(), runs }
+            }
+            _ => RoomObstacle::Turn,
         };
-        let candidates: Vec<EvictionCandidate> = tenants.iter().map(candidate).collect();
-        let chosen = cheapest(&lacking, &candidates)?;
-        let in_use =
-            |tenant: &CardTenant| tenant.standing != CardStanding::Idle && chosen.contains(&tenant.run);
-        let waits = tenants.iter().any(in_use);
-        gone.extend(chosen);
-        Some((gone, waits))
+        Some((verdict, obstacle, next))
     }
 
     /// The refusal of a front that its run's cards can never hold.

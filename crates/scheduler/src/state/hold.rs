@@ -15,9 +15,7 @@ impl StateRef<'_> {
     /// The time until which an idle run counts as busy, because its clients are expected to go on.
     pub(crate) fn kept_until(self, slot: &ModelSlot, all_wait: bool) -> Option<Moment> {
         let run = slot.run.as_ref().filter(|run| run.is_idle() && slot.line.is_empty())?;
-        let RunPhase::Ready { idle_since, .. } = run.phase else {
-            return None;
-        };
+        let RunPhase::Ready { idle_since, .. } = run.phase else { return None };
         // DECISION: the hold bounds one pause. The turn bounds an agent's holds in all.
         let series = slot.pauses.expected_until();
         // Clients that use several models are worth a short wait: each swap then answers more of them. None

@@ -52,7 +52,7 @@ impl StateRef<'_> {
         }
         let accounts = placement.cards().filter_map(|card| self.ledger.account(card));
         let mut claims = accounts.flat_map(|account| account.claims());
-        let outstanding = claims.any(|claim| self.runs.leaving().any(|run| run == claim.run));
+        let outstanding = claims.any(|claim| self.runs.leaving.contains(&claim.run));
         outstanding.then_some(RoomObstacle::Motion { of: None })
     }
 }

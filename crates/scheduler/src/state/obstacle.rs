@@ -7,7 +7,7 @@
 //! models that come before. A run that is ending but whose memory is not needed is left out, because waiting
 //! for it would be in vain.
 
-use plimsoll_base::{Bytes, CardId, Placement, RunId, Share};
+use plimsoll_base::{Bytes, CardId, Placement, RunId};
 
 use super::StateRef;
 use super::tenants::{AfterYields, RoomVerdict};
@@ -60,48 +60,28 @@ impl StateRef<'_> {
         let cards = self.ledger.accounts().iter().map(|account| &account.card().id);
         RoomObstacle::Occupied { kept: cards.filter(|card| ends(card) && on(card)).cloned().collect(), runs }
     }
-
-    /// Obstacle between a running model and `extra`; `runs` are those that would make room together.
-    pub(crate) fn obstacle_to_depth(
-        self,
-        id: ModelId,
-        runs: Option<&[RunId]>,
-        extra: &Placement,
-        lacking: &[Bytes],
-    ) -> RoomObstacle {
-        let Some(runs) = runs else { return RoomObstacle::Turn };
-        // The slack of claims is taken first, and `lacking` is what is missing beyond that.
-        let slack = self.all_slack(Some(id));
-        let occupied = |run: RunId, card: &CardId| {
-            let slack = slack.iter().filter(|(of, share)| *of == run && share.card == *card);
-            self.occupied_by(run, card).saturating_sub(slack.map(|(_, share)| share.bytes).sum())
-        };
-        let suffice = |runs: &[RunId]| {
-            let freed = |share: &Share| -> Bytes { runs.iter().map(|run| occupied(*run, &share.card)).sum() };
-            lacking.iter().zip(&extra.shares).all(|(lacking, share)| *lacking <= freed(share))
-        };
-        RoomObstacle::Occupied { kept: Vec::new(), runs: needed(runs, suffice) }
-    }
 }
 
 /// Those of the runs whose memory the placement cannot do without.
-fn needed_for(placement: &Placement, runs: &[RunId], ledger: &Ledger, reserved: &Reservations) -> Vec<RunId> {
+pub(super) fn needed_for(
+    placement: &Placement,
+    runs: &[RunId],
+    ledger: &Ledger,
+    reserved: &Reservations,
+) -> Vec<RunId> {
     // Each run that leaves is a place among the most that may be loaded.
     if ledger.full_at().is_some() {
         return runs.to_vec();
     }
-    needed(runs, |runs| {
+    let suffice = |runs: &[RunId]| {
         placement.cards().all(|card| {
             ledger.account(card).is_some_and(|account| {
                 let freed: Bytes = runs.iter().map(|run| account.occupied_by(*run)).sum();
                 placement.on(card) + reserved.on(card) + account.claimed() <= account.capacity() + freed
             })
         })
-    })
-}
-
-/// The runs without those that can be left out while the others suffice.
-fn needed(runs: &[RunId], suffice: impl Fn(&[RunId]) -> bool) -> Vec<RunId> {
+    };
+    // Each that can be left out while the others suffice is.
     let mut needed = runs.to_vec();
     for run in runs {
         let without: Vec<RunId> = needed.iter().copied().filter(|other| other != run).collect();

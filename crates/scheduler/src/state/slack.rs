@@ -17,9 +17,7 @@ impl StateRef<'_> {
         if let Some(run) = slot.run.as_ref().filter(|run| run.is_asleep() && slot.line.is_empty()) {
             return self.unheld(run.id);
         }
-        let Some((run, occupancy)) = slot.tracked() else {
-            return Vec::new();
-        };
+        let Some((run, occupancy)) = slot.tracked() else { return Vec::new() };
         if !run.takes_requests() || !slot.line.is_empty() {
             return Vec::new();
         }
@@ -62,10 +60,10 @@ impl StateRef<'_> {
         all.into_iter().map(|(_, run, share)| (run, share)).collect()
     }
 
-    /// The ledger as it would be without any slack; `None` if it has none.
-    pub(crate) fn without_slack(self) -> Option<Ledger> {
+    /// This ledger as it would be without any slack; `None` if it has none.
+    pub(crate) fn without_slack(self, ledger: &Ledger) -> Option<Ledger> {
         let slack = self.all_slack(None);
-        let mut ledger = (!slack.is_empty()).then(|| self.ledger.clone())?;
+        let mut ledger = (!slack.is_empty()).then(|| ledger.clone())?;
         for (run, share) in slack {
             let occupied = self.occupied_by(run, &share.card);
             ledger.shrink(run, &share.card, occupied.saturating_sub(share.bytes));

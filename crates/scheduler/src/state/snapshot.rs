@@ -169,7 +169,7 @@ impl StateRef<'_> {
             growth: slot.record.growth.learned(),
             depth: self.depth_view(slot),
             // Shown, because a model that is not tracked may run out of memory on a deep request.
-            depth_unwatched: run.and_then(|run| run.occupancy.as_ref().err().cloned()),
+            depth_unwatched: run.and_then(|run| run.depth_unwatched.clone()),
             overflows: slot.overflows,
             deferred: slot.record.deferred(self.now),
             last_failure: slot.record.last_failure.clone(),

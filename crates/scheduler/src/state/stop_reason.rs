@@ -37,8 +37,10 @@ impl StateRef<'_> {
         }
         state.draining?;
         let sum = state.swap_sum.clone();
-        let needed =
-            self.newcomer(run).map(|reason| reason.because_all(sum)).or_else(|| self.yielding.reason(run));
+        let needed = self
+            .newcomer(run)
+            .map(|reason| reason.because_all(sum))
+            .or_else(|| Some(self.yielding.get(&run)?.1.clone()));
         needed.or_else(|| {
             let text = "its memory was needed by a model that is not waiting any more";
             Some(Reason::new("makes_room", text))
@@ -48,7 +50,7 @@ impl StateRef<'_> {
     /// The model or run that needs the memory.
     fn newcomer(self, run: RunId) -> Option<Reason> {
         let makes_room = |text: String| Reason::new("makes_room", text);
-        if let Some(request) = self.budgets.behind(run) {
+        if let Some(request) = self.budgets.iter().find(|request| request.after.contains(&run)) {
             let name = &self.model_of(request.run)?.1.name;
             let text = format!("{name} requests {} more memory", request.requested);
             return Some(makes_room(text).fact("need", request.requested));
@@ -56,7 +58,7 @@ impl StateRef<'_> {
         self.models.iter().find_map(|(id, slot)| {
             let name = &slot.name;
             if let Some(room) = slot.room() {
-                if room.victims.contains(&run) {
+                if room.wait.victims.contains(&run) {
                     if let Some(port) = self.port_between(slot, run) {
                         let text = format!("{name} listens on the same port ({port})");
                         return Some(makes_room(text).fact("port", u64::from(port)));
@@ -69,8 +71,8 @@ impl StateRef<'_> {
                     if let Some(most) = self.ledger.full_at() {
                         return Some(makes_room(format!("{name} is to be loaded, and {}", at_most(most))));
                     }
-                    let text = format!("{name} needs {}", room.needs);
-                    return Some(makes_room(text).fact("need", room.needs));
+                    let needs = room.wait.needs;
+                    return Some(makes_room(format!("{name} needs {needs}")).fact("need", needs));
                 }
                 let text = format!("{name} ran out of memory while loading");
                 return room.after.contains(&run).then(|| makes_room(text));

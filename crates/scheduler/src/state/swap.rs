@@ -352,22 +352,21 @@ impl StateRef<'_> {
         ahead: &[ModelId],
     ) -> bool {
         let waiters = waiters(self.model(asking));
-        let live = |run: &RunId| self.model_of(*run).and_then(|(_, slot)| Some((slot, slot.run.as_ref()?)));
-        let stays = stopped.iter().filter_map(live).filter(|(_, run)| run.takes_requests());
-        let cost: u64 = stays.map(|(slot, run)| self.eviction_cost(slot, run)).sum();
+        let stays = stopped.iter().filter_map(|run| self.live(*run)).filter(|(.., run)| run.takes_requests());
+        let cost: u64 = stays.map(|(_, slot, run)| self.eviction_cost(slot, run)).sum();
         ahead.iter().filter_map(|id| self.model(*id)).any(|slot| {
             let load = self.expected_load(slot);
             let free = load + slot.answer_time.unwrap_or(UNKNOWN_REST);
             let swap = milliseconds(free).saturating_mul(waiters).saturating_add(milliseconds(load));
-            slot.room().is_some_and(|room| room.needs >= needs) && swap < cost
+            slot.room().is_some_and(|room| room.wait.needs >= needs) && swap < cost
         })
     }
 
     /// The longest time for which one of the runs that the model waits for may go on.
     pub(crate) fn turns_left(self, case: &SwapCase, runs: &[RunId]) -> Duration {
         let left = runs.iter().filter_map(|run| {
-            let (id, slot) = self.model_of(*run)?;
-            let run = slot.run.as_ref().filter(|run| !run.leaves() && run.draining.is_none())?;
+            let (id, slot, run) =
+                self.live(*run).filter(|(.., run)| !run.leaves() && run.draining.is_none())?;
             Some(self.run_turn(case, case.contention.run_of(id)?, slot, run).ends.since(self.now))
         });
         left.max().unwrap_or_default()
@@ -410,18 +409,15 @@ impl StateRef<'_> {
     pub(crate) fn drains(self, case: &SwapCase, victims: &[RunId]) -> (Vec<ModelId>, Option<Moment>) {
         let (mut parts, mut has_begun) = (Vec::new(), false);
         for run in victims {
-            let Some((id, slot)) = self.model_of(*run) else {
+            let Some((id, slot, live)) = self.live(*run) else {
                 has_begun = true;
                 continue;
             };
-            let Some(live) = slot.run.as_ref().filter(|live| live.id == *run) else { continue };
             let Some(facts) = case.contention.run_of(id) else { continue };
             let drains = self.is_draining_for_model(live);
             let usual = slot.answer_time.unwrap_or(UNKNOWN_REST);
             match self.prospect(case, facts, slot, live).standing {
-                CardStanding::Leaving if !drains => {
-                    has_begun |= matches!(live.phase, RunPhase::Stopping { .. })
-                }
+                CardStanding::Leaving if !drains => has_begun |= live.is_stopping(),
                 CardStanding::Idle => parts.push((id, CardStanding::Idle, self.now, usual)),
                 CardStanding::Leaving | CardStanding::Busy => {
                     parts.push((id, CardStanding::Busy, facts.free, usual));

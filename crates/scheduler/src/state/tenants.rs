@@ -63,25 +63,11 @@ impl StateRef<'_> {
         let room = slot.room()?;
         let after = room.after.iter().copied();
         let barred = after.filter(|run| self.runs.holds_memory(*run)).collect();
-        let measured = slot.measured_need(&room.need);
-        let query = PlacementQuery {
-            name: &slot.name,
-            need: measured.as_ref().unwrap_or(&room.need),
-            answers: &room.plan.answers,
-            learned: slot.record.learned(),
-            allowed: &slot.spec.allowed,
-            port: slot.spec.port,
-            apart: reserved.models().iter().filter(|other| self.excludes(slot, **other)).count(),
-        };
+        let need = slot.known_need(&room.need);
+        let apart = reserved.models().iter().filter(|other| self.excludes(slot, **other)).count();
+        let query = PlacementQuery { apart, ..slot.query(&need, &room.plan.answers) };
         let Tenants { list: tenants, next } = self.tenants(id, contention);
-        let verdict = match place(&query, self.ledger, reserved, &tenants) {
-            known @ (PlacementVerdict::Fits(_) | PlacementVerdict::Unplanned(_)) => known,
-            // Only if the model does not fit otherwise: building this ledger costs a copy.
-            other => match self.without_slack() {
-                Some(ledger) => place(&query, &ledger, reserved, &tenants),
-                None => other,
-            },
-        };
+        let verdict = self.placed(&query, self.ledger, reserved, &tenants);
         // The memory that it needs may be kept free for other processes, and no longer than its client waits.
         let is_crowded = matches!(&verdict, PlacementVerdict::Never(never) if never.crowded_out);
         let later = is_crowded.then(|| self.after_yields(slot)).flatten().map(|ledger| {
@@ -91,6 +77,24 @@ impl StateRef<'_> {
         let after_yields = later.filter(|later| !matches!(later.verdict, PlacementVerdict::Never(_)));
         let verdict = if after_yields.is_some() { PlacementVerdict::Later } else { verdict };
         Some(RoomVerdict { verdict, barred, after_yields, next })
+    }
+
+    /// Places a model, and takes the unused parts of claims before it stops any run.
+    pub(super) fn placed(
+        self,
+        query: &PlacementQuery<'_>,
+        ledger: &Ledger,
+        reserved: &Reservations,
+        tenants: &[CardTenant],
+    ) -> PlacementVerdict {
+        match place(query, ledger, reserved, tenants) {
+            known @ (PlacementVerdict::Fits(_) | PlacementVerdict::Unplanned(_)) => known,
+            // Only if the model does not fit otherwise: building this ledger costs a copy.
+            other => match self.without_slack(ledger) {
+                Some(ledger) => place(query, &ledger, reserved, tenants),
+                None => other,
+            },
+        }
     }
 
     /// The ledger after the yields that end before the last of the model's requests gives up; `None` without
@@ -122,7 +126,7 @@ impl StateRef<'_> {
         let standing_of = |run: RunId, standing: CardStanding| {
             if promised.contains(&run) && !own.contains(&run) { CardStanding::Promised } else { standing }
         };
-        let gone = self.runs.leaving().map(|run| CardTenant {
+        let gone = self.runs.leaving.iter().map(|&run| CardTenant {
             run,
             standing: standing_of(run, CardStanding::Leaving),
             // It leaves in any case, so that its order does not matter.
@@ -162,7 +166,7 @@ impl StateRef<'_> {
                 apart: apart.contains(&run.id),
             }
         });
-        let mut list = Vec::with_capacity(contention.runs.len() + self.runs.leaving().len());
+        let mut list = Vec::with_capacity(contention.runs.len() + self.runs.leaving.len());
         list.extend(gone);
         list.extend(here);
         Tenants { list, next: Some(next).filter(|next| *next != Moment::NEVER) }
@@ -189,7 +193,7 @@ impl StateRef<'_> {
     /// True for a run that finishes its requests for another model.
     pub(crate) fn is_draining_for_model(self, run: &RunState) -> bool {
         let drains = run.draining == Some(Drain::Evict) && !run.leaves() && run.in_flight() > 0;
-        drains && self.yielding.runs().all(|other| other != run.id)
+        drains && !self.yielding.contains_key(&run.id)
     }
 
     /// A run's readiness to stop for the model of the case, and what that costs.

@@ -9,7 +9,7 @@ use plimsoll_base::{Bytes, RunId};
 
 use super::StateRef;
 use crate::models::{ModelSlot, RequestedState, RoomSearch, RunState};
-use crate::place::{CardSet, PlacementQuery, need};
+use crate::place::{CardSet, need};
 use crate::time::{ModelId, Moment};
 
 /// Position of a waiting model in the order.
@@ -90,8 +90,7 @@ impl StateRef<'_> {
 
     /// True for a run that was ordered to leave.
     fn is_leaving(self, run: RunId) -> bool {
-        let live = self.model_of(run).and_then(|(_, slot)| slot.run.as_ref()).filter(|live| live.id == run);
-        live.is_none_or(|live| live.draining.is_some() || live.leaves())
+        self.live(run).is_none_or(|(.., live)| live.draining.is_some() || live.leaves())
     }
 
     /// True if the turn has to wait although it precedes others.
@@ -117,17 +116,7 @@ impl StateRef<'_> {
     /// Memory that a model would take on empty cards; or the sets of cards that its plan has to tell of
     /// first.
     pub(crate) fn size(self, slot: &ModelSlot, room: &RoomSearch) -> Result<Bytes, Vec<CardSet>> {
-        let measured = slot.measured_need(&room.need);
-        let query = PlacementQuery {
-            name: &slot.name,
-            need: measured.as_ref().unwrap_or(&room.need),
-            answers: &room.plan.answers,
-            learned: slot.record.learned(),
-            allowed: &slot.spec.allowed,
-            port: None,
-            apart: 0,
-        };
-        need(&query, self.ledger)
+        need(&slot.query(&slot.known_need(&room.need), &room.plan.answers), self.ledger)
     }
 }
 

@@ -59,10 +59,10 @@ impl StateRef<'_> {
         {
             return format!("waiting until {other} is unloaded") + &self.leaving(slot.victims());
         }
-        let Some(room) = slot.room().filter(|room| !room.needs.is_zero()) else {
+        let Some(wait) = slot.wait().filter(|wait| !wait.needs.is_zero()) else {
             return format!("waiting for memory for {}", slot.name);
         };
-        let line = format!("waiting for {} of memory on {}", room.needs, self.named(&room.cards));
+        let line = format!("waiting for {} of memory on {}", wait.needs, self.named(&wait.cards));
         if slot.victims().next().is_some() {
             return line + &self.leaving(slot.victims());
         }
@@ -108,23 +108,17 @@ impl StateRef<'_> {
     /// The models of these runs, each with the event after which it leaves.
     fn leaving<'a>(self, runs: impl Iterator<Item = &'a RunId>) -> String {
         let line = |run: &RunId| {
-            let Some((_, slot)) = self.model_of(*run) else {
+            let Some((_, slot, live)) = self.live(*run) else {
                 return "; the memory of an engine that ended is still being returned".to_owned();
             };
             let name = &slot.name;
-            match slot.run.as_ref().filter(|live| live.id == *run) {
-                Some(live) if live.is_loading() => {
-                    format!("; {name} is unloaded after its load and first answers")
-                }
+            match live.in_flight() {
+                _ if live.is_loading() => format!("; {name} is unloaded after its load and first answers"),
                 // It was chosen, and may go on until its protection ends.
-                Some(live) if live.takes_requests() => {
-                    format!("; {name} is unloaded after its first answers")
-                }
-                Some(live) if live.in_flight() == 1 => format!("; {name} is unloaded when its answer ends"),
-                Some(live) if live.in_flight() > 1 => {
-                    format!("; {name} is unloaded when its {} answers end", live.in_flight())
-                }
-                _ => format!("; {name} is being unloaded"),
+                _ if live.takes_requests() => format!("; {name} is unloaded after its first answers"),
+                0 => format!("; {name} is being unloaded"),
+                1 => format!("; {name} is unloaded when its answer ends"),
+                answers => format!("; {name} is unloaded when its {answers} answers end"),
             }
         };
         runs.map(line).collect()

@@ -200,10 +200,7 @@ fn kept(obstacle: &RoomObstacle) -> &[CardId] {
 
 fn before(slot: &ModelSlot) -> Reason {
     let name = &slot.name;
-    let needs = match (slot.room(), slot.depth_wait()) {
-        (Some(room), _) => room.needs,
-        (None, wait) => wait.map_or(Bytes::ZERO, |wait| wait.needs),
-    };
+    let needs = slot.wait().map_or(Bytes::ZERO, |wait| wait.needs);
     match needs.is_zero() {
         true => Reason::new("before", format!("{name} comes first")),
         false => Reason::new("before", format!("{name} comes first and needs {needs}")).fact("need", needs),

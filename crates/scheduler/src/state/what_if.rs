@@ -1,13 +1,11 @@
 //! Tries a load without doing it: the cards that a model would get now, and the models that would have to
 //! stop.
 
-use plimsoll_base::{Bytes, Hint, ModelNeed, Reason, Share};
+use plimsoll_base::{Bytes, Hint, ModelNeed, Placement, Reason, RunId, Share};
 use serde::Serialize;
 
 use super::StateRef;
-use crate::place::{
-    CardSet, CardTenant, NeedAnswers, PlacementQuery, PlacementVerdict, PlanAdvice, Reservations, place,
-};
+use crate::place::{CardSet, NeedAnswers, NoPlacement, PlacementVerdict, PlanAdvice, Reservations};
 use crate::time::ModelId;
 
 /// Result of a dry run.
@@ -59,59 +57,34 @@ impl StateRef<'_> {
     ) -> Option<Result<WhatIf, Vec<CardSet>>> {
         let slot = self.model(id)?;
         let own = slot.run.as_ref().map(|run| run.id);
-        let measured = slot.measured_need(need);
-        let query = PlacementQuery {
-            name: &slot.name,
-            need: measured.as_ref().unwrap_or(need),
-            answers,
-            learned: slot.record.learned(),
-            allowed: &slot.spec.allowed,
-            port: slot.spec.port,
-            apart: 0,
+        let mut tenants = self.tenants(id, &self.contention()).list;
+        tenants.retain(|tenant| Some(tenant.run) != own);
+        let mut ledger = self.ledger.clone();
+        own.into_iter().for_each(|run| ledger.release(run));
+        let need = slot.known_need(need);
+        let verdict = self.placed(&slot.query(&need, answers), &ledger, &Reservations::default(), &tenants);
+        let name = |run: &RunId| Some(self.model_of(*run)?.1.name.to_string());
+        let found = |fits, placement: Placement, stops: &[RunId]| WhatIf {
+            fits,
+            shares: placement.shares,
+            stops: stops.iter().filter_map(name).collect(),
+            reason: None,
+            hints: Vec::new(),
+            advice: PlanAdvice::default(),
         };
-        let tenants: Vec<CardTenant> = self
-            .tenants(id, &self.contention())
-            .list
-            .into_iter()
-            .filter(|tenant| Some(tenant.run) != own)
-            .collect();
-        let verdict =
-            [Some(self.ledger.clone()), self.without_slack()].into_iter().flatten().map(|mut ledger| {
-                own.into_iter().for_each(|run| ledger.release(run));
-                place(&query, &ledger, &Reservations::default(), &tenants)
-            });
-        // Unused parts of claims are taken before any model is stopped.
-        let mut verdict: Vec<_> = verdict.collect();
-        let is_first =
-            matches!(verdict.first(), Some(PlacementVerdict::Fits(_) | PlacementVerdict::Unplanned(_)));
-        let verdict = if is_first { verdict.swap_remove(0) } else { verdict.pop()? };
-        let advice = PlanAdvice::default();
-        let (fits, placement, stops) = match verdict {
-            PlacementVerdict::Fits(placement) => (WhatIfVerdict::Now, placement, Vec::new()),
-            PlacementVerdict::FitsAfter { placement, evict } => (WhatIfVerdict::After, placement, evict),
-            PlacementVerdict::WaitsFor { placement, busy } => (WhatIfVerdict::Waits, placement, busy),
-            PlacementVerdict::Later => {
-                let (shares, stops, hints) = (Vec::new(), Vec::new(), Vec::new());
-                let fits = WhatIfVerdict::Waits;
-                return Some(Ok(WhatIf { fits, shares, stops, reason: None, hints, advice }));
+        Some(Ok(match verdict {
+            PlacementVerdict::Fits(placement) => found(WhatIfVerdict::Now, placement, &[]),
+            PlacementVerdict::FitsAfter { placement, evict } => {
+                found(WhatIfVerdict::After, placement, &evict)
             }
+            PlacementVerdict::WaitsFor { placement, busy } => found(WhatIfVerdict::Waits, placement, &busy),
+            PlacementVerdict::Later => found(WhatIfVerdict::Waits, Placement::default(), &[]),
             PlacementVerdict::Unplanned(sets) => return Some(Err(sets)),
             PlacementVerdict::Never(never) => {
                 let fits = if never.crowded_out { WhatIfVerdict::Crowded } else { WhatIfVerdict::Never };
-                let (reason, hints, advice) = (Some(never.reason), never.hints, never.advice);
-                return Some(Ok(WhatIf {
-                    fits,
-                    shares: Vec::new(),
-                    stops: Vec::new(),
-                    reason,
-                    hints,
-                    advice,
-                }));
+                let NoPlacement { reason, hints, advice, .. } = *never;
+                WhatIf { reason: Some(reason), hints, advice, ..found(fits, Placement::default(), &[]) }
             }
-        };
-        let named = stops.iter().filter_map(|run| Some(self.model_of(*run)?.1.name.to_string()));
-        let stops = named.collect();
-        let shares = placement.shares;
-        Some(Ok(WhatIf { fits, shares, stops, reason: None, hints: Vec::new(), advice }))
+        }))
     }
 }

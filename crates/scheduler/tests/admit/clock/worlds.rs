@@ -5,6 +5,8 @@
 //! that waited for five seconds drained the runs that were used least recently, whatever its load and theirs
 //! took.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use super::S;
 use super::machine::{Machine, Model, Scenario};
 use super::tally::{float, seconds};
@@ -17,6 +19,8 @@ struct Lost {
     here: f64,
     with_fixed_patience: f64,
     oracle: Option<f64>,
+    /// Hash of all decisions.
+    trace: u64,
 }
 
 /// The first worlds, and the oracle's lost time in the first of these.
@@ -24,8 +28,10 @@ fn lost(worlds: usize, with_oracle: usize) -> Vec<Lost> {
     let recorded = || FIXED_PATIENCE.split_whitespace().take(worlds).enumerate();
     let play = |(place, recorded): (usize, &str)| {
         let world = random::world(u64::try_from(place).unwrap());
+        let tally = Machine::run(&world);
         Lost {
-            here: Machine::run(&world).lost(),
+            here: tally.lost(),
+            trace: tally.stopwatch.trace.finish(),
             with_fixed_patience: recorded.parse().unwrap(),
             oracle: (place < with_oracle).then(|| oracle::lost(&world)),
         }
@@ -59,7 +65,11 @@ fn compare(worlds: usize, with_oracle: usize, most: f64) -> String {
     let beaten = lost.iter().filter(is_beaten).count();
     assert!(float(beaten) <= 0.05 * float(with_oracle), "the oracle lost more in {beaten} worlds");
     let oracles = format!("{oracle:.2} of the oracle's in the first {with_oracle}");
-    format!("lost time in the median of {worlds} worlds: {before:.2} of that with fixed patience; {oracles}")
+    let mut traces = DefaultHasher::new();
+    lost.iter().for_each(|lost| lost.trace.hash(&mut traces));
+    let all =
+        format!("{before:.2} of that with fixed patience; {oracles}; decisions {:016x}", traces.finish());
+    format!("lost time in the median of {worlds} worlds: {all}")
 }
 
 #[test]
