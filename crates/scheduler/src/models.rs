@@ -9,8 +9,7 @@ mod slot;
 
 pub(crate) use run::{Drain, PartingCause, RunPhase, RunSleep, RunState, StartFigure};
 pub(crate) use slot::{
-    LeftClient, MemoryWait, ModelSlot, NeighbourQuery, PlanProgress, ReadAhead, RequestedState, RoomObstacle,
-    RoomSearch,
+    LeftClient, MemoryWait, ModelSlot, NeighbourQuery, PlanProgress, RequestedState, RoomObstacle, RoomSearch,
 };
 
 use std::time::Duration;
@@ -118,34 +117,30 @@ impl ModelTable {
         self.waiting.is_empty()
     }
 
-    /// Notes that the model waits for memory, or does not.
-    fn note_waiting(&mut self, id: ModelId, before: bool, now: bool) {
-        match (before, now) {
+    /// Changes a model, and its place in the list of those that wait.
+    fn change<T>(&mut self, id: ModelId, change: impl FnOnce(&mut ModelSlot) -> T) -> Option<T> {
+        let slot = self.get_mut(id)?;
+        let waited = slot.waits();
+        let changed = change(slot);
+        match (waited, slot.waits()) {
             (false, true) => enter(&mut self.waiting, id),
             (true, false) => leave(&mut self.waiting, id),
             _ => {}
         }
+        Some(changed)
     }
 
     /// Moves a model on its way to a run; returns its place before.
     pub(crate) fn set_seeking(&mut self, id: ModelId, seeking: RequestedState) -> Option<RequestedState> {
-        let slot = self.get_mut(id)?;
-        let waited = slot.waits();
-        let before = std::mem::replace(&mut slot.seeking, seeking);
-        let waits = slot.waits();
-        self.note_waiting(id, waited, waits);
         self.states_dirty = true;
-        Some(before)
+        self.change(id, |slot| std::mem::replace(&mut slot.seeking, seeking))
     }
 
     /// Makes a running model wait for more memory, or ends that; returns true if anything changed.
     pub(crate) fn set_depth_wait(&mut self, id: ModelId, wait: Option<MemoryWait>) -> bool {
-        let Some(slot) = self.get_mut(id) else { return false };
-        let (waited, enters) = (slot.waits(), wait.is_some());
-        let leaves = std::mem::replace(&mut slot.depth_wait, wait).is_some();
-        let waits = slot.waits();
-        self.note_waiting(id, waited, waits);
-        enters || leaves
+        let enters = wait.is_some();
+        let before = self.change(id, |slot| std::mem::replace(&mut slot.depth_wait, wait));
+        before.is_some_and(|before| enters || before.is_some())
     }
 
     /// Takes a run off the victims of every model that waits.

@@ -19,17 +19,12 @@ pub struct ObservedGrowth {
     pub to: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct GrowthSample {
-    tokens: u64,
-    used: Bytes,
-}
-
 /// Samples of a model's run, and the slope that follows from them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GrowthTracker {
     run: Option<RunId>,
-    first: Option<GrowthSample>,
+    /// Tokens and memory of the first sample.
+    first: Option<(u64, Bytes)>,
     deepest: u64,
     learned: Option<ObservedGrowth>,
 }
@@ -47,11 +42,9 @@ impl GrowthTracker {
             return;
         }
         self.deepest = tokens;
-        let first = *self.first.get_or_insert(GrowthSample { tokens, used });
-        let span = tokens - first.tokens;
-        if let Some(each) = used.saturating_sub(first.used).get().checked_div(span) {
-            self.learned =
-                Some(ObservedGrowth { bytes_per_token: Bytes::new(each), from: first.tokens, to: tokens });
+        let (from, first) = *self.first.get_or_insert((tokens, used));
+        if let Some(each) = used.saturating_sub(first).get().checked_div(tokens - from) {
+            self.learned = Some(ObservedGrowth { bytes_per_token: Bytes::new(each), from, to: tokens });
         }
     }
 

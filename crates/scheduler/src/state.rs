@@ -80,14 +80,12 @@ impl<'a> StateRef<'a> {
         runs.filter(|run| run.is_idle()).map(|run| run.id).collect()
     }
 
-    /// Models with an idle run on any of the cards that may be stopped.
-    pub(crate) fn idle_on(self, cards: &[CardId]) -> Vec<ModelId> {
+    /// Idle runs on any of the cards that may be stopped, with their models.
+    pub(crate) fn idle_on(self, cards: &[CardId]) -> Vec<(ModelId, RunId)> {
         let on_cards = |run: RunId| cards.iter().any(|card| !self.occupied_by(run, card).is_zero());
         // Pinned runs and runs with requests never make room here.
-        let idle = self.models.running();
-        idle.filter(|(_, slot, run)| run.is_idle() && !slot.is_pinned() && on_cards(run.id))
-            .map(|(id, ..)| id)
-            .collect()
+        let idle = self.models.running().filter(|(_, slot, run)| run.is_idle() && !slot.is_pinned());
+        idle.map(|(id, _, run)| (id, run.id)).filter(|(_, run)| on_cards(*run)).collect()
     }
 
     /// True if the two models never run at once: they share a port, or the configuration keeps them apart.

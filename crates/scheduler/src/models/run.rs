@@ -182,8 +182,9 @@ impl RunState {
     }
 
     /// One more request is in flight. After `most` of them the run leaves.
-    pub(crate) fn send(&mut self, now: Moment, stamp: u64, most: Option<u32>) {
+    pub(crate) fn send(&mut self, now: Moment, stamp: u64, most: Option<u32>, slotless: bool) {
         self.in_flight += 1;
+        self.slotless += u32::from(slotless);
         (self.last_sent, self.stamp) = (now, stamp);
         // The request wakes the engine, which then takes its whole claim.
         self.sleep = RunSleep::Awake;
@@ -233,11 +234,6 @@ impl RunState {
                 (self.overtime, self.draining) = (None, Some(Drain::Leave));
             }
         }
-    }
-
-    /// The last request that was sent takes no slot.
-    pub(crate) fn needs_no_slot(&mut self) {
-        self.slotless += 1;
     }
 
     pub(crate) fn is_loading(&self) -> bool {

@@ -91,7 +91,8 @@ pub(crate) struct RoomSearch {
     /// Runs whose memory must be free again before it starts, even if it would fit earlier.
     pub(crate) after: Vec<RunId>,
     pub(crate) neighbours: NeighbourQuery,
-    pub(crate) read_ahead: ReadAhead,
+    /// Its files were read ahead.
+    pub(crate) has_read: bool,
     /// Time of the loads of runs that left for it.
     pub(crate) displaced: Duration,
 }
@@ -127,22 +128,22 @@ pub(crate) enum RoomObstacle {
     OwnRequests,
 }
 
+impl RoomObstacle {
+    /// The cards on which memory is kept free, and the runs, that it waits for.
+    pub(crate) fn occupied(&self) -> (&[CardId], &[RunId]) {
+        match self {
+            Self::Occupied { kept, runs } => (kept, runs),
+            _ => (&[], &[]),
+        }
+    }
+}
+
 /// State of the request to guarded processes to release idle memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum NeighbourQuery {
     #[default]
     Before,
     Pending,
-    Done,
-}
-
-/// Read of the files of a model that waits, once in each search.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum ReadAhead {
-    #[default]
-    Before,
-    /// It begins if the model still waits at the end of the event.
-    Wanted,
     Done,
 }
 
@@ -228,6 +229,12 @@ impl ModelSlot {
     /// True for a model that the configuration loads and that was loaded before.
     pub(crate) fn is_back(&self) -> bool {
         self.spec.preload && self.load_time.is_some()
+    }
+
+    /// Its own requests that have not ended.
+    pub(crate) fn open_requests(&self) -> usize {
+        let in_flight = self.run.as_ref().map_or(0, RunState::in_flight);
+        self.line.len() + usize::try_from(in_flight).unwrap_or(usize::MAX)
     }
 
     /// Takes the time of an answer that is complete.

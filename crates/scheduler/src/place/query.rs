@@ -48,10 +48,11 @@ impl LearnedNeed {
 }
 
 /// Readiness of a run to stop for another model; smaller values are readier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CardStanding {
     /// The process is ending or has ended; its memory will become free.
+    #[default]
     Leaving,
     Idle,
     /// Has requests in flight, and may be made to drain.
@@ -65,7 +66,7 @@ pub enum CardStanding {
 }
 
 /// A run that holds a claim, with its readiness to stop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CardTenant {
     pub run: RunId,
     pub standing: CardStanding,

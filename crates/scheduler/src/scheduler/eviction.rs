@@ -8,7 +8,7 @@ use plimsoll_base::{Bytes, CardId, Placement, Reason, RunId};
 use super::Scheduler;
 use super::search::SearchStep;
 use crate::effect::SchedulerEffect;
-use crate::models::{Drain, MemoryWait, ModelSlot, NeighbourQuery, ReadAhead, RoomObstacle, RunState};
+use crate::models::{Drain, MemoryWait, ModelSlot, NeighbourQuery, RoomObstacle, RunState};
 use crate::place::{PlacementVerdict, Reservations};
 use crate::state::{Contention, RoomVerdict, StateRef};
 use crate::time::{ModelId, Moment};
@@ -107,11 +107,9 @@ impl Scheduler {
                 self.set_obstacle(id, RoomObstacle::Turn);
             }
             PlacementVerdict::FitsAfter { placement, evict } => {
-                self.read_ahead(id);
                 return self.commit(id, &placement, evict, contention, reserved);
             }
             PlacementVerdict::WaitsFor { placement, busy } => {
-                self.read_ahead(id);
                 let impatient = since + self.settings.patience;
                 next.into_iter().for_each(|at| self.arm(at));
                 if impatient <= self.now {
@@ -175,25 +173,20 @@ impl Scheduler {
     // DECISION: a load takes longest where it reads from the disk, and only its own memory on the card has to
     // wait for others. The files are read once in each search, and not beside another load, which they would
     // slow down.
-    /// Lets the driver read the files of a model that waits for other runs.
-    pub(super) fn read_ahead(&mut self, id: ModelId) {
+    /// Lets the driver read the files of models that wait for other runs.
+    fn begin_reads(&mut self) {
         let loads = self.models.running().any(|(_, _, run)| run.is_loading());
         // Where cards share the host's memory, a full page cache obstructs the load.
         if loads || self.settings.largest_first {
             return;
         }
-        let room = self.models.get_mut(id).and_then(ModelSlot::room_mut);
-        if let Some(room) = room.filter(|room| room.read_ahead == ReadAhead::Before) {
-            room.read_ahead = ReadAhead::Wanted;
-        }
-    }
-
-    fn begin_reads(&mut self) {
-        let wants = |slot: &ModelSlot| slot.room().is_some_and(|room| room.read_ahead == ReadAhead::Wanted);
-        let reads = self.models.waiting().filter(|(_, slot)| wants(slot)).map(|(id, _)| id);
+        let waits = |slot: &ModelSlot| {
+            slot.room().is_some_and(|room| !room.has_read && !room.wait.obstacle.occupied().1.is_empty())
+        };
+        let reads = self.models.waiting().filter(|(_, slot)| waits(slot)).map(|(id, _)| id);
         for id in reads.collect::<Vec<_>>() {
             if let Some(room) = self.models.get_mut(id).and_then(ModelSlot::room_mut) {
-                room.read_ahead = ReadAhead::Done;
+                room.has_read = true;
             }
             self.emit(SchedulerEffect::ReadAhead { model: id });
         }

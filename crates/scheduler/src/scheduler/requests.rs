@@ -24,19 +24,13 @@ impl Scheduler {
             return self.refuse(id, refusal::unconfigured());
         };
         slot.pauses.end(now, slot.spec.hold, loaded);
-        let open = slot.line.len()
-            + slot.run.as_ref().map_or(0, |run| usize::try_from(run.in_flight()).unwrap_or(0))
-            + 1;
-        slot.open.note(now, open);
+        slot.open.note(now, slot.open_requests() + 1);
         let most = slot.spec.max_requests;
         // The fast path: there is nothing to decide.
         if request.suspect.is_none()
             && let Some(run) = slot.run_for(&request)
         {
-            run.send(now, stamp, most);
-            if request.slotless {
-                run.needs_no_slot();
-            }
+            run.send(now, stamp, most, request.slotless);
             let (run, leaves) = (run.id, run.leaves());
             slot.served(now);
             self.queue.insert_sent(id, request, run);
@@ -67,13 +61,7 @@ impl Scheduler {
         if let Some(due) = self.models.get(model).and_then(|slot| self.overtime_due(slot)) {
             self.arm(due.max(now));
         }
-        if self
-            .models
-            .get(model)
-            .is_some_and(|slot| slot.tracked().is_some_and(|(run, _)| run.takes_requests()))
-        {
-            self.measure_queue(model);
-        }
+        self.measure_queue(model);
         // Else a line means that the run is full.
         if alongside_suspect {
             self.dispatch_queue(model);
@@ -202,18 +190,14 @@ impl Scheduler {
         }
         while self.front_may_go(model) {
             let Some(slot) = self.models.get_mut(model) else { return };
-            let most = slot.spec.max_requests;
+            let front = slot.line.front().and_then(|id| self.queue.get(id));
+            let (most, slotless) = (slot.spec.max_requests, front.is_some_and(|front| front.slotless));
             let Some(run) = slot.open_run() else { return };
             let first = run.is_unused();
-            run.send(now, stamp, most);
+            run.send(now, stamp, most, slotless);
             let (id, leaves) = (run.id, run.leaves());
             slot.served(now);
             let Some(request) = self.queue.send_front(&mut slot.line, id, now) else { return };
-            if self.queue.get(request).is_some_and(|request| request.slotless)
-                && let Some(run) = self.models.get_mut(model).and_then(|slot| slot.run.as_mut())
-            {
-                run.needs_no_slot();
-            }
             self.send(request, id);
             self.isolate(model, request);
             // A new run is no victim before its first request.

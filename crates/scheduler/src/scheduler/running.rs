@@ -202,21 +202,23 @@ impl Scheduler {
     }
 
     fn crashed(&mut self, id: ModelId, run: &RunState, end: End) {
-        let found = match &end {
-            End::OutOfMemory { shortfall, .. } => Some(self.memory_cause(run, shortfall.as_ref())),
-            _ => None,
-        };
-        if let Some(slot) = self.models.get_mut(id) {
-            let reason = match found {
-                Some(MemoryCause::Need(missing)) => {
+        let (reason, _) = self.learn_from_end(id, run, end);
+        self.failed_serving(id, run, reason);
+    }
+
+    /// The reason of an end, and whether other processes took memory that the run lacked. Takes what it
+    /// lacked by itself.
+    fn learn_from_end(&mut self, id: ModelId, run: &RunState, end: End) -> (Reason, bool) {
+        let End::OutOfMemory { shortfall, .. } = &end else { return (cause(end), false) };
+        match self.memory_cause(run, shortfall.as_ref()) {
+            MemoryCause::Need(missing) => {
+                if let Some(slot) = self.models.get_mut(id) {
                     slot.record.ran_out(&run.placement, missing);
-                    cause(end)
                 }
-                Some(MemoryCause::Foreign(foreign)) => foreign.because(cause(end)),
-                Some(MemoryCause::Unknown(unknown)) => cause(end).because(unknown),
-                None => cause(end),
-            };
-            self.failed_serving(id, run, reason);
+                (cause(end), false)
+            }
+            MemoryCause::Foreign(foreign) => (foreign.because(cause(end)), true),
+            MemoryCause::Unknown(unknown) => (cause(end).because(unknown), false),
         }
     }
 
@@ -229,38 +231,27 @@ impl Scheduler {
     }
 
     fn ended_loading(&mut self, id: ModelId, run: &RunState, end: End) {
-        let End::OutOfMemory { shortfall, .. } = &end else {
-            if matches!(end, End::Unstartable { lasts: true, .. })
-                && let Some(slot) = self.models.get_mut(id)
-            {
-                slot.record.load_fails(self.now, cause(end));
-                return self.after_crash(id);
-            }
-            return self.load_failed(id, cause(end));
-        };
-        let found = self.memory_cause(run, shortfall.as_ref());
+        let (ran_out, lasts) =
+            (matches!(end, End::OutOfMemory { .. }), matches!(end, End::Unstartable { lasts: true, .. }));
+        let (reason, is_foreign) = self.learn_from_end(id, run, end);
+        let now = self.now;
         let Some(slot) = self.models.get_mut(id) else { return };
+        if lasts {
+            slot.record.load_fails(now, reason);
+            return self.after_crash(id);
+        }
         // A run that had a whole card cannot get more memory by a second try.
-        let again = !run.need.is_alone() && !std::mem::replace(&mut slot.record.retried, true);
-        let reason = match found {
-            // The need was right and the card was not free: no idle run is at fault.
-            MemoryCause::Foreign(foreign) => {
-                let reason = foreign.because(cause(end));
-                if !again {
-                    return self.load_failed(id, reason);
-                }
-                slot.record.note(reason);
-                return self.await_room(id, run.need.clone(), vec![run.id]);
-            }
-            MemoryCause::Need(missing) => {
-                slot.record.ran_out(&run.placement, missing);
-                cause(end)
-            }
-            MemoryCause::Unknown(unknown) => cause(end).because(unknown),
-        };
-        if again {
+        if ran_out && !run.need.is_alone() && !std::mem::replace(&mut slot.record.retried, true) {
             slot.record.note(reason);
-            return self.retry_after_eviction(id, run);
+            // The need was right and the card was not free: no idle run is at fault.
+            return if is_foreign {
+                self.await_room(id, run.need.clone(), vec![run.id])
+            } else {
+                self.retry_after_eviction(id, run)
+            };
+        }
+        if !ran_out || is_foreign {
+            return self.load_failed(id, reason);
         }
         let text =
             format!("{} ran out of memory while loading, and no idle model is left to stop", slot.name);
@@ -275,9 +266,8 @@ impl Scheduler {
         // It was a card that had too little: other models need not leave the host's memory.
         let alongside = |card: &&CardId| !self.ledger().is_alongside(card, &run.placement);
         let cards: Vec<CardId> = run.placement.cards().filter(alongside).cloned().collect();
-        for other in self.state().idle_on(&cards) {
-            let run = self.models.get(other).and_then(|slot| slot.run.as_ref());
-            after.extend(run.map(|run| run.id));
+        for (other, run) in self.state().idle_on(&cards) {
+            after.push(run);
             self.drain(other, Drain::Evict);
         }
         self.await_room(id, run.need.clone(), after);

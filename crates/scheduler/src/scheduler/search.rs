@@ -118,7 +118,6 @@ impl Scheduler {
             return false;
         }
         self.planned(id);
-        self.read_ahead(id);
         self.set_obstacle(id, wait.obstacle);
         self.note_need(id, wait.needs, wait.cards.iter());
         // Before its patience is over, nothing but an idle run stops for it.

@@ -60,7 +60,7 @@ impl StateRef<'_> {
     /// measure them with.
     pub(crate) fn unmeasured(self, id: ModelId) -> Option<(RunId, Vec<RequestId>)> {
         let slot = self.model(id)?;
-        let run = slot.tracked()?.0.id;
+        let run = slot.tracked().filter(|(run, _)| run.takes_requests())?.0.id;
         let unknown = |id: &RequestId| {
             let request = self.queue.get(*id);
             request.is_some_and(|request| request.depth.is_none() && !request.measuring)

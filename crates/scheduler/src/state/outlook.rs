@@ -4,6 +4,7 @@ use plimsoll_base::{Order, Reason};
 use serde::Serialize;
 
 use super::StateRef;
+use super::tenants::Prospect;
 use crate::models::ModelSlot;
 use crate::place::CardStanding;
 use crate::time::{ModelId, Moment};
@@ -48,22 +49,22 @@ impl StateRef<'_> {
         let contention = self.contention();
         // No model has this number.
         let case = self.swap_case(&contention, ModelId(u32::MAX));
-        let running = || self.models.running().zip(&contention.runs);
-        let mut ready: Vec<_> = running()
-            .map(|((id, slot, run), facts)| {
-                let prospect = self.prospect(&case, facts, slot, run);
-                (prospect.standing, prospect.cost, run.stamp, id)
-            })
-            .filter(|(standing, ..)| matches!(standing, CardStanding::Idle | CardStanding::Busy))
+        let running = self.models.running().zip(&contention.runs);
+        let prospects: Vec<(ModelId, u64, Prospect)> = running
+            .map(|((id, slot, run), facts)| (id, run.stamp, self.prospect(&case, facts, slot, run)))
             .collect();
+        let stops = |standing| matches!(standing, CardStanding::Idle | CardStanding::Busy);
+        let ready = prospects.iter().filter(|(.., prospect)| stops(prospect.standing));
+        let mut ready: Vec<_> =
+            ready.map(|(id, stamp, prospect)| (prospect.standing, prospect.cost, *stamp, *id)).collect();
         ready.order();
         let place = |id| ready.iter().position(|(.., other)| *other == id).map(|at| at + 1);
+        let standing = |id| Some(prospects.iter().find(|(of, ..)| *of == id)?.2.standing);
         let of = |(id, slot): (ModelId, &ModelSlot)| {
             let run = slot.run.as_ref();
             let leaving = run.filter(|run| run.leaves() || run.draining.is_some());
             let outlook = ModelOutlook {
-                standing: run
-                    .and_then(|run| Some(self.prospect(&case, contention.run_of(id)?, slot, run).standing)),
+                standing: standing(id),
                 leaves: place(id),
                 expires: slot.idle_end(),
                 stops: leaving.and_then(|run| self.stop_reason(run.id)),

@@ -18,16 +18,12 @@ impl StateRef<'_> {
             return Some(Reason::new("shutting_down", "the server is shutting down"));
         }
         if state.draining == Some(Drain::Leave) {
-            let pinned = slot.is_pinned() && state.parts_for == Some(PartingCause::Hand);
-            return state.parts_for.map(|cause| {
-                if pinned {
-                    Reason::new(
-                        "unloaded",
-                        "the model was unloaded by hand; its pin stays, and holds again once it is loaded",
-                    )
-                } else {
-                    parting(cause)
-                }
+            return state.parts_for.map(|cause| match cause {
+                PartingCause::Hand if slot.is_pinned() => Reason::new(
+                    "unloaded",
+                    "the model was unloaded by hand; its pin stays, and holds again once it is loaded",
+                ),
+                cause => parting(cause),
             });
         }
         if state.suspect.is_some() {
@@ -57,29 +53,24 @@ impl StateRef<'_> {
         }
         self.models.iter().find_map(|(id, slot)| {
             let name = &slot.name;
-            if let Some(room) = slot.room() {
-                if room.wait.victims.contains(&run) {
-                    if let Some(port) = self.port_between(slot, run) {
-                        let text = format!("{name} listens on the same port ({port})");
-                        return Some(makes_room(text).fact("port", u64::from(port)));
-                    }
-                    if self.apart_from_any(id, &[run]).is_some() {
-                        return Some(makes_room(format!(
-                            "{name} is to be loaded, and both may not run at once ({RULES})"
-                        )));
-                    }
-                    if let Some(most) = self.ledger.full_at() {
-                        return Some(makes_room(format!("{name} is to be loaded, and {}", at_most(most))));
-                    }
-                    let needs = room.wait.needs;
-                    return Some(makes_room(format!("{name} needs {needs}")).fact("need", needs));
-                }
+            let Some(room) = slot.room() else {
+                let wait = slot.depth_wait().filter(|wait| wait.victims.contains(&run))?;
+                let text = format!("{name} needs {} more memory for a request with more tokens", wait.needs);
+                return Some(makes_room(text).fact("need", wait.needs));
+            };
+            if !room.wait.victims.contains(&run) {
                 let text = format!("{name} ran out of memory while loading");
                 return room.after.contains(&run).then(|| makes_room(text));
             }
-            let wait = slot.depth_wait().filter(|wait| wait.victims.contains(&run))?;
-            let text = format!("{name} needs {} more memory for a request with more tokens", wait.needs);
-            Some(makes_room(text).fact("need", wait.needs))
+            Some(if let Some(port) = self.port_between(slot, run) {
+                makes_room(format!("{name} listens on the same port ({port})")).fact("port", u64::from(port))
+            } else if self.apart_from_any(id, &[run]).is_some() {
+                makes_room(format!("{name} is to be loaded, and both may not run at once ({RULES})"))
+            } else if let Some(most) = self.ledger.full_at() {
+                makes_room(format!("{name} is to be loaded, and {}", at_most(most)))
+            } else {
+                makes_room(format!("{name} needs {}", room.wait.needs)).fact("need", room.wait.needs)
+            })
         })
     }
 }

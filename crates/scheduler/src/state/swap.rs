@@ -44,8 +44,6 @@ pub(crate) struct Contention {
     waits: Vec<ClientWait>,
     /// In the order of their models.
     pub(crate) runs: Vec<RunFacts>,
-    /// The losses of those that wait for each run's memory, one run after the other.
-    losses: Vec<WaitLoss>,
 }
 
 /// The time that is lost while a run keeps its memory, from the start of one client's loss on.
@@ -60,13 +58,14 @@ struct WaitLoss {
 }
 
 /// Cost of the swap of a run, whichever model asks for its memory.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct RunFacts {
     model: ModelId,
     /// Its turn begins when it is ready.
     begins: Moment,
-    /// Where its losses are in [`Contention::losses`].
-    losses: (usize, usize),
+    /// The losses of those that wait and may use its cards, in the order in which they begin: each at its
+    /// arrival, or the start of the turn, and the patience.
+    losses: Vec<WaitLoss>,
     /// A start on its cards measures their free memory.
     pub(crate) is_measured: bool,
     /// Clients that go on.
@@ -94,14 +93,6 @@ pub(crate) struct SwapCase<'c> {
     pub(crate) waiters: u64,
 }
 
-/// The time for which a run may keep its memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RunTurn {
-    pub(crate) ends: Moment,
-    pub(crate) swap: Duration,
-    pub(crate) clients: usize,
-}
-
 impl ClientWait {
     fn new(model: ModelId, slot: Option<&ModelSlot>, request: Priority, since: Moment) -> Self {
         let priority = slot.map_or(Priority::Normal, |slot| slot.spec.priority);
@@ -125,16 +116,6 @@ impl Contention {
     pub(crate) fn run_of(&self, model: ModelId) -> Option<&RunFacts> {
         let place = self.runs.binary_search_by_key(&model, |facts| facts.model).ok()?;
         self.runs.get(place)
-    }
-
-    fn losses_of(&self, facts: &RunFacts) -> &[WaitLoss] {
-        self.losses.get(facts.losses.0..facts.losses.1).unwrap_or_default()
-    }
-}
-
-impl SwapCase<'_> {
-    fn waits(&self) -> impl Iterator<Item = &ClientWait> {
-        self.contention.waits.iter().chain(&self.own)
     }
 }
 
@@ -163,9 +144,8 @@ fn waiters(slot: Option<&ModelSlot>) -> u64 {
 
 /// Clients of a run that go on: those with an open request, and those that had one lately; `most` wait for no
 /// other model.
-fn clients(slot: &ModelSlot, run: &RunState, most: usize) -> usize {
-    let open = slot.line.len() + usize::try_from(run.in_flight()).unwrap_or(usize::MAX);
-    open.max(slot.open.lately().min(most)).max(1)
+fn clients(slot: &ModelSlot, most: usize) -> usize {
+    slot.open_requests().max(slot.open.lately().min(most)).max(1)
 }
 
 /// True if the model has no run that clients can use, or will be able to use without another swap.
@@ -186,22 +166,23 @@ impl StateRef<'_> {
         let elsewhere = self.queue.queued() - served.map(|(_, slot, _)| slot.line.len()).sum::<usize>();
         let most = self.queue.open_at_most().saturating_sub(elsewhere);
         let all_wait = self.all_wait();
-        let mut losses = Vec::new();
         let runs = self.models.running().map(|(model, slot, run)| {
             let begins = match run.phase {
                 RunPhase::Loading { .. } => self.now.max(run.started + self.expected_load(slot)),
                 _ => run.ready_at.unwrap_or(self.now),
             };
-            let first = losses.len();
             let reload = self.expected_load(slot);
             let patience = self.patience_with(reload);
-            self.push_losses(&mut losses, &waits, (begins, patience), model, run);
+            let mut losses: Vec<WaitLoss> = Vec::new();
+            for wait in waits.iter().filter(|wait| self.may_use(wait, model, run)) {
+                losses.push(wait.after(losses.last(), begins + patience, patience));
+            }
             RunFacts {
                 model,
                 begins,
-                losses: (first, losses.len()),
+                losses,
                 is_measured: self.is_measured(&run.placement, run.id),
-                clients: clients(slot, run, most),
+                clients: clients(slot, most),
                 reload,
                 patience,
                 hold_end: self.kept_until(slot, all_wait),
@@ -209,25 +190,8 @@ impl StateRef<'_> {
                 cost: self.eviction_cost(slot, run),
             }
         });
-        let runs: Vec<RunFacts> = runs.collect();
-        Contention { waits, runs, losses }
-    }
-
-    /// Adds the losses of those that wait and may use the run's cards, in the order in which they begin: each
-    /// at its arrival, or the start of the turn, and the patience.
-    fn push_losses(
-        self,
-        all: &mut Vec<WaitLoss>,
-        waits: &[ClientWait],
-        (begins, patience): (Moment, Duration),
-        model: ModelId,
-        run: &RunState,
-    ) {
-        let first = all.len();
-        for wait in waits.iter().filter(|wait| self.may_use(wait, model, run)) {
-            let before = all[first..].last();
-            all.push(wait.after(before, begins + patience, patience));
-        }
+        let runs = runs.collect();
+        Contention { waits, runs }
     }
 
     fn may_use(self, wait: &ClientWait, model: ModelId, run: &RunState) -> bool {
@@ -299,12 +263,12 @@ impl StateRef<'_> {
         facts: &RunFacts,
         slot: &ModelSlot,
         run: &RunState,
-    ) -> RunTurn {
+    ) -> Moment {
         let RunFacts { model: id, begins, clients, reload, patience, .. } = *facts;
         let swap = case.load.saturating_add(reload);
         let own = weight(slot.spec.priority, Priority::Normal);
         let cost = milliseconds(swap).saturating_mul(own).saturating_mul(number(clients));
-        let losses = case.contention.losses_of(facts);
+        let losses = &facts.losses[..];
         // Those beyond would lose nothing before the turn is over.
         let counted = losses.get(1..).map_or(0, |rest| rest.partition_point(|loss| loss.lost < cost) + 1);
         let mut last = losses[..counted.min(losses.len())].last().copied();
@@ -323,7 +287,7 @@ impl StateRef<'_> {
         // At the latest after a swap; for a higher priority than that of those who wait, after two.
         let swaps = if own >= heaviest.saturating_mul(2) { 2 } else { 1 };
         let latest = first.map_or(Moment::NEVER, |first| first + swap.saturating_mul(swaps));
-        RunTurn { ends: latest.min(ends), swap, clients }
+        latest.min(ends)
     }
 
     /// The time at which a run's requests are expected to have ended, if it gets no more.
@@ -367,7 +331,7 @@ impl StateRef<'_> {
         let left = runs.iter().filter_map(|run| {
             let (id, slot, run) =
                 self.live(*run).filter(|(.., run)| !run.leaves() && run.draining.is_none())?;
-            Some(self.run_turn(case, case.contention.run_of(id)?, slot, run).ends.since(self.now))
+            Some(self.run_turn(case, case.contention.run_of(id)?, slot, run).since(self.now))
         });
         left.max().unwrap_or_default()
     }
@@ -377,21 +341,21 @@ impl StateRef<'_> {
         let slot = self.model(id)?;
         let run = slot.run.as_ref().filter(|run| run.is_ready() && run.in_flight() > 0)?;
         let facts = case.contention.run_of(id)?;
-        let turn = self.run_turn(case, facts, slot, run);
-        if turn.swap.is_zero() {
+        let (swap, turn) = (case.load.saturating_add(facts.reload), self.run_turn(case, facts, slot, run));
+        if swap.is_zero() {
             return None;
         }
         let patience = facts.patience;
         let begins = run.ready_at.unwrap_or(self.now) + patience;
-        let others = || case.waits().filter(|wait| wait.model != id);
+        let others = || case.contention.waits.iter().chain(&case.own).filter(|wait| wait.model != id);
         let lost: Duration = others().map(|wait| self.now.since(begins.max(wait.since + patience))).sum();
-        let ends = match turn.ends.since(self.now).as_secs() {
-            _ if turn.ends <= self.now => "the turn of its clients is over".to_owned(),
+        let ends = match turn.since(self.now).as_secs() {
+            _ if turn <= self.now => "the turn of its clients is over".to_owned(),
             left => format!("the turn of its clients ends in {} s", left + 1),
         };
         let (clients, waits) =
-            (counted(turn.clients, "client"), counted(others().count(), "waiting request"));
-        let (swap, lost) = (turn.swap.as_secs_f64(), lost.as_secs_f64());
+            (counted(facts.clients, "client"), counted(others().count(), "waiting request"));
+        let (swap, lost) = (swap.as_secs_f64(), lost.as_secs_f64());
         let text = format!(
             "{ends}: unloading and reloading it would cost its {clients} {swap:.1} s, and {waits} \
                 for other models lost {lost:.1} s"
@@ -423,7 +387,7 @@ impl StateRef<'_> {
                     parts.push((id, CardStanding::Busy, facts.free, usual));
                 }
                 _ => {
-                    let free = self.run_turn(case, facts, slot, live).ends.max(facts.free) + usual;
+                    let free = self.run_turn(case, facts, slot, live).max(facts.free) + usual;
                     parts.push((id, CardStanding::Protected, free, usual));
                 }
             }

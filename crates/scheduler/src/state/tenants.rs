@@ -126,17 +126,11 @@ impl StateRef<'_> {
         let standing_of = |run: RunId, standing: CardStanding| {
             if promised.contains(&run) && !own.contains(&run) { CardStanding::Promised } else { standing }
         };
+        // They leave in any case, so that neither their order nor their cost matters.
         let gone = self.runs.leaving.iter().map(|&run| CardTenant {
             run,
             standing: standing_of(run, CardStanding::Leaving),
-            // It leaves in any case, so that its order does not matter.
-            last_used: 0,
-            cost: 0,
-            wait: 0,
-            is_pinned_by_file: false,
-            // Its process has ended.
-            port: None,
-            apart: false,
+            ..CardTenant::default()
         });
         let apart = self.apart_from(asking);
         let own_company = self.model(asking).map(|slot| &slot.spec.company);
@@ -204,7 +198,7 @@ impl StateRef<'_> {
         slot: &ModelSlot,
         run: &RunState,
     ) -> Prospect {
-        let turn = self.run_turn(case, facts, slot, run).ends;
+        let turn = self.run_turn(case, facts, slot, run);
         let hold_end = facts.hold_end.map(|end| end.min(turn)).filter(|end| *end > self.now);
         let standing = standing(facts, slot, run, hold_end, turn <= self.now);
         let (load, free, clients) = (facts.cost, facts.free.since(self.now), number(facts.clients));

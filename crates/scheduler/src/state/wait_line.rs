@@ -43,20 +43,15 @@ impl StateRef<'_> {
     }
 
     fn room_line(self, id: ModelId, slot: &ModelSlot) -> String {
-        if let Some(RoomObstacle::Occupied { kept, .. }) = slot.obstacle()
-            && !kept.is_empty()
-        {
+        let (kept, runs) = slot.obstacle().map_or((&[][..], &[][..]), RoomObstacle::occupied);
+        if !kept.is_empty() {
             return format!("waiting for memory for {}{}", slot.name, self.kept_free(kept));
         }
-        if let Some(RoomObstacle::Occupied { runs, .. }) = slot.obstacle()
-            && let Some((port, other)) = self.on_port_of(slot, runs)
-        {
+        if let Some((port, other)) = self.on_port_of(slot, runs) {
             let line = format!("waiting for port {port}, on which {other} listens");
             return line + &self.leaving(slot.victims());
         }
-        if let Some(RoomObstacle::Occupied { runs, .. }) = slot.obstacle()
-            && let Some(other) = self.apart_from_any(id, runs)
-        {
+        if let Some(other) = self.apart_from_any(id, runs) {
             return format!("waiting until {other} is unloaded") + &self.leaving(slot.victims());
         }
         let Some(wait) = slot.wait().filter(|wait| !wait.needs.is_zero()) else {
@@ -67,12 +62,7 @@ impl StateRef<'_> {
             return line + &self.leaving(slot.victims());
         }
         let ahead = self.ahead(id).count();
-        let left = match slot.obstacle() {
-            Some(RoomObstacle::Occupied { runs, .. }) => {
-                self.turns_left(&self.swap_case(&self.contention(), id), runs).as_secs()
-            }
-            _ => 0,
-        };
+        let left = self.turns_left(&self.swap_case(&self.contention(), id), runs).as_secs();
         match (ahead, left) {
             (0, 0) => line,
             (0, left) => format!("{line}; the models that use it may keep it for {} s", left + 1),

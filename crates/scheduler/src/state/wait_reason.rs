@@ -19,26 +19,18 @@ impl StateRef<'_> {
             return Some((word, Reason::new("still", text)));
         };
         let causes = self.causes(id, obstacle);
-        let on_port = match obstacle {
-            RoomObstacle::Occupied { runs, .. } => self.on_port_of(slot, runs),
-            _ => None,
-        };
-        let apart = match obstacle {
-            RoomObstacle::Occupied { runs, .. } => self.apart_from_any(id, runs),
-            _ => None,
-        };
-        let text = match (on_port, self.ledger.full_at()) {
-            _ if apart.is_some() => {
-                let other = apart.unwrap_or_default();
-                format!("the model waits until {other} is unloaded: both may not run at once ({RULES})")
-            }
-            (Some((port, other)), _) => {
-                format!("the model waits until {other} is unloaded: both listen on port {port}")
-            }
-            (None, Some(most)) if slot.room().is_some() && kept(obstacle).is_empty() => {
-                format!("the model waits until another is unloaded: {}", at_most(most))
-            }
-            _ => format!("{text} {}", self.awaited(id, slot, obstacle)),
+        let (kept, runs) = obstacle.occupied();
+        let text = if let Some(other) = self.apart_from_any(id, runs) {
+            format!("the model waits until {other} is unloaded: both may not run at once ({RULES})")
+        } else if let Some((port, other)) = self.on_port_of(slot, runs) {
+            format!("the model waits until {other} is unloaded: both listen on port {port}")
+        } else if let Some(most) = self.ledger.full_at()
+            && slot.room().is_some()
+            && kept.is_empty()
+        {
+            format!("the model waits until another is unloaded: {}", at_most(most))
+        } else {
+            format!("{text} {}", self.awaited(id, slot, obstacle))
         };
         // A reader has no use for victims that are not chosen yet, but programs count them.
         let runs = u64::try_from(slot.victims().count()).unwrap_or(u64::MAX);
@@ -116,15 +108,12 @@ impl StateRef<'_> {
                         names.push(name);
                     }
                 }
-                let occupied = match names.len() {
-                    0 | 1 => "memory that other models hold".to_owned(),
-                    _ => format!("memory that {}", verb(&names, "holds", "hold")),
-                };
-                match (kept.is_empty(), names.is_empty()) {
-                    (true, _) => occupied,
-                    (false, true) => "memory that is kept free for other programs".to_owned(),
-                    (false, false) => {
-                        let occupied = verb(&names, "holds", "hold");
+                let occupied = verb(&names, "holds", "hold");
+                match (kept.is_empty(), names.len()) {
+                    (true, 0 | 1) => "memory that other models hold".to_owned(),
+                    (true, _) => format!("memory that {occupied}"),
+                    (false, 0) => "memory that is kept free for other programs".to_owned(),
+                    (false, _) => {
                         format!("memory that is kept free for other programs, and memory that {occupied}")
                     }
                 }
@@ -135,10 +124,6 @@ impl StateRef<'_> {
     /// The obstacle's parts, each with its figure.
     fn causes(self, id: ModelId, obstacle: &RoomObstacle) -> Vec<Reason> {
         match obstacle {
-            RoomObstacle::Unread
-            | RoomObstacle::Unplanned
-            | RoomObstacle::OwnRequests
-            | RoomObstacle::Motion { .. } => Vec::new(),
             RoomObstacle::Turn => self.ahead(id).map(before).collect(),
             RoomObstacle::Occupied { kept, runs } => {
                 let contention = self.contention();
@@ -160,6 +145,7 @@ impl StateRef<'_> {
                 });
                 yields.chain(holders).collect()
             }
+            _ => Vec::new(),
         }
     }
 
@@ -187,14 +173,6 @@ impl StateRef<'_> {
         models
             .filter(move |(other, slot)| *other != id && key(*other, slot).is_some_and(|key| Some(key) < own))
             .map(|(_, slot)| slot)
-    }
-}
-
-/// Cards whose yields are waited for.
-fn kept(obstacle: &RoomObstacle) -> &[CardId] {
-    match obstacle {
-        RoomObstacle::Occupied { kept, .. } => kept,
-        _ => &[],
     }
 }
 
