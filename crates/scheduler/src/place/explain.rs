@@ -104,12 +104,11 @@ pub(super) fn no_run_left(
     let of_pinned =
         |name: &&str| Reason::new("pinned", format!("the model {name} is pinned")).fact("model", *name);
     let hints = pinned.iter().map(|(name, run)| Hint::new(Advice::Other(unpin(tenants, *run, name))));
-    NoPlacement {
-        crowded_out: true,
-        reason: reason.because_all(pinned.keys().map(of_pinned)),
-        hints: hints.collect(),
-        advice: PlanAdvice::default(),
-    }
+    crowded_out(reason.because_all(pinned.keys().map(of_pinned)), hints.collect())
+}
+
+fn crowded_out(reason: Reason, hints: Vec<Hint>) -> NoPlacement {
+    NoPlacement { crowded_out: true, reason, hints, advice: PlanAdvice::default() }
 }
 
 /// The refusal of a model beside which a pinned one may not run.
@@ -120,21 +119,15 @@ pub(super) fn apart_pinned(query: &PlacementQuery, ledger: &Ledger, tenants: &[C
     let holder = claims.into_iter().find(|claim| stays(tenants, claim.run) && of(claim.run).is_some());
     let other = holder.map_or("a pinned model", |claim| &*claim.holder);
     let by_rule = holder.and_then(|claim| of(claim.run)).is_none_or(|tenant| tenant.apart);
+    let no_room = |why: String| Reason::new("no_room", format!("{name} cannot load: {why}, and is pinned"));
     let reason = match query.port.filter(|_| !by_rule) {
         Some(port) => {
-            let text =
-                format!("{name} cannot load: {other} listens on the same port ({port}), and is pinned");
-            Reason::new("no_room", text).fact("port", u64::from(port))
+            no_room(format!("{other} listens on the same port ({port})")).fact("port", u64::from(port))
         }
-        None => {
-            let text = format!("{name} cannot load: {other} may not run beside it ({RULES}), and is pinned");
-            Reason::new("no_room", text)
-        }
+        None => no_room(format!("{other} may not run beside it ({RULES})")),
     };
-    let reason = reason.fact("model", name);
     let unpin = holder.map(|claim| Hint::new(Advice::Other(unpin(tenants, claim.run, &claim.holder))));
-    let hints = unpin.into_iter().collect();
-    NoPlacement { crowded_out: true, reason, hints, advice: PlanAdvice::default() }
+    crowded_out(reason.fact("model", name), unpin.into_iter().collect())
 }
 
 /// The settings that keep models apart.
@@ -185,21 +178,17 @@ fn names(ledger: &Ledger, set: &[usize]) -> String {
 }
 
 fn too_little(ledger: &Ledger, tenants: &[CardTenant], placement: &Placement, crowded_out: bool) -> Reason {
+    let room =
+        |account: &Account| if crowded_out { alongside_pinned(account, tenants) } else { account.limit() };
     let shares = placement.shares.iter();
     let shares: Vec<(&Account, Bytes)> =
         shares.filter_map(|share| Some((ledger.account(&share.card)?, share.bytes))).collect();
-    let lacks = |(account, bytes): &&(&Account, Bytes)| {
-        let room = if crowded_out { alongside_pinned(account, tenants) } else { account.limit() };
-        placement.alone || *bytes > room
-    };
+    let lacks = |(account, bytes): &&(&Account, Bytes)| placement.alone || *bytes > room(account);
     // A card with room enough is no reason.
     let any = shares.iter().any(|share| lacks(&share));
     let named = shares.iter().filter(|share| !any || lacks(share)).map(|(account, bytes)| {
-        if crowded_out {
-            on_card(account, tenants, *bytes, placement.alone)
-        } else {
-            on_empty_card(account, *bytes, placement.alone)
-        }
+        let causes = if crowded_out { held(account, tenants) } else { withheld(account) };
+        lacking(account, *bytes, placement.alone, room(account), causes)
     });
     let mut on_cards: Vec<Reason> = named.collect();
     // One card needs no sum above it.
@@ -210,8 +199,7 @@ fn too_little(ledger: &Ledger, tenants: &[CardTenant], placement: &Placement, cr
     let each: Vec<String> = shares
         .iter()
         .map(|(account, bytes)| {
-            let room = if crowded_out { alongside_pinned(account, tenants) } else { account.limit() };
-            format!("{bytes} of the {room} available on {}", account.card().name)
+            format!("{bytes} of the {} available on {}", room(account), account.card().name)
         })
         .collect();
     let text = format!("on {} cards together the model takes {total}: {}", shares.len(), each.join(", "));
@@ -224,22 +212,16 @@ fn alongside_pinned(account: &Account, tenants: &[CardTenant]) -> Bytes {
     account.capacity().saturating_sub(pinned.map(|claim| claim.bytes).sum())
 }
 
-/// The share of a card beside the memory of other processes, yields and pinned models.
-fn on_card(account: &Account, tenants: &[CardTenant], need: Bytes, alone: bool) -> Reason {
-    let pinned = || account.claims().iter().filter(|claim| stays(tenants, claim.run));
-    // Only pinned claims are listed: all others could be stopped, so they are not the reason.
+/// Memory of other processes, yields and pinned models. All other claims could be stopped.
+fn held(account: &Account, tenants: &[CardTenant]) -> Vec<(Bytes, Reason)> {
+    let pinned = account.claims().iter().filter(|claim| stays(tenants, claim.run));
     let mut causes = kept_from_models(account);
-    causes.extend(pinned().map(|claim| {
+    causes.extend(pinned.map(|claim| {
         let text = format!("the pinned model {} holds {}", claim.holder, claim.bytes);
         let reason = Reason::new("pinned", text).fact("model", &*claim.holder).fact("claim", claim.bytes);
         (claim.bytes, reason)
     }));
-    lacking(account, need, alone, alongside_pinned(account, tenants), causes)
-}
-
-/// The share of a card that nothing else uses.
-fn on_empty_card(account: &Account, need: Bytes, alone: bool) -> Reason {
-    lacking(account, need, alone, account.limit(), withheld(account))
+    causes
 }
 
 /// Memory that settings withhold from models, with its size.
@@ -250,10 +232,8 @@ fn withheld(account: &Account) -> Vec<(Bytes, Reason)> {
         let text = format!("the budget is {budget} of the card's {total}");
         (total.saturating_sub(budget), Reason::new("budget", text).fact("budget", budget))
     });
-    budget
-        .into_iter()
-        .chain([holding("reserve", account.reserve(), "the `reserve` setting keeps free")])
-        .collect()
+    let reserve = holding("reserve", account.reserve(), "the `reserve` setting keeps free");
+    budget.into_iter().chain([reserve]).collect()
 }
 
 /// Memory of a card that no model gets, by cause, with its size: what settings withhold, and what others

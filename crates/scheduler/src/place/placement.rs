@@ -26,7 +26,6 @@ pub fn place(
     tenants: &[CardTenant],
 ) -> PlacementVerdict {
     let placer = Placer::new(query, ledger, reserved, tenants);
-    let full = placer.full_of_pinned();
     let mut best: Option<PlacementOption> = None;
     let mut unplanned = None;
     for set in sets::candidates(ledger, query.allowed, &query.need.named) {
@@ -55,18 +54,18 @@ pub fn place(
     if placer.lacks_answers() {
         return PlacementVerdict::Unplanned(placer.unplanned.into_inner());
     }
-    match (full, verdict) {
-        (_, verdict) if placer.apart_of_pinned() => match verdict {
-            PlacementVerdict::Never(never) if !never.crowded_out => PlacementVerdict::Never(never),
-            _ => PlacementVerdict::Never(Box::new(explain::apart_pinned(query, ledger, tenants))),
-        },
-        // A demand that fits on no card fits on none after an unpin either.
-        (Some(_), PlacementVerdict::Never(never)) if !never.crowded_out => PlacementVerdict::Never(never),
-        (Some(most), _) => {
-            PlacementVerdict::Never(Box::new(explain::no_run_left(query, ledger, tenants, most)))
-        }
-        (None, verdict) => verdict,
+    // A demand that fits on no card fits on none after an unpin either.
+    if matches!(&verdict, PlacementVerdict::Never(never) if !never.crowded_out) {
+        return verdict;
     }
+    let never = if placer.apart_of_pinned() {
+        explain::apart_pinned(query, ledger, tenants)
+    } else if let Some(most) = placer.full_of_pinned() {
+        explain::no_run_left(query, ledger, tenants, most)
+    } else {
+        return verdict;
+    };
+    PlacementVerdict::Never(Box::new(never))
 }
 
 /// Finds the runs that stop for a run that takes this much more of its own cards.
@@ -275,28 +274,17 @@ impl<'a> Placer<'a> {
 
     /// Memory of a card for the model if all other unpinned runs stopped.
     fn at_best(&self, account: &Account) -> Bytes {
-        account.capacity().saturating_sub(self.staying(account))
-    }
-
-    fn staying(&self, account: &Account) -> Bytes {
-        let stays = |claim_run: RunId| {
-            let tenant = self.tenants.iter().find(|tenant| tenant.run == claim_run);
-            tenant.is_some_and(|tenant| tenant.standing == CardStanding::Stays)
-        };
-        account
-            .claims()
-            .iter()
-            .filter(|claim| stays(claim.run))
-            .map(|claim| account.occupied_by(claim.run))
-            .sum()
+        let stay = self.tenants.iter().filter(|tenant| tenant.standing == CardStanding::Stays);
+        account.capacity().saturating_sub(stay.map(|tenant| account.occupied_by(tenant.run)).sum())
     }
 
     fn fits_at_best(&self, placement: &Placement) -> bool {
-        self.enters(placement)
-            && placement.cards().all(|card| {
-                let account = self.ledger.account(card);
-                account.is_some_and(|account| placement.on(card) <= self.at_best(account))
-            })
+        self.enters(placement) && self.is_within(placement, |account| self.at_best(account))
+    }
+
+    fn is_within(&self, placement: &Placement, room: impl Fn(&Account) -> Bytes) -> bool {
+        let mut shares = placement.shares.iter();
+        shares.all(|share| self.ledger.account(&share.card).is_some_and(|it| share.bytes <= room(it)))
     }
 
     /// The most runs at a time, if pinned ones are as many.
@@ -402,12 +390,7 @@ impl<'a> Placer<'a> {
     fn never(&self) -> NoPlacement {
         // Asked again for the explanation, which is needed only once a model is refused.
         let sets = sets::candidates(self.ledger, self.query.allowed, &self.query.need.named);
-        let roomy = |placement: &Placement| {
-            self.enters(placement)
-                && placement.shares.iter().all(|share| {
-                    self.ledger.account(&share.card).is_some_and(|account| share.bytes <= account.limit())
-                })
-        };
+        let roomy = |it: &Placement| self.enters(it) && self.is_within(it, Account::limit);
         let emptied =
             |set: &Vec<usize>| self.placement(set, Account::limit).is_ok_and(|placement| roomy(&placement));
         let crowded_out = sets.iter().any(emptied);

@@ -62,14 +62,10 @@ impl Scheduler {
             return SearchStep::Unchanged;
         }
         self.planned(id);
-        let obstacle = self.state().obstacle(id, &found, reserved);
+        let RoomVerdict { verdict, barred, obstacle, next } = found;
+        let is_calm = !matches!(obstacle, RoomObstacle::Motion { .. });
         self.set_obstacle(id, obstacle);
-        let RoomVerdict { verdict, barred, next, .. } = found;
         let pressing = self.models.get(id).is_some_and(ModelSlot::pressing);
-        let is_calm = match &verdict {
-            PlacementVerdict::Fits(placement) => self.state().in_motion(id, placement, reserved).is_none(),
-            _ => true,
-        };
         match verdict {
             PlacementVerdict::Fits(placement)
                 if is_calm

@@ -248,15 +248,11 @@ impl Scheduler {
         let (Some(front), Some(run)) = (slot.line.front(), slot.open_run().map(|run| run.id)) else {
             return false;
         };
-        if !self
-            .models
-            .get(model)
-            .and_then(|slot| slot.run.as_ref())
-            .is_some_and(|run| self.may_join(front, run))
-        {
+        let Some(slot) = self.models.get(model) else { return false };
+        if !slot.run.as_ref().is_some_and(|run| self.may_join(front, run)) {
             return false;
         }
-        let gate = self.models.get(model).map_or(DepthGate::Open, |slot| self.state().gate(slot, front));
+        let gate = self.state().gate(slot, front);
         if gate != DepthGate::TooDeep {
             self.end_depth_wait(model);
         }

@@ -10,51 +10,54 @@
 use plimsoll_base::{Bytes, CardId, Placement, RunId};
 
 use super::StateRef;
-use super::tenants::{AfterYields, RoomVerdict};
 use crate::models::RoomObstacle;
 use crate::place::{Ledger, PlacementVerdict, Reservations};
 use crate::time::ModelId;
 
 impl StateRef<'_> {
     /// Obstacle that the search found for a load.
-    pub(crate) fn obstacle(self, id: ModelId, found: &RoomVerdict, reserved: &Reservations) -> RoomObstacle {
+    pub(super) fn obstacle(
+        self,
+        id: ModelId,
+        verdict: &PlacementVerdict,
+        barred: &[RunId],
+        reserved: &Reservations,
+    ) -> RoomObstacle {
         let occupied = |runs| RoomObstacle::Occupied { kept: Vec::new(), runs };
-        match (&found.verdict, &found.after_yields) {
-            (_, Some(later)) => self.obstacle_of_yields(later, reserved),
-            (PlacementVerdict::Fits(_), _) if !found.barred.is_empty() => occupied(found.barred.clone()),
-            (PlacementVerdict::Fits(placement), _) => {
-                self.in_motion(id, placement, reserved).unwrap_or_default()
+        match verdict {
+            PlacementVerdict::Fits(_) if !barred.is_empty() => occupied(barred.to_vec()),
+            PlacementVerdict::Fits(placement) => self.in_motion(id, placement, reserved).unwrap_or_default(),
+            PlacementVerdict::FitsAfter { placement, evict: runs }
+            | PlacementVerdict::WaitsFor { placement, busy: runs } => {
+                let on_port = || self.model(id).is_some_and(|slot| self.on_port_of(slot, runs).is_some());
+                // Of these, the one that is in the way is needed whatever its memory.
+                let all = on_port() || self.apart_from_any(id, runs).is_some();
+                occupied(if all { runs.clone() } else { needed_for(placement, runs, self.ledger, reserved) })
             }
-            (PlacementVerdict::FitsAfter { placement, evict: runs }, _)
-            | (PlacementVerdict::WaitsFor { placement, busy: runs }, _) => {
-                match self.model(id).is_some_and(|slot| self.on_port_of(slot, runs).is_some())
-                    || self.apart_from_any(id, runs).is_some()
-                {
-                    // Of these, the one that is in the way is needed whatever its memory.
-                    true => occupied(runs.clone()),
-                    false => occupied(needed_for(placement, runs, self.ledger, reserved)),
-                }
-            }
-            (PlacementVerdict::Later, _) => RoomObstacle::Turn,
-            (PlacementVerdict::Unplanned(_), _) => RoomObstacle::Unplanned,
-            (PlacementVerdict::Never(_), _) => RoomObstacle::Unread,
+            PlacementVerdict::Later => RoomObstacle::Turn,
+            PlacementVerdict::Unplanned(_) => RoomObstacle::Unplanned,
+            PlacementVerdict::Never(_) => RoomObstacle::Unread,
         }
     }
 
-    fn obstacle_of_yields(self, later: &AfterYields, reserved: &Reservations) -> RoomObstacle {
+    /// Obstacle of a model that fits once yields have ended, as in `ledger`.
+    pub(super) fn obstacle_of_yields(
+        self,
+        later: &PlacementVerdict,
+        ledger: &Ledger,
+        reserved: &Reservations,
+    ) -> RoomObstacle {
         let ends = |card: &CardId| {
             let now = self.ledger.account(card).filter(|account| !account.kept_now().is_zero());
-            now.is_some() && later.ledger.account(card).is_some_and(|account| account.kept().is_none())
+            now.is_some() && ledger.account(card).is_some_and(|account| account.kept().is_none())
         };
-        let (placement, runs) = match &later.verdict {
+        let (placement, runs) = match later {
             PlacementVerdict::Fits(placement) => (Some(placement), Vec::new()),
             PlacementVerdict::FitsAfter { placement, evict: runs }
             | PlacementVerdict::WaitsFor { placement, busy: runs } => {
-                (Some(placement), needed_for(placement, runs, &later.ledger, reserved))
+                (Some(placement), needed_for(placement, runs, ledger, reserved))
             }
-            PlacementVerdict::Later | PlacementVerdict::Unplanned(_) | PlacementVerdict::Never(_) => {
-                (None, Vec::new())
-            }
+            _ => (None, Vec::new()),
         };
         let on = |card: &CardId| placement.is_none_or(|placement| !placement.on(card).is_zero());
         let cards = self.ledger.accounts().iter().map(|account| &account.card().id);

@@ -7,7 +7,7 @@ use plimsoll_base::{Company, Placement, RunId, RunningModel};
 
 use super::StateRef;
 use super::swap::{Contention, RunFacts, SwapCase, milliseconds, number};
-use crate::models::{Drain, ModelSlot, RunPhase, RunState};
+use crate::models::{Drain, ModelSlot, RoomObstacle, RunPhase, RunState};
 use crate::place::{
     Account, CardStanding, CardTenant, Ledger, PlacementQuery, PlacementVerdict, Reservations, place,
 };
@@ -22,8 +22,8 @@ pub(crate) struct RoomVerdict {
     pub(crate) verdict: PlacementVerdict,
     /// Runs whose memory must be free again before the model starts.
     pub(crate) barred: Vec<RunId>,
-    /// The placement after the yields that it waits for.
-    pub(crate) after_yields: Option<Box<AfterYields>>,
+    /// What it waits for.
+    pub(crate) obstacle: RoomObstacle,
     /// The time at which a run becomes easier to stop.
     pub(crate) next: Option<Moment>,
 }
@@ -44,11 +44,6 @@ pub(crate) struct Prospect {
     next: Moment,
 }
 
-pub(crate) struct AfterYields {
-    pub(crate) ledger: Ledger,
-    pub(crate) verdict: PlacementVerdict,
-}
-
 impl StateRef<'_> {
     /// Finds cards for a waiting model, and the runs that must have ended before it may use them.
     ///
@@ -62,7 +57,7 @@ impl StateRef<'_> {
         let slot = self.model(id)?;
         let room = slot.room()?;
         let after = room.after.iter().copied();
-        let barred = after.filter(|run| self.runs.holds_memory(*run)).collect();
+        let barred: Vec<RunId> = after.filter(|run| self.runs.holds_memory(*run)).collect();
         let need = slot.known_need(&room.need);
         let apart = reserved.models().iter().filter(|other| self.excludes(slot, **other)).count();
         let query = PlacementQuery { apart, ..slot.query(&need, &room.plan.answers) };
@@ -70,13 +65,15 @@ impl StateRef<'_> {
         let verdict = self.placed(&query, self.ledger, reserved, &tenants);
         // The memory that it needs may be kept free for other processes, and no longer than its client waits.
         let is_crowded = matches!(&verdict, PlacementVerdict::Never(never) if never.crowded_out);
-        let later = is_crowded.then(|| self.after_yields(slot)).flatten().map(|ledger| {
-            let verdict = place(&query, &ledger, reserved, &tenants);
-            Box::new(AfterYields { ledger, verdict })
-        });
-        let after_yields = later.filter(|later| !matches!(later.verdict, PlacementVerdict::Never(_)));
-        let verdict = if after_yields.is_some() { PlacementVerdict::Later } else { verdict };
-        Some(RoomVerdict { verdict, barred, after_yields, next })
+        let later = is_crowded.then(|| self.after_yields(slot)).flatten();
+        let later = later.map(|ledger| (place(&query, &ledger, reserved, &tenants), ledger));
+        if let Some((later, ledger)) = later.filter(|(later, _)| !matches!(later, PlacementVerdict::Never(_)))
+        {
+            let obstacle = self.obstacle_of_yields(&later, &ledger, reserved);
+            return Some(RoomVerdict { verdict: PlacementVerdict::Later, barred, obstacle, next });
+        }
+        let obstacle = self.obstacle(id, &verdict, &barred, reserved);
+        Some(RoomVerdict { verdict, barred, obstacle, next })
     }
 
     /// Places a model, and takes the unused parts of claims before it stops any run.
