@@ -272,10 +272,10 @@ impl Scheduler {
         victims: &[RunId],
         contention: &Contention,
     ) -> bool {
-        let (state, case) = (self.state(), self.state().swap_case(contention, asking));
-        let (now, next) = state.drains(&case, victims);
+        let state = self.state();
+        let (now, next) = state.drains(contention, asking, victims);
         let sums: Vec<(ModelId, Option<Reason>)> =
-            now.into_iter().map(|id| (id, state.swap_sum(&case, id))).collect();
+            now.into_iter().map(|id| (id, state.swap_sum(contention, asking, id))).collect();
         let drains = !sums.is_empty();
         for (id, sum) in sums {
             if let Some(run) = self.models.get_mut(id).and_then(|slot| slot.run.as_mut()) {

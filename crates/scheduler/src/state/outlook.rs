@@ -46,12 +46,12 @@ pub struct WaitView {
 impl StateRef<'_> {
     /// The outlook of every model, for a model that would be wanted now.
     pub(crate) fn outlook(self) -> Vec<(ModelId, ModelOutlook)> {
-        let contention = self.contention();
         // No model has this number.
-        let case = self.swap_case(&contention, ModelId(u32::MAX));
+        let asking = ModelId(u32::MAX);
+        let (contention, case) = (self.contention_with(Some(asking)), self.swap_case(asking));
         let running = self.models.running().zip(&contention.runs);
         let prospects: Vec<(ModelId, u64, Prospect)> = running
-            .map(|((id, slot, run), facts)| (id, run.stamp, self.prospect(&case, facts, slot, run)))
+            .map(|((id, slot, run), facts)| (id, run.stamp, self.prospect(case, facts, slot, run)))
             .collect();
         let stops = |standing| matches!(standing, CardStanding::Idle | CardStanding::Busy);
         let ready = prospects.iter().filter(|(.., prospect)| stops(prospect.standing));

@@ -61,8 +61,7 @@ struct WaitLoss {
 #[derive(Clone, Debug)]
 pub(crate) struct RunFacts {
     model: ModelId,
-    /// Its turn begins when it is ready.
-    begins: Moment,
+    weight: u64,
     /// The losses of those that wait and may use its cards, in the order in which they begin: each at its
     /// arrival, or the start of the turn, and the patience.
     losses: Vec<WaitLoss>,
@@ -84,12 +83,9 @@ pub(crate) struct RunFacts {
 
 /// One model's want of memory.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SwapCase<'c> {
-    contention: &'c Contention,
-    /// Its want, unless it is among those that wait.
-    own: Option<ClientWait>,
+pub(crate) struct SwapCase {
     load: Duration,
-    /// Clients of that model that wait.
+    /// Clients of that model that wait: one at least, the client for which it asks.
     pub(crate) waiters: u64,
 }
 
@@ -119,6 +115,28 @@ impl Contention {
     }
 }
 
+impl RunFacts {
+    // DECISION: the rule of ski rental. To stop at once costs a swap that may be in vain, and to wait for
+    // ever starves the others. A run that leaves when both costs are equal loses at most twice what a
+    // schedule would that knows the future.
+    /// The end of the run's turn: since it was ready, those that wait have lost as much as a swap costs its
+    /// clients. Each of them grants the patience first.
+    pub(super) fn turn_end(&self, case: SwapCase) -> Moment {
+        let swap = case.load.saturating_add(self.reload);
+        let cost = milliseconds(swap).saturating_mul(self.weight).saturating_mul(number(self.clients));
+        // Those beyond would lose nothing before the turn is over.
+        let counted = self.losses.partition_point(|loss| loss.lost < cost).max(1);
+        let (Some(first), Some(last)) = (self.losses.first(), self.losses.iter().take(counted).last()) else {
+            return Moment::NEVER;
+        };
+        let rest = cost.saturating_sub(last.lost).checked_div(last.slope).unwrap_or(0);
+        // At the latest after a swap; for a higher priority than that of those who wait, after two.
+        let swaps = if self.weight >= last.heaviest.saturating_mul(2) { 2 } else { 1 };
+        let latest = first.start + swap.saturating_mul(swaps);
+        latest.min(last.start + Duration::from_millis(rest))
+    }
+}
+
 fn weight(model: Priority, request: Priority) -> u64 {
     let of = |priority| match priority {
         Priority::High => 4,
@@ -137,11 +155,6 @@ pub(super) fn number(count: usize) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
 }
 
-/// Clients that wait for a model: one at least, the client for which it asks.
-fn waiters(slot: Option<&ModelSlot>) -> u64 {
-    number(slot.map_or(1, |slot| slot.line.len().max(1)))
-}
-
 /// Clients of a run that go on: those with an open request, and those that had one lately; `most` wait for no
 /// other model.
 fn clients(slot: &ModelSlot, most: usize) -> usize {
@@ -157,9 +170,16 @@ fn is_unserved(slot: &ModelSlot) -> bool {
 impl StateRef<'_> {
     /// All that wait, and all runs.
     pub(crate) fn contention(self) -> Contention {
+        self.contention_with(None)
+    }
+
+    /// The same, as if a client waited for this model as well.
+    pub(crate) fn contention_with(self, asking: Option<ModelId>) -> Contention {
         let unserved = self.models.iter().filter(|(_, slot)| slot.pressing() && is_unserved(slot));
         let mut waits: Vec<ClientWait> = Vec::new();
         unserved.for_each(|(id, slot)| self.push_waits(&mut waits, id, slot));
+        let asking = asking.filter(|id| waits.iter().all(|wait| wait.model != *id));
+        waits.extend(asking.map(|id| ClientWait::new(id, self.model(id), Priority::Normal, self.now)));
         waits.sort_unstable_by_key(|wait| wait.since);
         waits.truncate(WAIT_SAMPLE.1);
         let served = self.models.running().filter(|(_, slot, _)| !is_unserved(slot));
@@ -171,6 +191,7 @@ impl StateRef<'_> {
                 RunPhase::Loading { .. } => self.now.max(run.started + self.expected_load(slot)),
                 _ => run.ready_at.unwrap_or(self.now),
             };
+            // Its turn begins when it is ready.
             let reload = self.expected_load(slot);
             let patience = self.patience_with(reload);
             let mut losses: Vec<WaitLoss> = Vec::new();
@@ -179,7 +200,7 @@ impl StateRef<'_> {
             }
             RunFacts {
                 model,
-                begins,
+                weight: weight(slot.spec.priority, Priority::Normal),
                 losses,
                 is_measured: self.is_measured(&run.placement, run.id),
                 clients: clients(slot, most),
@@ -221,23 +242,17 @@ impl StateRef<'_> {
             _ => {}
         }
         all.extend(slot.load_wanted.map(|since| wait((Priority::Normal, since))));
+        // A suspect alone in its line does not count as waiting: it is tried last.
+        if all.len() == first {
+            all.push(wait((Priority::Normal, self.now)));
+        }
     }
 
     /// The case of a model that asks for memory, or would ask now.
-    pub(crate) fn swap_case(self, contention: &Contention, asking: ModelId) -> SwapCase<'_> {
+    pub(crate) fn swap_case(self, asking: ModelId) -> SwapCase {
         let slot = self.model(asking);
-        // A suspect alone in its line does not count as waiting: it is tried last.
-        let is_among = |slot: &&ModelSlot| {
-            slot.line.waits(1).next().is_some() || slot.left.is_some() || slot.load_wanted.is_some()
-        };
-        let waits = slot.filter(is_among).is_some_and(is_unserved);
-        let own = ClientWait::new(asking, slot, Priority::Normal, self.now);
-        SwapCase {
-            contention,
-            own: Some(own).filter(|_| !waits && contention.waits.len() < WAIT_SAMPLE.1),
-            load: slot.map_or(Duration::ZERO, |slot| self.expected_load(slot)),
-            waiters: waiters(slot),
-        }
+        let load = slot.map_or(Duration::ZERO, |slot| self.expected_load(slot));
+        SwapCase { load, waiters: number(slot.map_or(1, |slot| slot.line.len().max(1))) }
     }
 
     // DECISION: patience is a bound, and not more than a load is worth. With loads of a second, five seconds
@@ -250,44 +265,6 @@ impl StateRef<'_> {
     pub(crate) fn expected_load(self, slot: &ModelSlot) -> Duration {
         let mean = || self.models.mean_load_time().unwrap_or(self.settings.patience);
         slot.load_time.unwrap_or_else(mean)
-    }
-
-    // DECISION: the rule of ski rental. To stop at once costs a swap that may be in vain, and to wait for
-    // ever starves the others. A run that leaves when both costs are equal loses at most twice what a
-    // schedule would that knows the future.
-    /// The end of a run's turn: since it was ready, those that wait have lost as much as a swap costs its
-    /// clients. Each of them grants the patience first.
-    pub(crate) fn run_turn(
-        self,
-        case: &SwapCase,
-        facts: &RunFacts,
-        slot: &ModelSlot,
-        run: &RunState,
-    ) -> Moment {
-        let RunFacts { model: id, begins, clients, reload, patience, .. } = *facts;
-        let swap = case.load.saturating_add(reload);
-        let own = weight(slot.spec.priority, Priority::Normal);
-        let cost = milliseconds(swap).saturating_mul(own).saturating_mul(number(clients));
-        let losses = &facts.losses[..];
-        // Those beyond would lose nothing before the turn is over.
-        let counted = losses.get(1..).map_or(0, |rest| rest.partition_point(|loss| loss.lost < cost) + 1);
-        let mut last = losses[..counted.min(losses.len())].last().copied();
-        if counted >= losses.len()
-            && let Some(asking) = case.own.filter(|wait| self.may_use(wait, id, run))
-        {
-            let after = asking.after(last.as_ref(), begins + patience, patience);
-            last = Some(after).filter(|after| losses.is_empty() || after.lost < cost).or(last);
-        }
-        let first = losses.first().map(|loss| loss.start).or(last.map(|loss| loss.start));
-        let ends = last.map_or(Moment::NEVER, |last| {
-            let rest = cost.saturating_sub(last.lost).checked_div(last.slope).unwrap_or(0);
-            last.start + Duration::from_millis(rest)
-        });
-        let heaviest = last.map_or(1, |last| last.heaviest);
-        // At the latest after a swap; for a higher priority than that of those who wait, after two.
-        let swaps = if own >= heaviest.saturating_mul(2) { 2 } else { 1 };
-        let latest = first.map_or(Moment::NEVER, |first| first + swap.saturating_mul(swaps));
-        latest.min(ends)
     }
 
     /// The time at which a run's requests are expected to have ended, if it gets no more.
@@ -315,7 +292,7 @@ impl StateRef<'_> {
         needs: Bytes,
         ahead: &[ModelId],
     ) -> bool {
-        let waiters = waiters(self.model(asking));
+        let waiters = self.swap_case(asking).waiters;
         let stays = stopped.iter().filter_map(|run| self.live(*run)).filter(|(.., run)| run.takes_requests());
         let cost: u64 = stays.map(|(_, slot, run)| self.eviction_cost(slot, run)).sum();
         ahead.iter().filter_map(|id| self.model(*id)).any(|slot| {
@@ -327,27 +304,27 @@ impl StateRef<'_> {
     }
 
     /// The longest time for which one of the runs that the model waits for may go on.
-    pub(crate) fn turns_left(self, case: &SwapCase, runs: &[RunId]) -> Duration {
+    pub(crate) fn turns_left(self, asking: ModelId, runs: &[RunId]) -> Duration {
+        let (case, contention) = (self.swap_case(asking), self.contention());
         let left = runs.iter().filter_map(|run| {
-            let (id, slot, run) =
-                self.live(*run).filter(|(.., run)| !run.leaves() && run.draining.is_none())?;
-            Some(self.run_turn(case, case.contention.run_of(id)?, slot, run).since(self.now))
+            let (id, ..) = self.live(*run).filter(|(.., run)| !run.leaves() && run.draining.is_none())?;
+            Some(contention.run_of(id)?.turn_end(case).since(self.now))
         });
         left.max().unwrap_or_default()
     }
 
     /// The arithmetic of a swap in a sentence, where a run is in use.
-    pub(crate) fn swap_sum(self, case: &SwapCase, id: ModelId) -> Option<Reason> {
+    pub(crate) fn swap_sum(self, contention: &Contention, asking: ModelId, id: ModelId) -> Option<Reason> {
         let slot = self.model(id)?;
         let run = slot.run.as_ref().filter(|run| run.is_ready() && run.in_flight() > 0)?;
-        let facts = case.contention.run_of(id)?;
-        let (swap, turn) = (case.load.saturating_add(facts.reload), self.run_turn(case, facts, slot, run));
+        let (case, facts) = (self.swap_case(asking), contention.run_of(id)?);
+        let (swap, turn) = (case.load.saturating_add(facts.reload), facts.turn_end(case));
         if swap.is_zero() {
             return None;
         }
         let patience = facts.patience;
         let begins = run.ready_at.unwrap_or(self.now) + patience;
-        let others = || case.contention.waits.iter().chain(&case.own).filter(|wait| wait.model != id);
+        let others = || contention.waits.iter().filter(|wait| wait.model != id);
         let lost: Duration = others().map(|wait| self.now.since(begins.max(wait.since + patience))).sum();
         let ends = match turn.since(self.now).as_secs() {
             _ if turn <= self.now => "the turn of its clients is over".to_owned(),
@@ -370,14 +347,20 @@ impl StateRef<'_> {
     /// new requests when its answers would end with the last ones of the others, and an idle one stops after
     /// them. Once one of them has stopped, all busy ones drain, so that one answer more is the most that this
     /// costs.
-    pub(crate) fn drains(self, case: &SwapCase, victims: &[RunId]) -> (Vec<ModelId>, Option<Moment>) {
+    pub(crate) fn drains(
+        self,
+        contention: &Contention,
+        asking: ModelId,
+        victims: &[RunId],
+    ) -> (Vec<ModelId>, Option<Moment>) {
+        let case = self.swap_case(asking);
         let (mut parts, mut has_begun) = (Vec::new(), false);
         for run in victims {
             let Some((id, slot, live)) = self.live(*run) else {
                 has_begun = true;
                 continue;
             };
-            let Some(facts) = case.contention.run_of(id) else { continue };
+            let Some(facts) = contention.run_of(id) else { continue };
             let drains = self.is_draining_for_model(live);
             let usual = slot.answer_time.unwrap_or(UNKNOWN_REST);
             match self.prospect(case, facts, slot, live).standing {
@@ -387,7 +370,7 @@ impl StateRef<'_> {
                     parts.push((id, CardStanding::Busy, facts.free, usual));
                 }
                 _ => {
-                    let free = self.run_turn(case, facts, slot, live).max(facts.free) + usual;
+                    let free = facts.turn_end(case).max(facts.free) + usual;
                     parts.push((id, CardStanding::Protected, free, usual));
                 }
             }

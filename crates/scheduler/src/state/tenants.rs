@@ -112,7 +112,7 @@ impl StateRef<'_> {
         // Memory of a run that stops for another model goes to that one.
         let promised = self.victims_of(|id| id != asking);
         let own = self.victims_of(|id| id == asking);
-        let case = self.swap_case(contention, asking);
+        let case = self.swap_case(asking);
         let age = |id: ModelId| self.model(id).map(|slot| (self.waits_since(slot), id));
         let requested = age(asking);
         let drains = |run: &RunState| {
@@ -134,7 +134,7 @@ impl StateRef<'_> {
         let running = self.models.running().zip(&contention.runs);
         let here = running.map(|((id, slot, run), facts)| {
             let stays = own_company.is_some_and(|own| slot.spec.company.stays_for(own));
-            let Prospect { standing, cost, mut wait, next: change } = self.prospect(&case, facts, slot, run);
+            let Prospect { standing, cost, mut wait, next: change } = self.prospect(case, facts, slot, run);
             next = next.min(change);
             let standing = match standing {
                 standing if stays && standing != CardStanding::Leaving => CardStanding::Stays,
@@ -190,12 +190,12 @@ impl StateRef<'_> {
     /// A run's readiness to stop for the model of the case, and what that costs.
     pub(crate) fn prospect(
         self,
-        case: &SwapCase,
+        case: SwapCase,
         facts: &RunFacts,
         slot: &ModelSlot,
         run: &RunState,
     ) -> Prospect {
-        let turn = self.run_turn(case, facts, slot, run);
+        let turn = facts.turn_end(case);
         let hold_end = facts.hold_end.map(|end| end.min(turn)).filter(|end| *end > self.now);
         let standing = standing(facts, slot, run, hold_end, turn <= self.now);
         let (load, free, clients) = (facts.cost, facts.free.since(self.now), number(facts.clients));
@@ -222,14 +222,14 @@ impl StateRef<'_> {
 
     /// Whether a run stops for the model without a wait for clients, and when the next one would.
     pub(crate) fn idle_for(self, contention: &Contention, asking: ModelId) -> (bool, Moment) {
-        let case = self.swap_case(contention, asking);
+        let case = self.swap_case(asking);
         let may_be_idle = |slot: &ModelSlot, run: &RunState| match run.phase {
             RunPhase::Loading { .. } => !slot.pressing(),
             _ => run.in_flight() == 0 && slot.line.is_empty(),
         };
         let running = self.models.running().zip(&contention.runs);
         let running = running.filter(|((_, slot, run), _)| may_be_idle(slot, run));
-        let prospects = running.map(|((_, slot, run), facts)| self.prospect(&case, facts, slot, run));
+        let prospects = running.map(|((_, slot, run), facts)| self.prospect(case, facts, slot, run));
         prospects.fold((false, Moment::NEVER), |(any, next), prospect| {
             (any || prospect.standing == CardStanding::Idle, next.min(prospect.next))
         })

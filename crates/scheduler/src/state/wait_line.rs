@@ -62,7 +62,7 @@ impl StateRef<'_> {
             return line + &self.leaving(slot.victims());
         }
         let ahead = self.ahead(id).count();
-        let left = self.turns_left(&self.swap_case(&self.contention(), id), runs).as_secs();
+        let left = self.turns_left(id, runs).as_secs();
         match (ahead, left) {
             (0, 0) => line,
             (0, left) => format!("{line}; the models that use it may keep it for {} s", left + 1),

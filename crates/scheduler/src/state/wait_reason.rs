@@ -127,7 +127,6 @@ impl StateRef<'_> {
             RoomObstacle::Turn => self.ahead(id).map(before).collect(),
             RoomObstacle::Occupied { kept, runs } => {
                 let contention = self.contention();
-                let case = self.swap_case(&contention, id);
                 let yields = kept.iter().filter_map(|card| {
                     let account = self.ledger.account(card)?;
                     let (bytes, name) = (account.kept_now(), &account.card().name);
@@ -135,7 +134,7 @@ impl StateRef<'_> {
                     Some(Reason::new("yield", text).fact("card", card.as_str()).fact("yield", bytes))
                 });
                 let holders = self.holds(runs).map(|(run, card, holder, bytes)| {
-                    let sum = self.runs.model_of(run).and_then(|of| self.swap_sum(&case, of));
+                    let sum = self.runs.model_of(run).and_then(|of| self.swap_sum(&contention, id, of));
                     let name = self.ledger.account(card).map_or("", |account| &account.card().name);
                     let text = format!("{holder} holds {bytes} on {name}");
                     Reason::new("holder", text)

@@ -57,7 +57,7 @@ impl StateRef<'_> {
     ) -> Option<Result<WhatIf, Vec<CardSet>>> {
         let slot = self.model(id)?;
         let own = slot.run.as_ref().map(|run| run.id);
-        let mut tenants = self.tenants(id, &self.contention()).list;
+        let mut tenants = self.tenants(id, &self.contention_with(Some(id))).list;
         tenants.retain(|tenant| Some(tenant.run) != own);
         let mut ledger = self.ledger.clone();
         own.into_iter().for_each(|run| ledger.release(run));
