@@ -139,7 +139,7 @@ impl Board {
         if !refused.is_empty() {
             document["refused"] = json!(refused);
         }
-        let outlook = self.state.scheduler.borrow().outlook(self.state.now());
+        let outlook = self.state.scheduler.borrow().at(self.state.now()).outlook();
         for (view, shown) in snapshot.models.iter().zip(list(&mut document["models"])) {
             let (progress, mut hints, speed) = self.state.statuses.with(view.id, |status| {
                 (status.progress.clone(), status.hints.clone(), status.answers.speed())

@@ -67,7 +67,7 @@ impl OperatorLog {
         let Some(model) = self.state.run(run).map(|run| run.model) else { return };
         // The scheduler names the reason right after its decision; later it may have forgotten it.
         let name = &self.state.entry(model).name;
-        let why = self.state.scheduler.borrow().stop_reason(run, self.state.now());
+        let why = self.state.scheduler.borrow().at(self.state.now()).stop_reason(run);
         let why = why.map_or_else(String::new, |reason| format!(": {}", in_a_line(&reason)));
         // A process that has not ended after its stop is killed, again and again until it is gone.
         let act = match how {

@@ -133,7 +133,7 @@ impl RequestRecord {
             self.cause = cause;
             return;
         }
-        let Some((cause, reason)) = scheduler.wait_reason(model) else { return };
+        let Some((cause, reason)) = scheduler.state().wait_reason(model) else { return };
         if self.cause.replace(cause) != Some(cause) || !self.reported {
             self.reported = true;
             let (name, waited_ms) = (&state.entry(model).name, millis(arrived.elapsed()));
@@ -279,7 +279,7 @@ impl RequestCounts {
         let list = open.into_iter().map(|(id, open)| {
             let arrived = open.arrived.saturating_duration_since(start);
             let sent = open.sent.get().map(|(waited, _)| (arrived + waited).as_secs_f64());
-            let waits = || Some(in_a_line(&scheduler.wait_reason(open.model)?.1));
+            let waits = || Some(in_a_line(&scheduler.state().wait_reason(open.model)?.1));
             json!({
                 "id": id,
                 "model": registry.entry(open.model).name,

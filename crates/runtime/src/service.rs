@@ -77,7 +77,7 @@ impl ModelService for Runtime {
     }
 
     fn wait_line(&self, model: ModelId) -> String {
-        let line = self.state.scheduler.borrow().wait_line(model, self.state.now());
+        let line = self.state.scheduler.borrow().at(self.state.now()).wait_line(model);
         line.unwrap_or_else(|| "waiting for the model".to_owned())
     }
 

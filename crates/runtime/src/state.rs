@@ -85,7 +85,7 @@ impl SchedulerState {
     }
 
     pub fn snapshot(&self) -> SchedulerSnapshot {
-        self.scheduler.borrow().snapshot(self.now())
+        self.scheduler.borrow().at(self.now()).snapshot()
     }
 
     pub fn up_since(&self) -> Instant {

@@ -36,7 +36,7 @@ pub use scheduler::{Scheduler, StateAuditError};
 pub use slope::ObservedGrowth;
 pub use spec::{ModelSpec, SchedulerSettings};
 pub use state::{
-    CardView, DepthView, HolderView, ModelOutlook, ModelView, SchedulerSnapshot, WaitView, WhatIf,
+    CardView, DepthView, HolderView, ModelOutlook, ModelView, SchedulerSnapshot, StateRef, WaitView, WhatIf,
     WhatIfKeptFree, WhatIfVerdict, YieldView,
 };
 pub use time::{ClientId, ModelId, Moment, RequestId, SearchId};

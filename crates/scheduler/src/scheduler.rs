@@ -25,7 +25,7 @@ mod yields;
 pub use self::audit::StateAuditError;
 use std::collections::BTreeMap;
 
-use plimsoll_base::{Bytes, CardId, ModelNeed, Reason, RunId};
+use plimsoll_base::{Bytes, CardId, Reason, RunId};
 
 use super::effect::SchedulerEffect;
 use super::event::{SchedulerEvent, UnknownRequest};
@@ -34,11 +34,9 @@ use super::placements::Placements;
 use super::queue::{Queue, RequestState};
 use super::runs::Runs;
 use super::spec::SchedulerSettings;
-use super::state::{
-    BudgetRequest, ModelOutlook, ModelView, SchedulerSnapshot, StateRef, WhatIf, WhatIfKeptFree,
-};
+use super::state::{BudgetRequest, ModelView, StateRef, WhatIfKeptFree};
 use super::time::{ModelId, Moment};
-use crate::place::{CardSet, Ledger, NeedAnswers};
+use crate::place::Ledger;
 
 /// Times of a shutdown.
 #[derive(Clone, Copy, Debug)]
@@ -218,27 +216,10 @@ impl Scheduler {
         &self.placements.ledger
     }
 
-    /// Returns a snapshot of all models and cards.
-    pub fn snapshot(&self, now: Moment) -> SchedulerSnapshot {
-        self.at(now).snapshot()
-    }
-
     /// Returns one model's part of the snapshot.
     pub fn view(&self, id: ModelId, now: Moment) -> Option<ModelView> {
         let state = self.at(now);
         Some(state.model_view(id, state.model(id)?))
-    }
-
-    /// Dry run of a load of the model with this need; or the sets of cards that its plan has to tell of
-    /// first. `None` for an unknown model.
-    pub fn what_if(
-        &self,
-        id: ModelId,
-        need: &ModelNeed,
-        answers: &NeedAnswers,
-        now: Moment,
-    ) -> Option<Result<WhatIf, Vec<CardSet>>> {
-        self.at(now).what_if(id, need, answers)
     }
 
     /// Dry run of an operator's order to keep so much of a card free.
@@ -253,11 +234,6 @@ impl Scheduler {
         let lacks = dry.ledger().account(card).map_or(Bytes::ZERO, |account| account.overdrawn());
         let named = leaving.iter().filter_map(|run| Some(dry.state().model_of(*run)?.1.name.to_string()));
         WhatIfKeptFree { stops: named.collect(), lacks: lacks.saturating_sub(given) }
-    }
-
-    /// Outlook of each model.
-    pub fn outlook(&self, now: Moment) -> Vec<(ModelId, ModelOutlook)> {
-        self.at(now).outlook()
     }
 
     /// True while the start of an engine measures the free memory of one of these cards.
@@ -279,24 +255,9 @@ impl Scheduler {
         self.state().idle_runs()
     }
 
-    /// Reason why `run` was stopped; `None` if it is unknown, or if the run is no longer stopping.
-    pub fn stop_reason(&self, run: RunId, now: Moment) -> Option<Reason> {
-        self.at(now).stop_reason(run)
-    }
-
-    /// The cause of the wait for a model: `check`, `load`, `room` or `slot`, and the reason.
-    pub fn wait_reason(&self, model: ModelId) -> Option<(&'static str, Reason)> {
-        self.state().wait_reason(model)
-    }
-
-    /// The word alone, which takes no memory.
+    /// The cause of the wait for a model: `check`, `load`, `room` or `slot`.
     pub fn wait_cause(&self, model: ModelId) -> Option<&'static str> {
         Some(self.state().wait_cause(self.models.get(model)?).0)
-    }
-
-    /// One line for a client: the cause of the wait for a model, with the models that leave for it.
-    pub fn wait_line(&self, model: ModelId, now: Moment) -> Option<String> {
-        self.at(now).wait_line(model)
     }
 
     /// True if the run's depth is tracked, so that the tokens of its answers matter.
@@ -305,11 +266,13 @@ impl Scheduler {
         model.is_some_and(|(_, slot)| slot.tracked().is_some())
     }
 
-    fn state(&self) -> StateRef<'_> {
+    /// The state at the time of the last event.
+    pub fn state(&self) -> StateRef<'_> {
         self.at(self.now)
     }
 
-    fn at(&self, now: Moment) -> StateRef<'_> {
+    /// The state now, to be read.
+    pub fn at(&self, now: Moment) -> StateRef<'_> {
         StateRef {
             settings: &self.settings,
             models: &self.models,

@@ -40,8 +40,9 @@ use super::spec::SchedulerSettings;
 use super::time::{ModelId, Moment};
 use crate::place::Ledger;
 
+/// The scheduler's state at one moment. Its methods change nothing.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct StateRef<'a> {
+pub struct StateRef<'a> {
     pub(crate) settings: &'a SchedulerSettings,
     pub(crate) models: &'a ModelTable,
     pub(crate) queue: &'a Queue,

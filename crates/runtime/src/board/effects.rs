@@ -27,7 +27,7 @@ impl Board {
             }
             SchedulerEffect::Stop { run, .. } => {
                 let Some(model) = self.state.run(*run).map(|run| run.model) else { return };
-                let why = self.state.scheduler.borrow().stop_reason(*run, now);
+                let why = self.state.scheduler.borrow().at(now).stop_reason(*run);
                 marks.add(now, "stop", Some(model), why.map_or(String::new(), |why| in_a_line(&why)));
             }
             // DECISION: a request that is refused because its model failed is not a failure of its own. The

@@ -29,7 +29,7 @@ pub(crate) async fn dry_run(
     };
     let (need, now) = (demand.need(), state.now());
     let ask =
-        |answers: &NeedAnswers| state.scheduler.borrow().what_if(model, &need, answers, now).transpose();
+        |answers: &NeedAnswers| state.scheduler.borrow().at(now).what_if(model, &need, answers).transpose();
     let mut stated = with_answers(&*demand, &mut NeedAnswers::default(), ask);
     if let Some(stated) = &mut stated {
         advise(&*demand, &mut stated.advice, &mut stated.hints);

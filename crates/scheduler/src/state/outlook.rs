@@ -45,7 +45,7 @@ pub struct WaitView {
 
 impl StateRef<'_> {
     /// The outlook of every model, for a model that would be wanted now.
-    pub(crate) fn outlook(self) -> Vec<(ModelId, ModelOutlook)> {
+    pub fn outlook(self) -> Vec<(ModelId, ModelOutlook)> {
         // No model has this number.
         let asking = ModelId(u32::MAX);
         let (contention, case) = (self.contention_with(Some(asking)), self.swap_case(asking));

@@ -131,7 +131,8 @@ pub struct HolderView {
 }
 
 impl StateRef<'_> {
-    pub(crate) fn snapshot(self) -> SchedulerSnapshot {
+    /// A snapshot of all models and cards.
+    pub fn snapshot(self) -> SchedulerSnapshot {
         let models = self.models.iter();
         SchedulerSnapshot {
             now: self.now,

@@ -8,7 +8,7 @@ use crate::place::{RULES, at_most};
 
 impl StateRef<'_> {
     /// The reason why `run` stops; None if it is unknown, or the run does not stop any more.
-    pub(crate) fn stop_reason(self, run: RunId) -> Option<Reason> {
+    pub fn stop_reason(self, run: RunId) -> Option<Reason> {
         let (_, slot) = self.model_of(run)?;
         let state = slot.run.as_ref()?;
         if let Some(reason) = &state.killed_for {
@@ -186,7 +186,7 @@ mod tests {
         let mut scheduler = desk();
         let run = run_alpha(&mut scheduler);
         ask(&mut scheduler, 1);
-        let reason = scheduler.stop_reason(run, Moment::START).unwrap();
+        let reason = scheduler.at(Moment::START).stop_reason(run).unwrap();
         assert_eq!((reason.code, reason.text.as_str()), ("makes_room", "beta needs 600 MiB"));
     }
 
@@ -207,7 +207,7 @@ mod tests {
             let mut scheduler = desk();
             let run = run_alpha(&mut scheduler);
             notify(&mut scheduler, event);
-            let reason = scheduler.stop_reason(run, Moment::START).unwrap();
+            let reason = scheduler.at(Moment::START).stop_reason(run).unwrap();
             assert_eq!(reason.code, code);
         }
     }

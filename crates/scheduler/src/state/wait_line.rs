@@ -8,8 +8,8 @@ use crate::models::{ModelSlot, RequestedState, RoomObstacle, RunState};
 use crate::time::ModelId;
 
 impl StateRef<'_> {
-    /// The cause of the wait for a model, and the models that leave for it.
-    pub(crate) fn wait_line(self, id: ModelId) -> Option<String> {
+    /// One line for a client: the cause of the wait for a model, and the models that leave for it.
+    pub fn wait_line(self, id: ModelId) -> Option<String> {
         let slot = self.model(id)?;
         let name = &slot.name;
         Some(match (slot.state(), slot.seeking()) {

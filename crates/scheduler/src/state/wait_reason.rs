@@ -11,8 +11,8 @@ use crate::place::{RULES, at_most};
 use crate::time::ModelId;
 
 impl StateRef<'_> {
-    /// The cause of the wait for a model, in a word and with its reason.
-    pub(crate) fn wait_reason(self, id: ModelId) -> Option<(&'static str, Reason)> {
+    /// The cause of the wait for a model: `check`, `load`, `room` or `slot`, and the reason.
+    pub fn wait_reason(self, id: ModelId) -> Option<(&'static str, Reason)> {
         let slot = self.model(id)?;
         let (word, text) = self.wait_cause(slot);
         let Some(obstacle) = slot.obstacle().filter(|_| word == "room") else {

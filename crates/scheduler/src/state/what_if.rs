@@ -47,9 +47,9 @@ pub enum WhatIfVerdict {
 }
 
 impl StateRef<'_> {
-    /// The verdict on a load of the model with this need, as if its own run had ended and no other model
+    /// Dry run of a load: the verdict on a load of the model with this need, as if its own run had ended and no other model
     /// waited; or the sets of cards that its plan has to tell of first.
-    pub(crate) fn what_if(
+    pub fn what_if(
         self,
         id: ModelId,
         need: &ModelNeed,

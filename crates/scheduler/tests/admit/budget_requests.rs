@@ -52,7 +52,7 @@ fn the_least_recently_used_goes_if_it_suffices_and_the_claim_is_raised_when_its_
     let (run, _) = busy(&mut desk, 2);
     assert_eq!(ask_budget(&mut desk, run, 3, 6), None);
     assert_eq!(desk.stopped().iter().map(|(run, _)| *run).collect::<Vec<_>>(), [old]);
-    let why = desk.scheduler.stop_reason(old, desk.now).unwrap();
+    let why = desk.scheduler.at(desk.now).stop_reason(old).unwrap();
     assert_eq!(why.text, "m2 requests 3072 MiB more memory");
     desk.ended(old);
     assert_eq!(answer(&desk), None, "the driver has not got it back yet");

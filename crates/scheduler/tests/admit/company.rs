@@ -34,11 +34,11 @@ fn a_model_of_a_group_that_swaps_leaves_for_the_next_and_says_why() {
         desk.ask(1);
         desk.surveyed(1);
         assert_eq!(desk.stopped(), [(first, Stopping::Graceful)], "persistent: {persistent}");
-        let why = desk.scheduler.stop_reason(first, desk.now).unwrap().to_string();
+        let why = desk.scheduler.at(desk.now).stop_reason(first).unwrap().to_string();
         assert!(why.starts_with("m1 is to be loaded, and both may not run at once"), "{why}");
-        let (_, wait) = desk.scheduler.wait_reason(ModelId(1)).unwrap();
+        let (_, wait) = desk.scheduler.state().wait_reason(ModelId(1)).unwrap();
         assert!(wait.to_string().starts_with("the model waits until m0 is unloaded"), "{wait}");
-        let line = desk.scheduler.wait_line(ModelId(1), desk.now).unwrap();
+        let line = desk.scheduler.at(desk.now).wait_line(ModelId(1)).unwrap();
         assert!(line.starts_with("waiting until m0 is unloaded"), "{line}");
         desk.ended(first);
         assert!(desk.started().is_some());

@@ -81,7 +81,7 @@ fn a_removed_model_refuses_what_waits_and_finishes_what_it_has() {
     desk.finish(busy);
     assert_eq!(desk.stopped(), [(run, Stopping::Graceful)]);
     desk.gone(run);
-    assert_eq!(desk.scheduler.snapshot(desk.now).models, []);
+    assert_eq!(desk.scheduler.at(desk.now).snapshot().models, []);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn shutdown_refuses_what_waits_lets_requests_finish_and_ends_when_nobody_is_left
     assert_eq!(desk.stopped(), [(busy_run, Stopping::Graceful)]);
     desk.ended(busy_run);
     assert!(desk.effects.contains(&SchedulerEffect::Drained));
-    assert!(desk.scheduler.snapshot(desk.now).cards[0].holders.is_empty());
+    assert!(desk.scheduler.at(desk.now).snapshot().cards[0].holders.is_empty());
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn the_snapshot_says_who_holds_what() {
     let mut desk = Desk::new(&[24], &[8]);
     let run = desk.loaded(0);
     desk.now = desk.now + Duration::from_secs(1);
-    let view = serde_json::to_value(desk.scheduler.snapshot(desk.now)).unwrap();
+    let view = serde_json::to_value(desk.scheduler.at(desk.now).snapshot()).unwrap();
     let gib = |n| Bytes::gib(n).get();
     assert_eq!(
         view["cards"][0],

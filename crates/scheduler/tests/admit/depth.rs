@@ -100,7 +100,7 @@ fn a_bound_that_is_covered_needs_no_count_and_one_that_is_not_is_counted() {
     let second = desk.ask(0);
     sound(&mut desk, second, run, depth(900, false));
     assert_eq!(desk.soundings(), [(second, true)], "the engine counts");
-    let line = desk.scheduler.wait_line(ModelId(0), desk.now);
+    let line = desk.scheduler.at(desk.now).wait_line(ModelId(0));
     assert_eq!(line.as_deref(), Some("waiting for the count of the tokens of the next request for m0"));
     assert_eq!(desk.scheduler.wait_cause(ModelId(0)), Some("check"));
     sound(&mut desk, second, run, depth(200, true));
@@ -177,7 +177,7 @@ fn an_idle_neighbour_goes_for_a_depth_at_once_and_a_busy_one_after_the_patience(
     let neighbour = desk.loaded(1);
     let request = dive(&mut desk, run, 300);
     assert_eq!(desk.stopped().len(), 1);
-    let why = desk.scheduler.stop_reason(neighbour, desk.now).unwrap();
+    let why = desk.scheduler.at(desk.now).stop_reason(neighbour).unwrap();
     assert_eq!(why.code, "makes_room");
     assert!(why.text.contains("m0 needs 3 GiB more") || why.text.contains("3072 MiB"), "{}", why.text);
     desk.ended(neighbour);
@@ -247,7 +247,7 @@ fn kept_tokens_end_with_a_new_engine_where_nothing_else_makes_room() {
     }
     let deep = dive(&mut desk, run, 400);
     assert_eq!(desk.stopped().len(), 1, "300 and 400 are more than 500");
-    let why = desk.scheduler.stop_reason(run, desk.now).unwrap();
+    let why = desk.scheduler.at(desk.now).stop_reason(run).unwrap();
     assert_eq!(why.code, "starts_afresh");
     desk.ended(run);
     desk.memory_returned(run);
@@ -317,7 +317,7 @@ fn a_failed_forecast_shows_until_a_request() {
 
 #[test]
 fn the_reason_of_a_wait_for_depth_names_the_models_that_hold_the_memory_up_to_its_refusal() {
-    let reported = |desk: &Desk| desk.scheduler.wait_reason(ModelId(0)).unwrap().1.to_string();
+    let reported = |desk: &Desk| desk.scheduler.state().wait_reason(ModelId(0)).unwrap().1.to_string();
     let (mut desk, run) = lean(10, 1, 3);
     desk.loaded(1);
     desk.ask(1);
@@ -338,7 +338,7 @@ fn a_request_that_waits_for_its_models_other_requests_says_so() {
     let (mut desk, run) = lean(9, 2, 1);
     dive(&mut desk, run, 400);
     dive(&mut desk, run, 300);
-    let reason = desk.scheduler.wait_reason(ModelId(0)).unwrap().1;
+    let reason = desk.scheduler.state().wait_reason(ModelId(0)).unwrap().1;
     let waits = "the next request needs more memory than the model has now, and waits for memory that the model's other requests use";
     assert_eq!(reason.to_string(), waits);
 }

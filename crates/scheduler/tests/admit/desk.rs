@@ -335,7 +335,7 @@ impl Desk {
     pub(crate) fn what_if(&self, model: u32, size: u64) -> WhatIf {
         let need = ModelNeed::new(NeedSize::Declared(gib(size)));
         let answers = NeedAnswers::default();
-        self.scheduler.what_if(ModelId(model), &need, &answers, self.now).unwrap().unwrap()
+        self.scheduler.at(self.now).what_if(ModelId(model), &need, &answers).unwrap().unwrap()
     }
 
     pub(crate) fn view(&self, model: u32) -> ModelView {

@@ -10,7 +10,7 @@ fn desk(most: u32) -> Desk {
 
 /// Its code and text while a run stops.
 fn reason(desk: &Desk, run: RunId) -> (&'static str, String) {
-    let reason = desk.scheduler.stop_reason(run, desk.now).unwrap();
+    let reason = desk.scheduler.at(desk.now).stop_reason(run).unwrap();
     (reason.code, reason.text)
 }
 

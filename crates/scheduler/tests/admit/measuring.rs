@@ -22,7 +22,7 @@ fn no_load_begins_on_a_card_while_a_start_on_it_measures() {
     desk.ask(1);
     desk.surveyed(1);
     assert_eq!((desk.started(), desk.state(1)), (None, ModelState::Queued));
-    let (_, why) = desk.scheduler.wait_reason(ModelId(1)).unwrap();
+    let (_, why) = desk.scheduler.state().wait_reason(ModelId(1)).unwrap();
     assert!(why.to_string().contains("m0, whose engine is measuring the free memory"), "{why}");
     desk.ready(measuring);
     assert!(desk.started().is_some());
@@ -80,7 +80,7 @@ fn a_start_that_measures_waits_for_loads_and_stops_on_its_card_and_not_for_those
     desk.ask(0);
     desk.surveyed(0);
     assert_eq!(desk.started(), None);
-    let (_, why) = desk.scheduler.wait_reason(ModelId(0)).unwrap();
+    let (_, why) = desk.scheduler.state().wait_reason(ModelId(0)).unwrap();
     assert!(why.to_string().contains("its own engine measures the free memory"), "{why}");
     desk.pass(1);
     desk.ask(2);

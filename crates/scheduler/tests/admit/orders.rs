@@ -11,7 +11,7 @@ fn load(desk: &mut Desk, model: u32) {
 }
 
 fn until(desk: &Desk, model: u32) -> Option<Option<Moment>> {
-    let outlook = desk.scheduler.outlook(desk.now).into_iter().find(|(id, _)| *id == ModelId(model));
+    let outlook = desk.scheduler.at(desk.now).outlook().into_iter().find(|(id, _)| *id == ModelId(model));
     outlook.unwrap().1.wait.map(|wait| wait.until)
 }
 

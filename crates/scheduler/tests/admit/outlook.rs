@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use crate::runner::admit::desk::{Desk, PATIENCE, gib};
 
 fn outlook(desk: &Desk, model: u32) -> ModelOutlook {
-    let all = desk.scheduler.outlook(desk.now);
+    let all = desk.scheduler.at(desk.now).outlook();
     all.into_iter().find(|(id, _)| *id == ModelId(model)).unwrap().1
 }
 
@@ -59,9 +59,9 @@ proptest! {
             loaded.insert(model);
         }
         let (card, bytes) = (CardId::new("card0"), gib(kept));
-        let before = desk.scheduler.snapshot(desk.now);
+        let before = desk.scheduler.at(desk.now).snapshot();
         let stated = desk.scheduler.what_if_kept_free(&card, bytes, desk.now);
-        prop_assert_eq!(&desk.scheduler.snapshot(desk.now), &before, "nothing is changed by it");
+        prop_assert_eq!(&desk.scheduler.at(desk.now).snapshot(), &before, "nothing is changed by it");
         desk.send(SchedulerEvent::YieldWanted { card, bytes, until: Moment::NEVER });
         let leaves = |model: &&u32| outlook(&desk, **model).stops.is_some();
         let left: BTreeSet<String> = loaded.iter().filter(leaves).map(|model| format!("m{model}")).collect();

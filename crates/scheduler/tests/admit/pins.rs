@@ -52,7 +52,7 @@ fn a_limit_of_models_that_pinned_ones_fill_is_named_and_not_taken_for_want_of_me
     desk.ask(1);
     desk.surveyed(1);
     assert_eq!(desk.stopped(), [(run, Stopping::Graceful)]);
-    let why = desk.scheduler.stop_reason(run, desk.now).unwrap().to_string();
+    let why = desk.scheduler.at(desk.now).stop_reason(run).unwrap().to_string();
     assert!(why.contains("at most one model is loaded at a time"), "{why}");
 }
 

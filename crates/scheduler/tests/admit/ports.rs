@@ -37,9 +37,9 @@ fn an_idle_model_leaves_for_the_other_on_its_port_and_for_no_other() {
     desk.ask(1);
     desk.surveyed(1);
     assert_eq!(desk.stopped(), [(first, Stopping::Graceful)]);
-    let why = desk.scheduler.stop_reason(first, desk.now).unwrap();
+    let why = desk.scheduler.at(desk.now).stop_reason(first).unwrap();
     assert_eq!(why.to_string(), "m1 listens on the same port (19051)");
-    let (_, wait) = desk.scheduler.wait_reason(ModelId(1)).unwrap();
+    let (_, wait) = desk.scheduler.state().wait_reason(ModelId(1)).unwrap();
     assert!(
         wait.to_string().starts_with("the model waits until m0 is unloaded: both listen on port 19051"),
         "{wait}"
@@ -56,7 +56,7 @@ fn a_busy_model_keeps_its_port_until_it_has_answered() {
     desk.ask(1);
     desk.surveyed(1);
     assert_eq!((desk.stopped(), desk.started()), (vec![], None));
-    let line = desk.scheduler.wait_line(ModelId(1), desk.now).unwrap();
+    let line = desk.scheduler.at(desk.now).wait_line(ModelId(1)).unwrap();
     assert!(line.starts_with("waiting for port 19051, on which m0 listens"), "{line}");
     desk.pass(2 * PATIENCE);
     assert_eq!((desk.stopped(), desk.started()), (vec![], None));

@@ -65,7 +65,7 @@ fn a_request_for_an_engine_whose_memory_was_lent_waits_until_others_have_left() 
         "as any idle model leaves for one that is asked"
     );
     let second = desk.ask(0);
-    assert!(desk.scheduler.wait_line(ModelId(0), desk.now).is_some());
+    assert!(desk.scheduler.at(desk.now).wait_line(ModelId(0)).is_some());
     desk.gone(other);
     assert_eq!(desk.dispatched(), [first, second]);
     assert_eq!((desk.view(0).run, desk.claimed()), (Some(run), gib(8)));
@@ -98,7 +98,7 @@ fn an_engine_that_can_never_have_its_memory_back_ends_and_its_model_is_placed_an
     desk.loaded(1);
     let request = desk.ask(0);
     assert_eq!(desk.stopped(), [(run, Stopping::Graceful)]);
-    assert_eq!(desk.scheduler.stop_reason(run, desk.now).unwrap().code, "starts_afresh");
+    assert_eq!(desk.scheduler.at(desk.now).stop_reason(run).unwrap().code, "starts_afresh");
     desk.send(SchedulerEvent::YieldWanted {
         card: CardId::new("card1"),
         bytes: Bytes::ZERO,

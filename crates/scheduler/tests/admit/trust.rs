@@ -91,7 +91,7 @@ fn an_engine_that_fails_each_request_of_our_own_is_replaced_whatever_its_health_
     let waits = desk.ask(0);
     desk.pass(2);
     assert_eq!(desk.stopped(), [(run, Stopping::Kill)]);
-    assert_eq!(desk.scheduler.stop_reason(run, desk.now).unwrap().code, "unresponsive");
+    assert_eq!(desk.scheduler.at(desk.now).stop_reason(run).unwrap().code, "unresponsive");
     desk.ended(run);
     assert_eq!((desk.refusals().len(), desk.surveys()), (0, 1), "the first time it is loaded again at once");
     desk.memory_returned(run);

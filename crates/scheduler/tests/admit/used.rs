@@ -8,7 +8,7 @@ use crate::runner::admit::desk::Desk;
 
 impl Desk {
     fn why(&self, run: RunId) -> &'static str {
-        self.scheduler.stop_reason(run, self.now).unwrap().code
+        self.scheduler.at(self.now).stop_reason(run).unwrap().code
     }
 }
 
@@ -138,7 +138,7 @@ fn an_expired_run_is_told_as_such_although_its_time_to_live_is_changed_while_it_
     desk.send(SchedulerEvent::Configured(vec![(ModelId(0), ConfigChange::Retuned(longer))]));
     assert_eq!(desk.state(0), ModelState::Stopping);
     assert_eq!(
-        desk.scheduler.stop_reason(run, desk.now).unwrap().text,
+        desk.scheduler.at(desk.now).stop_reason(run).unwrap().text,
         "the model was idle for 10 s, which is its ttl (time to live)"
     );
 }

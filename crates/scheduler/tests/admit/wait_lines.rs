@@ -8,7 +8,7 @@ use plimsoll_scheduler::{ModelId, SchedulerEvent};
 use crate::runner::admit::desk::{Desk, PATIENCE, gib};
 
 fn line(desk: &Desk, model: u32) -> String {
-    desk.scheduler.wait_line(ModelId(model), desk.now).unwrap()
+    desk.scheduler.at(desk.now).wait_line(ModelId(model)).unwrap()
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn memory_that_no_model_holds_is_not_told_as_that_of_models() {
     desk.send(SchedulerEvent::YieldWanted { card: CardId::new("card0"), bytes: gib(8), until });
     desk.ask(0);
     desk.surveyed(0);
-    let (cause, reason) = desk.scheduler.wait_reason(ModelId(0)).unwrap();
+    let (cause, reason) = desk.scheduler.state().wait_reason(ModelId(0)).unwrap();
     assert_eq!(
         (cause, &*reason.text),
         ("room", "the model still waits for memory that is kept free for other programs")
@@ -93,7 +93,7 @@ fn a_model_behind_another_is_told_its_place() {
         desk.pass(1);
     }
     assert_eq!(line(&desk, 2), "waiting for 6144 MiB of memory on card0, behind 1 model");
-    assert_eq!(desk.scheduler.wait_line(ModelId(9), desk.now), None);
+    assert_eq!(desk.scheduler.at(desk.now).wait_line(ModelId(9)), None);
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn the_cause_of_a_wait_is_the_model_that_leaves() {
     desk.ask(2);
     desk.surveyed(2);
     let causes = |desk: &Desk| {
-        let (_, reason) = desk.scheduler.wait_reason(ModelId(2)).unwrap();
+        let (_, reason) = desk.scheduler.state().wait_reason(ModelId(2)).unwrap();
         reason.because.iter().map(|cause| cause.text.clone()).collect::<Vec<_>>()
     };
     let large = ["m1 holds 6144 MiB on card0"];

@@ -10,10 +10,10 @@ use proptest::prelude::*;
 use crate::runner::admit::desk::{Desk, PATIENCE, gib};
 
 fn reason(desk: &Desk, model: u32) -> Reason {
-    let (word, reason) = desk.scheduler.wait_reason(ModelId(model)).unwrap();
+    let (word, reason) = desk.scheduler.state().wait_reason(ModelId(model)).unwrap();
     assert_eq!(word, "room", "{reason}");
     // Displays have the same tree.
-    let outlook = desk.scheduler.outlook(desk.now).into_iter().find(|(id, _)| *id == ModelId(model));
+    let outlook = desk.scheduler.at(desk.now).outlook().into_iter().find(|(id, _)| *id == ModelId(model));
     assert_eq!(outlook.unwrap().1.wait.unwrap().reason, reason);
     reason
 }
@@ -152,11 +152,11 @@ fn a_request_that_was_dropped_waits_for_the_check_of_its_engine() {
     desk.loaded(0);
     let request = desk.ask(0);
     desk.bounce(request);
-    let (word, reason) = desk.scheduler.wait_reason(ModelId(0)).unwrap();
+    let (word, reason) = desk.scheduler.state().wait_reason(ModelId(0)).unwrap();
     let reported = "the engine dropped the request, and is asked whether it is healthy";
     assert_eq!((word, reason.to_string().as_str()), ("check", reported));
     assert_eq!(desk.scheduler.wait_cause(ModelId(0)), Some("check"));
-    let line = desk.scheduler.wait_line(ModelId(0), desk.now).unwrap();
+    let line = desk.scheduler.at(desk.now).wait_line(ModelId(0)).unwrap();
     assert_eq!(line, "waiting for a check of m0's engine, which dropped the request");
 }
 
@@ -198,7 +198,7 @@ proptest! {
         desk.ask(newcomer);
         desk.surveyed(newcomer);
         desk.pass(waited);
-        let waits = desk.scheduler.wait_reason(ModelId(newcomer)).filter(|(word, _)| *word == "room");
+        let waits = desk.scheduler.state().wait_reason(ModelId(newcomer)).filter(|(word, _)| *word == "room");
         if let Some((_, reason)) = waits {
             let account = &desk.scheduler.ledger().accounts()[0];
             let yields = bytes(&reason, "yield", "yield");

@@ -24,7 +24,7 @@ fn stopped(desk: &Desk) -> Vec<RunId> {
 }
 
 fn lacks(desk: &Desk) -> Option<Bytes> {
-    desk.scheduler.snapshot(desk.now).cards[0].yielded.as_ref().map(|kept| kept.lacks)
+    desk.scheduler.at(desk.now).snapshot().cards[0].yielded.as_ref().map(|kept| kept.lacks)
 }
 
 /// Four models of 4 GiB on a card of 16 GiB; the first two are busy.
@@ -43,7 +43,7 @@ fn idle_models_leave_at_once_and_busy_ones_after_their_last_answer() {
     assert_eq!(lacks(&desk), Some(gib(12)));
     assert_eq!(desk.state(0), ModelState::Draining, "the one that was used longest ago");
     assert_eq!(desk.state(1), ModelState::Ready);
-    let reason = desk.scheduler.stop_reason(runs[2], desk.now).unwrap();
+    let reason = desk.scheduler.at(desk.now).stop_reason(runs[2]).unwrap();
     assert_eq!(
         (reason.code, &*reason.text),
         ("yields", "12288 MiB of card0 are kept free for other programs")
@@ -75,9 +75,9 @@ fn nothing_is_loaded_into_the_room_and_what_can_wait_for_its_end_waits() {
     let waits = desk.ask_until(1, 120);
     desk.surveyed(1);
     assert_eq!((desk.started(), desk.refusals().len()), (None, 0));
-    let line = desk.scheduler.wait_line(ModelId(1), desk.now).unwrap();
+    let line = desk.scheduler.at(desk.now).wait_line(ModelId(1)).unwrap();
     assert_eq!(line, "waiting for memory for m1; 8192 MiB of card0 are kept free for 60 s");
-    let (_, reason) = desk.scheduler.wait_reason(ModelId(1)).unwrap();
+    let (_, reason) = desk.scheduler.state().wait_reason(ModelId(1)).unwrap();
     let causes: Vec<_> = reason.because.iter().map(|cause| &*cause.text).collect();
     assert_eq!(
         causes,
@@ -203,7 +203,7 @@ fn an_idle_model_leaves_when_another_process_grows_into_its_memory_and_a_busy_on
     // The process is given the first MiB of the reserve, or evicts a page of ours.
     desk.send(SchedulerEvent::Measured { run: runs[1], used: vec![(card(), gib(7))] });
     assert_eq!(stopped(&desk), runs[..1]);
-    let reason = desk.scheduler.stop_reason(runs[0], desk.now).unwrap();
+    let reason = desk.scheduler.at(desk.now).stop_reason(runs[0]).unwrap();
     assert_eq!((reason.code, &*reason.text), ("yields", "other programs take more memory of card0"));
     desk.gone(runs[0]);
     desk.read(vec![(card(), Bytes::ZERO)]);
@@ -223,7 +223,7 @@ fn idle_models_leave_for_a_program_with_precedence_and_come_back_when_asked_for(
     let (mut desk, runs) = grown(false);
     desk.send(SchedulerEvent::PrecedenceTaken { card: card(), name: "blender".to_owned() });
     assert_eq!(stopped(&desk), runs[..1]);
-    let reason = desk.scheduler.stop_reason(runs[0], desk.now).unwrap();
+    let reason = desk.scheduler.at(desk.now).stop_reason(runs[0]).unwrap();
     assert_eq!(&*reason.text, "the program blender, which has precedence (`yield-to`), has started on card0");
     desk.gone(runs[0]);
     desk.loaded(0);

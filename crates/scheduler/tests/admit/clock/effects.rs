@@ -137,7 +137,7 @@ impl Machine {
         let cut_off = self.now >= self.until + CUT_OFF;
         let engine = &self.engines[&run];
         assert!(!engine.noticed, "a dead run is stopped");
-        let reason = self.scheduler.stop_reason(run, moment(self.now)).map(|reason| reason.code);
+        let reason = self.scheduler.at(moment(self.now)).stop_reason(run).map(|reason| reason.code);
         assert!(reason.is_some(), "{engine:?} is stopped without a reason");
         let busy = engine.requests() > 0 && !cut_off && !engine.hung;
         assert!(!busy, "a busy run is stopped: {engine:?}, {reason:?}");

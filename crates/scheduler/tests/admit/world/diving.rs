@@ -168,7 +168,7 @@ impl World {
                 assert!(takes <= occupied, "{run:?} takes {takes} of a claim of {occupied}: {engine:?}");
             }
         }
-        let snapshot = self.scheduler.snapshot(super::moment(self.now));
+        let snapshot = self.scheduler.at(super::moment(self.now)).snapshot();
         for model in snapshot.models {
             if let Some(depth) = model.depth {
                 assert!(depth.admitted <= depth.covered, "{}: {depth:?}", model.name);

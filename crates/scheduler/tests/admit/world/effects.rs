@@ -35,7 +35,7 @@ impl World {
             SchedulerEffect::AskNeed { model, search, sets } => self.plan_need(model, search, &sets),
             SchedulerEffect::PlanGrowth { run, model, cards } => self.plan_growth(run, model, &cards),
             SchedulerEffect::ReadAhead { model } => {
-                let models = self.scheduler.snapshot(moment(self.now)).models;
+                let models = self.scheduler.at(moment(self.now)).snapshot().models;
                 let waits = models.iter().any(|view| view.id == model && view.state == ModelState::Queued);
                 assert!(waits, "{model:?} waits for no memory");
                 assert!(!self.settings.largest_first, "page cache obstructs loads there");
@@ -210,7 +210,7 @@ impl World {
         let busy = !engine.requests.is_empty();
         let (now, model, is_first) = (moment(self.now), engine.model, !engine.reported_to_stop);
         let pinned = self.scheduler.view(model, now).is_some_and(|view| view.pinned);
-        let reason = self.scheduler.stop_reason(run, now).map(|reason| reason.code);
+        let reason = self.scheduler.at(now).stop_reason(run).map(|reason| reason.code);
         assert!(reason.is_some(), "{model:?} is stopped without a reason");
         assert!(
             !pinned || !is_first || !matches!(reason, Some("makes_room" | "idle" | "yields")),
