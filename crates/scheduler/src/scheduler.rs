@@ -238,10 +238,8 @@ impl Scheduler {
 
     /// True while the start of an engine measures the free memory of one of these cards.
     pub fn is_measured(&self, cards: &[CardId]) -> bool {
-        let measures = |run: &RunState| {
-            run.is_loading() && run.measures_free && run.placement.cards().any(|card| cards.contains(card))
-        };
-        self.models.running().any(|(_, _, run)| measures(run))
+        let on_cards = |run: &RunState| run.placement.cards().any(|card| cards.contains(card));
+        self.models.running().any(|(_, _, run)| run.measures_now() && on_cards(run))
     }
 
     /// The run that is sent a request of the model as soon as it arrives; `None` if it may have to wait.

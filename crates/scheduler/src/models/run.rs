@@ -240,6 +240,11 @@ impl RunState {
         matches!(self.phase, RunPhase::Loading { .. })
     }
 
+    /// True while its start measures free memory.
+    pub(crate) fn measures_now(&self) -> bool {
+        self.is_loading() && self.measures_free
+    }
+
     pub(crate) fn is_stopping(&self) -> bool {
         matches!(self.phase, RunPhase::Stopping { .. })
     }

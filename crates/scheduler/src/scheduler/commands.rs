@@ -60,7 +60,7 @@ impl Scheduler {
         let Some(slot) = self.models.get_mut(id) else { return self.add(id, spec) };
         slot.spec = spec;
         self.spare_pinned(id);
-        self.end_depth_wait(id);
+        self.set_depth_wait(id, None);
         self.dispatch_queue(id);
         // A shorter time to live may already be over.
         self.arm_timers();
@@ -141,8 +141,6 @@ impl Scheduler {
                 let until = *until;
                 self.arm(until);
             }
-        }
-        for id in self.models.ids() {
             self.withdraw(id, &refusal::shutting_down(), PartingCause::Hand);
             // A survey under way will be ignored, so its model would be shown as queued for ever.
             if self.models.get_mut(id).is_some_and(ModelSlot::void_survey) {

@@ -151,7 +151,7 @@ impl Scheduler {
             PlacementVerdict::FitsAfter { .. } | PlacementVerdict::WaitsFor { .. } => true,
             PlacementVerdict::Never(never) => never.crowded_out,
         };
-        if could_help && self.models.running().any(|(_, _, run)| run.is_loading() && run.measures_free) {
+        if could_help && self.models.running().any(|(_, _, run)| run.measures_now()) {
             // Memory that neighbours free now would mislead its engine; the search continues when it is
             // ready.
             return self.settings.asks;

@@ -13,7 +13,8 @@ use crate::state::depth_need::DepthNeed;
 use crate::time::{ModelId, Moment};
 
 impl Scheduler {
-    fn set_depth_wait(&mut self, id: ModelId, wait: Option<MemoryWait>) {
+    /// Makes a model wait for a larger claim, or ends that: the front of its queue fits the claim, or is gone.
+    pub(super) fn set_depth_wait(&mut self, id: ModelId, wait: Option<MemoryWait>) {
         if self.models.set_depth_wait(id, wait) {
             self.placements.mark_dirty();
         }
@@ -93,13 +94,6 @@ impl Scheduler {
         self.woke(need.run);
         self.set_depth_wait(id, None);
         self.dispatch_queue(id);
-    }
-
-    /// Ends a wait for depth: the front of the queue fits the claim, or is gone.
-    pub(super) fn end_depth_wait(&mut self, id: ModelId) {
-        if self.models.get(id).is_some_and(|slot| slot.depth_wait().is_some()) {
-            self.set_depth_wait(id, None);
-        }
     }
 
     /// Makes the front of the queue wait for a larger claim, among all models that wait.

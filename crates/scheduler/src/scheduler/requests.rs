@@ -126,7 +126,7 @@ impl Scheduler {
 
     /// A request of the model has left the queue without being sent.
     fn unqueued(&mut self, model: ModelId) {
-        self.end_depth_wait(model);
+        self.set_depth_wait(model, None);
         self.mark_dirty();
         self.dispatch_queue(model);
         // While a request waited, the time to live of an idle run was not asked for.
@@ -254,10 +254,10 @@ impl Scheduler {
         }
         let gate = self.state().gate(slot, front);
         if gate != DepthGate::TooDeep {
-            self.end_depth_wait(model);
+            self.set_depth_wait(model, None);
         }
         match gate {
-            DepthGate::Open | DepthGate::Measuring | DepthGate::Full => {}
+            DepthGate::Open | DepthGate::Closed => {}
             DepthGate::Measure { exact } => self.measure_depth(front, run, exact),
             DepthGate::TooDeep => self.wait_for_depth(model),
         }
@@ -374,7 +374,7 @@ impl Scheduler {
         (slot.load_wanted, slot.left) = (None, None);
         slot.preload = false;
         let refused = self.queue.clear(&mut slot.line);
-        self.end_depth_wait(model);
+        self.set_depth_wait(model, None);
         for id in refused {
             self.refuse(id, refusal.clone());
         }

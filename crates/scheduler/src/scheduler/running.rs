@@ -124,7 +124,7 @@ impl Scheduler {
         // A shutdown has an end, whatever a model's own time is.
         let until = closing.map_or(until, |closing| until.min(closing.end.max(now + SHORTEST_STOP)));
         let Some(run) = &mut slot.run else { return };
-        let measured = run.is_loading() && run.measures_free;
+        let measured = run.measures_now();
         run.phase = RunPhase::Stopping { until };
         // The first reason stands: a second kill follows from the first.
         run.killed_for = run.killed_for.take().or(reason);
@@ -143,7 +143,7 @@ impl Scheduler {
         self.models.mark_states_dirty();
         // The process that asked is gone, and its request with it.
         self.budgets.retain(|request| request.run != run_id);
-        self.end_depth_wait(id);
+        self.set_depth_wait(id, None);
         let Some(mut run) = self.models.end_run(id) else { return };
         // Its last measurement is dropped with the claim below.
         let mut measured = self.ledger().measured_shares(run_id);

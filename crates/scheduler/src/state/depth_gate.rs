@@ -19,10 +19,9 @@ pub(crate) enum DepthGate {
     Measure {
         exact: bool,
     },
-    /// The driver measures it.
-    Measuring,
-    /// All slots of the engine are taken. The request waits here, where clients take turns.
-    Full,
+    /// The driver measures the depth, or all slots of the engine are taken. The request waits here, where
+    /// clients take turns.
+    Closed,
     /// The claim does not cover its depth.
     TooDeep,
 }
@@ -32,18 +31,15 @@ impl StateRef<'_> {
         let (Some((run, occupancy)), Some(request)) = (slot.tracked(), self.queue.get(id)) else {
             return DepthGate::Open;
         };
-        let Some(depth) = request.depth.filter(|_| !request.measuring) else {
-            return if request.measuring {
-                DepthGate::Measuring
-            } else {
-                DepthGate::Measure { exact: false }
-            };
-        };
+        if request.measuring {
+            return DepthGate::Closed;
+        }
+        let Some(depth) = request.depth else { return DepthGate::Measure { exact: false } };
         let tokens = depth.tokens(occupancy.slots());
         match self.covers(run.id, occupancy) {
             // Embeddings and the like leave the cache alone; they pass whatever the claim covers.
             _ if tokens == 0 => DepthGate::Open,
-            _ if occupancy.is_full() => DepthGate::Full,
+            _ if occupancy.is_full() => DepthGate::Closed,
             Some(covered) if occupancy.with(tokens) <= covered => DepthGate::Open,
             // Counting costs the engine a tokenisation, so it is asked only if the bound does not fit.
             _ if !depth.exact => DepthGate::Measure { exact: true },

@@ -24,8 +24,7 @@ impl StateRef<'_> {
     where
         Self: 'a,
     {
-        let measures = |run: &RunState| run.measures_free && run.is_loading();
-        let running = self.models.running().filter(move |(_, _, run)| measures(run));
+        let running = self.models.running().filter(|(_, _, run)| run.measures_now());
         running.filter(|(_, _, run)| share_a_card(&run.placement, placement)).map(|(id, _, run)| (id, run.id))
     }
 
