@@ -55,10 +55,6 @@ impl Placements {
         self.dirty |= !self.failed_victim_sets.iter().any(known);
     }
 
-    pub(crate) fn is_dirty(&self) -> bool {
-        self.dirty
-    }
-
     pub(crate) fn take_dirty(&mut self) -> bool {
         std::mem::take(&mut self.dirty)
     }

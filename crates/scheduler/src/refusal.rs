@@ -179,14 +179,9 @@ fn requested(depth: &RequestDepth, slots: &Slots) -> Reason {
         None => format!("the answer is limited only by the context of {} tokens", slots.each),
     };
     let reason = Reason::new("asked", format!("{prompt} and {answer}")).fact("context", slots.each);
-    let reason = match depth.prompt {
-        Some(prompt) => reason.fact("prompt", prompt),
-        None => reason,
-    };
-    match depth.answer.or(slots.answer) {
-        Some(answer) => reason.fact("answer", answer),
-        None => reason,
-    }
+    let facts = [("prompt", depth.prompt), ("answer", depth.answer.or(slots.answer))];
+    let known = facts.into_iter().filter_map(|(name, tokens)| Some((name, tokens?)));
+    known.fold(reason, |reason, (name, tokens)| reason.fact(name, tokens))
 }
 
 fn on_card(depths: &DepthRefusal, card: &Card) -> Option<Reason> {

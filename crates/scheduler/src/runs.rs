@@ -6,37 +6,28 @@ use plimsoll_base::RunId;
 
 use super::time::{ModelId, SearchId};
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Runs {
     pub(crate) living: BTreeMap<RunId, ModelId>,
     /// Ended, with memory outstanding.
     pub(crate) leaving: BTreeSet<RunId>,
-    next: u64,
+    /// The number of the last run. 0 is left out, so that a run's number is never that of an empty field of
+    /// a report.
+    last: u64,
     search: SearchId,
     stamp: u64,
 }
 
 impl Runs {
-    pub(crate) fn new() -> Self {
-        Self {
-            living: BTreeMap::new(),
-            leaving: BTreeSet::new(),
-            // 0 is left out, so that a run's number is never that of an empty field of a report.
-            next: 1,
-            search: SearchId::default(),
-            stamp: 0,
-        }
-    }
-
     /// The number that the next run will get.
     pub(crate) fn next_id(&self) -> RunId {
-        RunId(self.next)
+        RunId(self.last + 1)
     }
 
     pub(crate) fn begin(&mut self, model: ModelId) -> RunId {
         let id = self.next_id();
         // Never reused: a late event about an old run must not reach a new one.
-        self.next += 1;
+        self.last += 1;
         self.living.insert(id, model);
         id
     }

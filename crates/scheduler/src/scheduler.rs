@@ -124,7 +124,7 @@ impl Scheduler {
             settings,
             models: ModelTable::default(),
             queue: Queue::default(),
-            runs: Runs::new(),
+            runs: Runs::default(),
             placements: Placements::new(ledger),
             budgets: Vec::new(),
             yielding: BTreeMap::new(),
@@ -150,9 +150,7 @@ impl Scheduler {
         std::mem::swap(&mut self.effects, effects);
         let handled = self.handle(event);
         self.give_way();
-        if self.placements.is_dirty() {
-            self.make_room();
-        }
+        self.make_room();
         self.placements.end_event();
         // States come last, so that one event reports each model at most once.
         let shown = &mut self.effects;

@@ -339,7 +339,7 @@ fn the_least_recently_used_goes_whichever_card_it_is_on() {
     let tenants =
         |first, second| [tenant(1, CardStanding::Idle, first), tenant(2, CardStanding::Idle, second)];
     let evicted = |tenants: &[CardTenant]| match placed(&ledger, &declared(8), &[], tenants) {
-        PlacementVerdict::FitsAfter { evict, .. } => evict,
+        PlacementVerdict::FitsAfter { stop, .. } => stop,
         other => panic!("{other:?}"),
     };
     assert_eq!(evicted(&tenants(1, 2)), [RunId(1)]);
@@ -352,10 +352,11 @@ fn runs_that_leave_are_waited_for_before_others_are_stopped() {
     ledger.claim(RunId(1), &holder(), &on("a", 8)).unwrap();
     ledger.claim(RunId(2), &holder(), &on("a", 8)).unwrap();
     let tenants = [tenant(1, CardStanding::Idle, 1), tenant(2, CardStanding::Leaving, 2)];
-    let PlacementVerdict::FitsAfter { evict, .. } = placed(&ledger, &declared(8), &[], &tenants) else {
+    let PlacementVerdict::FitsAfter { stop, waits: false, .. } = placed(&ledger, &declared(8), &[], &tenants)
+    else {
         panic!("it fits once the second has left");
     };
-    assert_eq!(evict, [RunId(2)]);
+    assert_eq!(stop, [RunId(2)]);
 }
 
 #[test]
@@ -364,7 +365,10 @@ fn busy_and_new_runs_are_waited_for_and_pinned_ones_are_not() {
     ledger.claim(RunId(1), &holder(), &on("a", 8)).unwrap();
     for standing in [CardStanding::Busy, CardStanding::Protected] {
         let verdict = placed(&ledger, &declared(8), &[], &[tenant(1, standing, 1)]);
-        assert_eq!(verdict, PlacementVerdict::WaitsFor { placement: on("a", 8), busy: vec![RunId(1)] });
+        assert_eq!(
+            verdict,
+            PlacementVerdict::FitsAfter { placement: on("a", 8), stop: vec![RunId(1)], waits: true }
+        );
     }
     assert_eq!(
         placed(&ledger, &declared(8), &[], &[tenant(1, CardStanding::Promised, 1)]),
@@ -395,12 +399,12 @@ fn a_limit_of_runs_is_kept_whatever_memory_is_free() {
     two.audit().unwrap();
     assert_eq!(
         verdict(&two, &[idle(1, 2), idle(2, 1)]),
-        PlacementVerdict::FitsAfter { placement: on("a", 1), evict: vec![RunId(2)] }
+        PlacementVerdict::FitsAfter { placement: on("a", 1), stop: vec![RunId(2)], waits: false }
     );
     let busy = [tenant(1, CardStanding::Stays, 1), tenant(2, CardStanding::Busy, 2)];
     assert_eq!(
         verdict(&two, &busy),
-        PlacementVerdict::WaitsFor { placement: on("a", 1), busy: vec![RunId(2)] }
+        PlacementVerdict::FitsAfter { placement: on("a", 1), stop: vec![RunId(2)], waits: true }
     );
     let pinned = [1, 2].map(|run| tenant(run, CardStanding::Stays, run));
     let PlacementVerdict::Never(never) = verdict(&two, &pinned) else {
@@ -431,7 +435,7 @@ fn a_limit_of_runs_is_kept_whatever_memory_is_free() {
     assert_eq!(two.audit(), Err(AuditError::TooManyRuns { runs: 3, most: 2 }));
     // A model that takes no memory of a card counts as well.
     let none = placed(&limited(1), &declared(0), &[id("none")], &[idle(1, 1)]);
-    assert!(matches!(none, PlacementVerdict::FitsAfter { evict, .. } if evict == [RunId(1)]));
+    assert!(matches!(none, PlacementVerdict::FitsAfter { stop, waits: false, .. } if stop == [RunId(1)]));
 }
 
 #[test]
@@ -475,7 +479,7 @@ proptest! {
         let (verdict, new) = (placed(&ledger, &declared(need), &[], &tenants), RunId(100));
         match verdict {
             PlacementVerdict::Fits(placement) => prop_assert_eq!(ledger.claim(new, &holder(), &placement), Ok(())),
-            PlacementVerdict::FitsAfter { placement, evict } | PlacementVerdict::WaitsFor { placement, busy: evict } => {
+            PlacementVerdict::FitsAfter { placement, stop: evict, .. } => {
                 prop_assert!(ledger.claim(new, &holder(), &placement).is_err());
                 for run in &evict {
                     let stays = tenants.iter().any(|t| t.run == *run && t.standing == CardStanding::Stays);

@@ -136,8 +136,7 @@ impl PlacementOption {
         let Self { placement, victims, waits, .. } = self;
         match self.ease {
             PlacementRank::Now => PlacementVerdict::Fits(placement),
-            PlacementRank::Stopping if waits => PlacementVerdict::WaitsFor { placement, busy: victims },
-            PlacementRank::Stopping => PlacementVerdict::FitsAfter { placement, evict: victims },
+            PlacementRank::Stopping => PlacementVerdict::FitsAfter { placement, stop: victims, waits },
             PlacementRank::Later => PlacementVerdict::Later,
         }
     }

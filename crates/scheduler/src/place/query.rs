@@ -142,15 +142,12 @@ impl Reservations {
 #[derive(Clone, Debug, PartialEq)]
 pub enum PlacementVerdict {
     Fits(Placement),
-    /// The model fits once these runs have stopped; all of them are ending or idle.
+    /// The model fits once these runs have stopped. It `waits` where some of them are busy, loading or new;
+    /// else all are ending or idle.
     FitsAfter {
         placement: Placement,
-        evict: Vec<RunId>,
-    },
-    /// The model fits once these runs have stopped; some of them are busy, loading or new.
-    WaitsFor {
-        placement: Placement,
-        busy: Vec<RunId>,
+        stop: Vec<RunId>,
+        waits: bool,
     },
     /// The model fits after those that have waited longer have been placed.
     Later,

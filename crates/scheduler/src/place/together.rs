@@ -98,8 +98,8 @@ pub fn together(models: &[CandidateModel<'_>], ledger: &Ledger) -> LoadedTogethe
         }
         match verdict(&models[index], need, &loaded.ledger, &loaded.tenants(index)) {
             PlacementVerdict::Fits(placement) => loaded.add(index, placement),
-            PlacementVerdict::FitsAfter { placement, evict } => {
-                leave.push((index, placement, evict.iter().filter_map(member_of).collect()));
+            PlacementVerdict::FitsAfter { placement, stop, waits: false } => {
+                leave.push((index, placement, stop.iter().filter_map(member_of).collect()));
             }
             _ => {}
         }

@@ -19,10 +19,13 @@ const SEARCHES: usize = 8;
 impl Scheduler {
     /// Looks at all models that wait for memory, and again if that changed something.
     pub(super) fn make_room(&mut self) {
-        for _ in 0..SEARCHES {
-            if self.placements.take_dirty() {
-                self.search();
-            }
+        let mut searches = 0;
+        while searches < SEARCHES && self.placements.take_dirty() {
+            self.search();
+            searches += 1;
+        }
+        if searches == 0 {
+            return;
         }
         self.begin_reads();
         // Models that still wait were not helped by the runs that are idle now.
@@ -88,28 +91,22 @@ impl Scheduler {
                 self.skip_preload(id);
                 return SearchStep::Changed;
             }
-            PlacementVerdict::FitsAfter { evict: runs, .. }
-            | PlacementVerdict::WaitsFor { busy: runs, .. }
-                if self.spares(id, &runs) =>
-            {
+            PlacementVerdict::FitsAfter { stop, .. } if self.spares(id, &stop) => {
                 self.refuse_sparing(id);
                 return SearchStep::Changed;
             }
             _ if self.asks_neighbours(id, &verdict) => self.set_victims(id, Vec::new()),
-            PlacementVerdict::FitsAfter { placement, evict }
-                if self.state().waits_rather(id, &evict, placement.total(), reserved.models()) =>
+            PlacementVerdict::FitsAfter { placement, stop, waits: false }
+                if self.state().waits_rather(id, &stop, placement.total(), reserved.models()) =>
             {
                 self.set_victims(id, Vec::new());
                 self.set_obstacle(id, RoomObstacle::Turn);
             }
-            PlacementVerdict::FitsAfter { placement, evict } => {
-                return self.commit(id, &placement, evict, contention, reserved);
-            }
-            PlacementVerdict::WaitsFor { placement, busy } => {
+            PlacementVerdict::FitsAfter { placement, stop, waits } => {
                 let impatient = since + self.settings.patience;
-                next.into_iter().for_each(|at| self.arm(at));
-                if impatient <= self.now {
-                    return self.commit(id, &placement, busy, contention, reserved);
+                next.into_iter().filter(|_| waits).for_each(|at| self.arm(at));
+                if !waits || impatient <= self.now {
+                    return self.commit(id, &placement, stop, contention, reserved);
                 }
                 self.set_victims(id, Vec::new());
                 self.note_need(id, placement.total(), placement.cards());
@@ -148,7 +145,7 @@ impl Scheduler {
     fn asks_neighbours(&mut self, id: ModelId, verdict: &PlacementVerdict) -> bool {
         let could_help = match verdict {
             PlacementVerdict::Fits(_) | PlacementVerdict::Later | PlacementVerdict::Unplanned(_) => false,
-            PlacementVerdict::FitsAfter { .. } | PlacementVerdict::WaitsFor { .. } => true,
+            PlacementVerdict::FitsAfter { .. } => true,
             PlacementVerdict::Never(never) => never.crowded_out,
         };
         if could_help && self.models.running().any(|(_, _, run)| run.measures_now()) {

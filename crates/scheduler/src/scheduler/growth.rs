@@ -42,8 +42,9 @@ impl Scheduler {
         let impatient = since + self.settings.patience;
         let victims = match verdict {
             PlacementVerdict::Fits(_) => return self.raise_claim(id, &need, &extra, reserved),
-            PlacementVerdict::FitsAfter { evict, .. } => Some(evict),
-            PlacementVerdict::WaitsFor { busy, .. } => Some(busy).filter(|_| impatient <= self.now),
+            PlacementVerdict::FitsAfter { stop, waits, .. } => {
+                Some(stop).filter(|_| !waits || impatient <= self.now)
+            }
             _ => None,
         };
         self.set_obstacle(id, obstacle);

@@ -98,8 +98,7 @@ impl StateRef<'_> {
         let query = PlacementQuery { port: None, ..slot.query(&run.need, &none) };
         let verdict = place_more(&query, extra, &ledger, reserved, &tenants);
         let obstacle = match &verdict {
-            PlacementVerdict::FitsAfter { evict: runs, .. }
-            | PlacementVerdict::WaitsFor { busy: runs, .. } => {
+            PlacementVerdict::FitsAfter { stop: runs, .. } => {
                 let runs = needed_for(extra, runs, &ledger, reserved);
                 RoomObstacle::Occupied { kept: Vec::new(), runs }
             }

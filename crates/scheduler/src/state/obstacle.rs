@@ -27,8 +27,7 @@ impl StateRef<'_> {
         match verdict {
             PlacementVerdict::Fits(_) if !barred.is_empty() => occupied(barred.to_vec()),
             PlacementVerdict::Fits(placement) => self.in_motion(id, placement, reserved).unwrap_or_default(),
-            PlacementVerdict::FitsAfter { placement, evict: runs }
-            | PlacementVerdict::WaitsFor { placement, busy: runs } => {
+            PlacementVerdict::FitsAfter { placement, stop: runs, .. } => {
                 let on_port = || self.model(id).is_some_and(|slot| self.on_port_of(slot, runs).is_some());
                 // Of these, the one that is in the way is needed whatever its memory.
                 let all = on_port() || self.apart_from_any(id, runs).is_some();
@@ -53,8 +52,7 @@ impl StateRef<'_> {
         };
         let (placement, runs) = match later {
             PlacementVerdict::Fits(placement) => (Some(placement), Vec::new()),
-            PlacementVerdict::FitsAfter { placement, evict: runs }
-            | PlacementVerdict::WaitsFor { placement, busy: runs } => {
+            PlacementVerdict::FitsAfter { placement, stop: runs, .. } => {
                 (Some(placement), needed_for(placement, runs, ledger, reserved))
             }
             _ => (None, Vec::new()),

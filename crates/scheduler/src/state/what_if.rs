@@ -74,10 +74,9 @@ impl StateRef<'_> {
         };
         Some(Ok(match verdict {
             PlacementVerdict::Fits(placement) => found(WhatIfVerdict::Now, placement, &[]),
-            PlacementVerdict::FitsAfter { placement, evict } => {
-                found(WhatIfVerdict::After, placement, &evict)
+            PlacementVerdict::FitsAfter { placement, stop, waits } => {
+                found(if waits { WhatIfVerdict::Waits } else { WhatIfVerdict::After }, placement, &stop)
             }
-            PlacementVerdict::WaitsFor { placement, busy } => found(WhatIfVerdict::Waits, placement, &busy),
             PlacementVerdict::Later => found(WhatIfVerdict::Waits, Placement::default(), &[]),
             PlacementVerdict::Unplanned(sets) => return Some(Err(sets)),
             PlacementVerdict::Never(never) => {
