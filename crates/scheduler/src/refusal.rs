@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use plimsoll_base::{Advice, Card, Hint, Reason, Share, Slots, counted};
+use plimsoll_base::{Advice, Bytes, Card, CardId, Hint, Reason, Slots, counted};
 
 use super::depth::RequestDepth;
 use super::effect::{RequestRefusal, RequestRefusalKind};
 use super::failures::FailureRecord;
 use super::models::ModelSlot;
+use super::occupancy::Occupancy;
 use super::time::ModelId;
-use crate::place::{Ledger, NoPlacement, PlanAdvice, holding, kept_from_models, largest_first};
+use crate::place::{Account, Ledger, NoPlacement, PlanAdvice, holding, kept_from_models, largest_first};
 
 /// Retry time if no better one is known.
 const SOON: Duration = Duration::from_secs(1);
@@ -121,49 +122,46 @@ pub(crate) fn no_placement(model: ModelId, never: NoPlacement) -> RequestRefusal
     RequestRefusal { kind, retry_after, reason: never.reason, hints: never.hints, advice }
 }
 
-/// Figures of a request that is deeper than its run can ever be.
-pub(crate) struct DepthRefusal<'a> {
-    pub(crate) model: ModelId,
-    pub(crate) name: &'a str,
-    pub(crate) depth: RequestDepth,
-    pub(crate) slots: &'a Slots,
-    /// Depth that the run could have at best; `None` if not even the first step fits.
-    pub(crate) fits: Option<u64>,
-    /// Memory of the run before the first token, and memory that it would need.
-    pub(crate) loaded: Vec<Share>,
-    pub(crate) needs: Vec<Share>,
-    pub(crate) ledger: &'a Ledger,
-    /// The run's cards, each with the memory that it could give the run at best.
-    pub(crate) cards: &'a [Card],
-}
-
-pub(crate) fn too_deep(depths: &DepthRefusal) -> RequestRefusal {
-    let tokens = depths.depth.tokens(depths.slots);
-    let fits = depths.fits.unwrap_or(0).min(depths.slots.full);
-    let name = depths.name;
+/// The refusal of a request that is deeper than its run can ever be, with at best so much memory of each card.
+pub(crate) fn too_deep(
+    (model, name): (ModelId, &str),
+    depth: RequestDepth,
+    run: &Occupancy,
+    ledger: &Ledger,
+    at_best: impl Fn(&CardId) -> Bytes,
+) -> RequestRefusal {
+    let tokens = depth.tokens(run.slots());
+    let fits = run.covered(&at_best).unwrap_or(0).min(run.slots().full);
     let text = format!(
         "{name} would reach up to {} with this request, but its cards have memory for only {}",
         counted(tokens, "token"),
         counted(fits, "token")
     );
+    let needs = run.needs(run.alone(tokens)).into_iter().zip(run.needs(0));
+    let needs: Vec<(&Account, Bytes, Bytes)> = needs
+        .filter_map(|(need, loaded)| Some((ledger.account(&need.card)?, need.bytes, loaded.bytes)))
+        .collect();
     // If empty cards could hold that depth, only others' memory is in the way, and a retry may succeed.
-    let crowded_out = depths.needs.iter().all(|need| {
-        let account = depths.ledger.account(&need.card);
-        account.is_some_and(|account| need.bytes <= account.limit())
-    });
+    let crowded_out = needs.iter().all(|(account, need, _)| *need <= account.limit());
+    let of_card = |account: &Account| Card { free: at_best(&account.card().id), ..account.card().clone() };
+    let cards: Vec<Card> = needs.iter().map(|(account, ..)| of_card(account)).collect();
+    let on_cards = needs
+        .iter()
+        .zip(&cards)
+        .map(|((account, need, loaded), card)| on_card(account, *need, *loaded, card.free));
     let reason = Reason::new("too_deep", text)
         .fact("model", name)
         .fact("depth", tokens)
         .fact("fits", fits)
-        .because(requested(&depths.depth, depths.slots))
-        .because_all(depths.cards.iter().filter_map(|card| on_card(depths, card)));
+        .because(requested(&depth, run.slots()))
+        .because_all(on_cards);
     let (kind, retry_after) = if crowded_out {
         (RequestRefusalKind::NoRoom, Some(LATER))
     } else {
         (RequestRefusalKind::TooDeep, None)
     };
-    let hints: Vec<Hint> = shallower(&depths.depth, fits).into_iter().collect();
-    let advice = PlanAdvice { cards: depths.cards.to_vec(), place: hints.len(), model: Some(depths.model) };
+    let hints: Vec<Hint> = shallower(&depth, fits).into_iter().collect();
+    let advice = PlanAdvice { cards, place: hints.len(), model: Some(model) };
     RequestRefusal { kind, retry_after, reason, hints, advice }
 }
 
@@ -184,33 +182,23 @@ fn requested(depth: &RequestDepth, slots: &Slots) -> Reason {
     known.fold(reason, |reason, (name, tokens)| reason.fact(name, tokens))
 }
 
-fn on_card(depths: &DepthRefusal, card: &Card) -> Option<Reason> {
-    let on = |shares: &[Share]| {
-        let on_card = shares.iter().find(|share| share.card == card.id);
-        on_card.map(|share| share.bytes)
-    };
-    let (need, loaded) = (on(&depths.needs)?, on(&depths.loaded)?);
-    let (have, grows) = (card.free, need.saturating_sub(loaded));
+fn on_card(account: &Account, need: Bytes, loaded: Bytes, have: Bytes) -> Reason {
+    let (card, grows) = (account.card(), need.saturating_sub(loaded));
     let text = format!(
         "on {} the model takes {loaded} when loaded and {grows} more for the tokens of this request, {need} \
             in total; {have} is available",
         card.name
     );
-    let reason = Reason::new("on_card", text)
+    // Memory that is not available, by cause.
+    let mut causes = kept_from_models(account);
+    causes.push(holding("pinned", account.capacity().saturating_sub(have), "pinned models hold"));
+    Reason::new("on_card", text)
         .fact("card", card.id.as_str())
         .fact("need", need)
         .fact("loaded", loaded)
         .fact("growth", grows)
-        .fact("available", have);
-    Some(reason.because_all(occupied_by_others(depths.ledger, card)))
-}
-
-/// Memory of a card that is not available, by cause, the largest first.
-fn occupied_by_others(ledger: &Ledger, card: &Card) -> Vec<Reason> {
-    let Some(account) = ledger.account(&card.id) else { return Vec::new() };
-    let mut causes = kept_from_models(account);
-    causes.push(holding("pinned", account.capacity().saturating_sub(card.free), "pinned models hold"));
-    largest_first(causes).collect()
+        .fact("available", have)
+        .because_all(largest_first(causes))
 }
 
 /// A request that would fit instead.

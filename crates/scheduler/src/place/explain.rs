@@ -187,7 +187,7 @@ fn too_little(ledger: &Ledger, tenants: &[CardTenant], placement: &Placement, cr
     // A card with room enough is no reason.
     let any = shares.iter().any(|share| lacks(&share));
     let named = shares.iter().filter(|share| !any || lacks(share)).map(|(account, bytes)| {
-        let causes = if crowded_out { held(account, tenants) } else { withheld(account) };
+        let causes = if crowded_out { occupied_parts(account, tenants) } else { withheld(account) };
         lacking(account, *bytes, placement.alone, room(account), causes)
     });
     let mut on_cards: Vec<Reason> = named.collect();
@@ -213,7 +213,7 @@ fn alongside_pinned(account: &Account, tenants: &[CardTenant]) -> Bytes {
 }
 
 /// Memory of other processes, yields and pinned models. All other claims could be stopped.
-fn held(account: &Account, tenants: &[CardTenant]) -> Vec<(Bytes, Reason)> {
+fn occupied_parts(account: &Account, tenants: &[CardTenant]) -> Vec<(Bytes, Reason)> {
     let pinned = account.claims().iter().filter(|claim| stays(tenants, claim.run));
     let mut causes = kept_from_models(account);
     causes.extend(pinned.map(|claim| {

@@ -88,8 +88,8 @@ impl Scheduler {
         if slot.is_none() || self.closing.is_some() {
             return;
         }
-        let (id_of_search, since) = (self.runs.next_search(), self.now);
-        let room = RoomSearch { id: id_of_search, need, since, after, ..RoomSearch::default() };
+        let (search, since) = (self.runs.next_search(), self.now);
+        let room = RoomSearch { id: search, need, since, after, ..RoomSearch::default() };
         self.set_seeking(id, RequestedState::Room(Box::new(room)));
     }
 

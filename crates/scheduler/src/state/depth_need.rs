@@ -1,14 +1,14 @@
 //! Computes the memory that an engine lacks for a longer request, and which engines could be stopped to free
 //! it.
 
-use plimsoll_base::{Bytes, Card, CardId, Placement, RunId, Share};
+use plimsoll_base::{Bytes, CardId, Placement, RunId, Share};
 
 use super::obstacle::needed_for;
 use super::{Contention, StateRef, Tenants};
 use crate::effect::RequestRefusal;
 use crate::models::{RoomObstacle, RunSleep};
 use crate::place::{NeedAnswers, PlacementQuery, PlacementVerdict, Reservations, place_more};
-use crate::refusal::{self, DepthRefusal};
+use crate::refusal;
 use crate::time::{ModelId, Moment};
 
 /// Memory that the first request of a queue needs on its run's cards.
@@ -112,26 +112,7 @@ impl StateRef<'_> {
         let slot = self.model(id)?;
         let (_, occupancy) = slot.tracked()?;
         let depth = self.queue.get(slot.line.front()?)?.depth?;
-        let needs = occupancy.needs(occupancy.alone(depth.tokens(occupancy.slots())));
-        let have = |card: &CardId| self.at_best(id, card);
-        let cards: Vec<Card> = needs
-            .iter()
-            .filter_map(|need| {
-                let card = self.ledger.account(&need.card)?.card();
-                let free = have(&need.card);
-                Some(Card { free, ..card.clone() })
-            })
-            .collect();
-        Some(refusal::too_deep(&DepthRefusal {
-            model: id,
-            name: &slot.name,
-            depth,
-            slots: occupancy.slots(),
-            fits: occupancy.covered(have),
-            loaded: occupancy.needs(0),
-            needs,
-            ledger: self.ledger,
-            cards: &cards,
-        }))
+        let at_best = |card: &CardId| self.at_best(id, card);
+        Some(refusal::too_deep((id, &slot.name), depth, occupancy, self.ledger, at_best))
     }
 }

@@ -126,7 +126,8 @@ impl RunFacts {
         let cost = milliseconds(swap).saturating_mul(self.weight).saturating_mul(number(self.clients));
         // Those beyond would lose nothing before the turn is over.
         let counted = self.losses.partition_point(|loss| loss.lost < cost).max(1);
-        let (Some(first), Some(last)) = (self.losses.first(), self.losses.iter().take(counted).last()) else {
+        let (Some(first), Some(last)) = (self.losses.first(), self.losses.iter().take(counted).next_back())
+        else {
             return Moment::NEVER;
         };
         let rest = cost.saturating_sub(last.lost).checked_div(last.slope).unwrap_or(0);

@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use plimsoll_base::{Bytes, RunId};
 
 use super::StateRef;
-use crate::models::{ModelSlot, RequestedState, RoomSearch, RunState};
+use crate::models::{ModelSlot, RequestedState, RoomSearch};
 use crate::place::{CardSet, need};
 use crate::time::{ModelId, Moment};
 
@@ -95,22 +95,14 @@ impl StateRef<'_> {
 
     /// True if the turn has to wait although it precedes others.
     pub(crate) fn is_postponed(self, turn: &QueueTurn) -> bool {
-        // Loads that share a disk take as long together as one after the other, and each of them as long as
-        // all.
-        if turn.goal == TurnGoal::Preload
-            && self.models.running().any(|(_, _, run)| RunState::is_loading(run))
-        {
-            return true;
-        }
-        if turn.size.is_none() || turn.overdue {
-            return false;
-        }
         let surveyed = || {
             let mut models = self.models.iter();
             models.any(|(_, slot)| matches!(slot.seeking(), RequestedState::Survey { .. }) && slot.wanted())
         };
-        // A model that is being surveyed may turn out to be larger.
-        turn.due > self.now && surveyed()
+        let loads = || self.models.running().any(|(_, _, run)| run.is_loading());
+        // Loads that share a disk take as long together as one after the other, and each of them as long as
+        // all. A model that is being surveyed may turn out to be larger.
+        turn.goal == TurnGoal::Preload && loads() || turn.postponable(self.now).is_some() && surveyed()
     }
 
     /// Memory that a model would take on empty cards; or the sets of cards that its plan has to tell of
