@@ -89,10 +89,14 @@ verify() {
 # Downloads, checks and unpacks the archive into $tree.
 get_tree() {
     case $(uname -sm) in
-        'Linux x86_64') architecture=amd64 ;;
-        'Linux aarch64') architecture=arm64 ;;
+        'Linux x86_64') architecture=amd64 loader=/lib64/ld-linux-x86-64.so.2 ;;
+        'Linux aarch64') architecture=arm64 loader=/lib/ld-linux-aarch64.so.1 ;;
         *) die "there is no archive for $(uname -sm); build from source" ;;
     esac
+    for musl in /lib/ld-musl-*; do
+        [ -e "$loader" ] || [ ! -e "$musl" ] ||
+            die "this system has musl and no glibc (as Alpine), and the program needs glibc $GLIBC or newer; use the image"
+    done
     fetch SHA256SUMS
     if [ -z "$checksum_only" ]; then verify; fi
     line=$(grep -E "^[0-9a-f]{64}  plimsoll-[0-9A-Za-z.+-]+-linux-$architecture\.tar\.gz\$" "$work/SHA256SUMS") ||

@@ -237,3 +237,29 @@ fn files_of_others_are_neither_written_over_nor_removed() {
     assert!(String::from_utf8(output.stderr).unwrap().contains("names a file outside of"));
     assert!(shipped.at("home/keep").exists() && program.exists());
 }
+
+#[test]
+fn a_system_with_musl_alone_is_told_so_before_anything_is_fetched() {
+    let Some(shipped) = Shipped::new() else { return };
+    let shipped = shipped.with("openssl");
+    // The script of a system whose loaders are in another folder.
+    let script = shipped.at("out/install.sh");
+    let lib = shipped.at("lib").display().to_string();
+    let text = fs::read_to_string(&script).unwrap().replace("=/lib64/", &format!("={lib}/"));
+    fs::write(
+        &script,
+        text.replace("=/lib/", &format!("={lib}/")).replace("/lib/ld-musl-", &format!("{lib}/ld-musl-")),
+    )
+    .unwrap();
+    fs::create_dir(shipped.at("lib")).unwrap();
+    fs::write(shipped.at("lib/ld-musl-x86_64.so.1"), "").unwrap();
+    fs::rename(shipped.at("out/SHA256SUMS"), shipped.at("sums")).unwrap();
+    let stated = shipped.refused(&[]);
+    assert!(stated.contains("this system has musl and no glibc") && stated.lines().count() == 1, "{stated}");
+    // A system may have both.
+    fs::rename(shipped.at("sums"), shipped.at("out/SHA256SUMS")).unwrap();
+    for loader in ["ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"] {
+        fs::write(shipped.at("lib").join(loader), "").unwrap();
+    }
+    shipped.installed(&[]);
+}
