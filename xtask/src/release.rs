@@ -18,7 +18,9 @@ mod options;
 mod recipes;
 mod sbom;
 mod signature;
+mod system;
 mod tree;
+mod trial;
 mod wheel;
 mod zip;
 
@@ -32,6 +34,7 @@ pub(crate) use options::Options;
 use recipes::RecipeError;
 use sbom::SbomError;
 use signature::SignatureError;
+use trial::TrialError;
 
 /// Version of all packages: that of the workspace.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -50,6 +53,8 @@ enum ReleaseError {
     Sbom(#[from] SbomError),
     #[error(transparent)]
     Signature(#[from] SignatureError),
+    #[error(transparent)]
+    Trial(#[from] TrialError),
     #[error("cannot pack {name}: {error}")]
     Pack { name: String, error: io::Error },
     #[error("cannot write {}: {error}", path.display())]
@@ -57,7 +62,11 @@ enum ReleaseError {
 }
 
 pub(crate) fn run(root: &Path, options: &Options) -> ExitCode {
-    match release(root, options) {
+    let released = release(root, options).and_then(|sums| match options.trial {
+        true => Ok(sums + &trial::run(&options.folder(root))?),
+        false => Ok(sums),
+    });
+    match released {
         Ok(stated) => {
             print!("{stated}");
             ExitCode::SUCCESS

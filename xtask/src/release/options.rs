@@ -72,6 +72,9 @@ pub(crate) struct Options {
     /// Address of the repository, with the releases at /releases/download/vVERSION
     #[arg(long, value_name = "URL")]
     pub(super) repository: Option<String>,
+    /// Then try the packages on fresh systems of Debian, by debootstrap and as root
+    #[arg(long)]
+    pub(super) trial: bool,
 }
 
 impl Options {

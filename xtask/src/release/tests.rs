@@ -34,7 +34,15 @@ fn small() -> FileTree {
 /// Options of a release that nobody signs.
 fn options(out: &Path, architecture: Architecture) -> Options {
     let public = PathBuf::from("no.pub");
-    Options { out: Some(out.to_owned()), architecture, from: None, sign: None, public, repository: None }
+    Options {
+        out: Some(out.to_owned()),
+        architecture,
+        from: None,
+        sign: None,
+        public,
+        repository: None,
+        trial: false,
+    }
 }
 
 fn deb() -> Vec<u8> {

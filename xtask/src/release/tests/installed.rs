@@ -3,8 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use tempfile::TempDir;
-
+use super::system::System;
 use super::*;
 
 /// Starts the server as its user, loads a model, and upgrades the package meanwhile.
@@ -27,35 +26,6 @@ wait $server
 rm /tmp/own.toml /tmp/address /tmp/said
 "#;
 
-/// Every path but those that dpkg and the tools for users write for themselves.
-const PATHS: &str =
-    "find / -xdev ! -path '/var/lib/dpkg*' ! -path '/var/log/*' ! -name '*-' ! -name .pwd.lock";
-
-/// A system in a folder, which processes enter by chroot.
-struct System(TempDir);
-
-impl System {
-    /// What a script says, with /proc and /dev; nothing that it starts outlives it.
-    fn run(&self, script: &str) -> String {
-        let enter = "mount -t proc proc \"$0/proc\" && mount --rbind /dev \"$0/dev\" && exec chroot \"$0\" /bin/sh -ec \"$1\"";
-        let output = Command::new("unshare")
-            .args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-c", enter])
-            .arg(self.0.path())
-            .arg(script)
-            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
-            .output()
-            .unwrap();
-        let (stated, errors) =
-            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert!(output.status.success(), "{script}\n{stated}\n{errors}");
-        stated.into_owned()
-    }
-
-    fn paths(&self) -> BTreeSet<String> {
-        self.run(PATHS).lines().map(str::to_owned).collect()
-    }
-}
-
 /// The packages of the programs that the tests have built.
 pub(super) fn built(out: &Path) -> Option<PathBuf> {
     let target = crate::guard::target(&root());
@@ -70,42 +40,44 @@ pub(super) fn built(out: &Path) -> Option<PathBuf> {
     Some(out.join(format!("plimsoll_{VERSION}_amd64.deb")))
 }
 
+fn run(system: &System, script: &str) -> String {
+    system.run(script).unwrap()
+}
+
 fn installed_in(suite: &str) {
     let folder = tempfile::tempdir().unwrap();
     let Some(package) = built(folder.path()) else {
         return eprintln!("the programs are not built; `cargo xtask test --long` builds them");
     };
-    let system = System(tempfile::tempdir().unwrap());
-    let created = Command::new("debootstrap")
-        .args(["--variant=minbase", "--include=systemd", suite])
-        .arg(system.0.path())
-        .output();
-    let Ok(created) = created else {
+    let place = tempfile::tempdir().unwrap();
+    let Ok(system) = System::of_debian(suite, &["systemd"], place.path()) else {
         return eprintln!("debootstrap is not here; the package is not installed");
     };
-    assert!(created.status.success(), "{}", String::from_utf8_lossy(&created.stdout));
-    fs::copy(package, system.0.path().join("tmp/plimsoll.deb")).unwrap();
+    fs::copy(package, system.folder().join("tmp/plimsoll.deb")).unwrap();
     fs::copy(
         crate::guard::target(&root()).join("debug/fake-engine"),
-        system.0.path().join("opt/fake-engine"),
+        system.folder().join("opt/fake-engine"),
     )
     .unwrap();
-    let before = system.paths();
+    let before = system.paths().unwrap();
 
-    system.run("dpkg -i /tmp/plimsoll.deb");
-    assert_eq!(system.run("dpkg --verify plimsoll"), "");
-    assert_eq!(system.run("stat -c '%a %U %G' /etc/plimsoll/plimsoll.toml"), "640 root plimsoll\n");
-    let groups = system.run("id -nG plimsoll");
+    run(&system, "dpkg -i /tmp/plimsoll.deb");
+    assert_eq!(run(&system, "dpkg --verify plimsoll"), "");
+    assert_eq!(run(&system, "stat -c '%a %U %G' /etc/plimsoll/plimsoll.toml"), "640 root plimsoll\n");
+    let groups = run(&system, "id -nG plimsoll");
     assert!(groups.contains("video") && groups.contains("render"), "{groups}");
-    assert_eq!(system.run("systemctl is-enabled plimsoll"), "enabled\n");
-    let stated = system.run(SERVE);
+    assert_eq!(run(&system, "systemctl is-enabled plimsoll"), "enabled\n");
+    let stated = run(&system, SERVE);
     assert!(stated.contains("\"ready\""), "{stated}");
 
-    system.run("dpkg -r plimsoll");
-    let left: BTreeSet<String> = system.paths().difference(&before).cloned().collect();
+    run(&system, "dpkg -r plimsoll");
+    let left: BTreeSet<String> = system.paths().unwrap().difference(&before).cloned().collect();
     assert_eq!(left, ["/etc/plimsoll", "/etc/plimsoll/plimsoll.toml"].map(str::to_owned).into());
-    system.run("dpkg -P plimsoll");
-    assert_eq!(system.paths().difference(&before).cloned().collect::<Vec<_>>(), Vec::<String>::new());
+    run(&system, "dpkg -P plimsoll");
+    assert_eq!(
+        system.paths().unwrap().difference(&before).cloned().collect::<Vec<_>>(),
+        Vec::<String>::new()
+    );
 }
 
 #[test]
