@@ -1,5 +1,5 @@
-//! Tries the packages of a release on fresh systems: installs each, waits for a first answer of a real engine on
-//! the CPU, removes it, and prints the times.
+//! Tries the packages of a release on fresh systems: installs each, waits for a first answer of a real engine
+//! on the CPU, removes it, and prints the times.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -47,7 +47,8 @@ const WAYS: [Way; 3] = [
     },
 ];
 
-/// Steps between nothing and an answer. The engine is installed twice, since only the first time has to download.
+/// Steps between nothing and an answer. The engine is installed twice, since only the first time has to
+/// download.
 const STEPS: [&str; 5] = ["install", "engine with download", "engine", "tour", "remove"];
 
 /// Runs one way and prints a line of milliseconds for each step.
