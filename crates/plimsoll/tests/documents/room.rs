@@ -66,6 +66,7 @@ impl Room {
             fs::write(at(name), page.file(format).unwrap_or_default()).unwrap();
         }
         put_ollama(folder.path());
+        put_safetensors(&at("Qwen3-8B"));
         let driver = driver(&built("libplimsoll_fake_cuda.so", "fake-cuda"));
         Self { folder, driver, serving: None }
     }
@@ -138,6 +139,37 @@ fn put_ollama(home: &Path) {
     };
     let manifest = json!({"layers": [layer("model", "a"), layer("params", "b")]});
     fs::write(manifests.join("8b"), manifest.to_string()).unwrap();
+}
+
+/// Writes a folder of safetensors with the sizes of a published model, and a hole in place of its weights.
+fn put_safetensors(folder: &Path) {
+    let configs = fs::read(repository().join("data/vllm/configs.json")).unwrap();
+    let configs: serde_json::Value = serde_json::from_slice(&configs).unwrap();
+    let config = &configs["qwen3-8b"]["config"];
+    let of = |field: &str| config[field].as_u64().unwrap();
+    let (hidden, inner, words) = (of("hidden_size"), of("intermediate_size"), of("vocab_size"));
+    let keys = of("num_key_value_heads") * of("head_dim");
+    let mut matrices = vec![("model.embed_tokens".to_owned(), words), ("lm_head".to_owned(), words)];
+    for layer in 0..of("num_hidden_layers") {
+        let of = |(part, rows)| (format!("model.layers.{layer}.{part}"), rows);
+        let attention =
+            [("self_attn.q_proj", hidden), ("self_attn.k_proj", keys), ("self_attn.v_proj", keys)];
+        let rest = [("self_attn.o_proj", hidden), ("mlp.gate_proj", inner), ("mlp.up_proj", inner)];
+        matrices.extend(attention.into_iter().chain(rest).chain([("mlp.down_proj", inner)]).map(of));
+    }
+    let (mut header, mut end) = (serde_json::Map::new(), 0);
+    for (name, rows) in matrices {
+        let begin = end;
+        end += rows * hidden * 2;
+        let tensor = json!({"dtype": "BF16", "shape": [rows, hidden], "data_offsets": [begin, end]});
+        header.insert(format!("{name}.weight"), tensor);
+    }
+    let text = serde_json::Value::Object(header).to_string();
+    let length = u64::try_from(text.len()).unwrap();
+    fs::create_dir(folder).unwrap();
+    fs::write(folder.join("config.json"), config.to_string()).unwrap();
+    let header = [&length.to_le_bytes(), text.as_bytes()].concat();
+    write_header(&folder.join("model.safetensors"), &header, end);
 }
 
 fn path_with(folder: &Path) -> std::ffi::OsString {
