@@ -4,7 +4,7 @@ import { signal } from "@preact/signals";
 import { memo } from "preact/compat";
 import { Actions } from "./act";
 import { bytes, clip, ordinal, plural, seconds, short, sum, without } from "./format";
-import { mayChange, mayUse, models, now, toneOf } from "./store";
+import { mayChange, mayUse, models, moved, now, toneOf } from "./store";
 import type { Model, State } from "./types";
 
 const WORDS: Record<State, string> = {
@@ -28,6 +28,12 @@ function Until({ at }: { at: number }) {
   return <>{seconds(at - now.value)}</>;
 }
 
+/** What its driver has put in host memory instead of refusing it. */
+function MovedToHost({ name }: { name: string }) {
+  const one = moved.value.find((entry) => entry.model === name);
+  return one ? <small class="bad"> {bytes(one.bytes)} moved to host memory by the driver: slow</small> : null;
+}
+
 function Memory({ model }: { model: Model }) {
   const claim = sum(model.claim);
   const measured = sum(model.measured);
@@ -44,6 +50,7 @@ function Memory({ model }: { model: Model }) {
       {measured > 0 ? <b>{bytes(measured)}</b> : <span>not yet measured</span>}{" "}
       <span class="planned">of {bytes(claim)} claimed</span>
       {model.alone && <small> whole card: need unknown</small>}
+      <MovedToHost name={model.name} />
     </span>
   );
 }

@@ -1,7 +1,7 @@
 // State of the page: the last status document, and what it adds to over time.
 
 import { batch, signal } from "@preact/signals";
-import type { Card, Download, Fleet, Host, Mark, Model, OtherCard, Sample, Status } from "./types";
+import type { Card, Download, Fleet, Host, Mark, Model, Moved, OtherCard, Sample, Status } from "./types";
 
 const MARKS = 600;
 const HOUR = 3600;
@@ -21,6 +21,7 @@ export const models = signal<Model[]>([]);
 export const cards = signal<Card[]>([]);
 export const host = signal<Host | null>(null);
 export const otherCards = signal<OtherCard[]>([]);
+export const moved = signal<Moved[]>([]);
 export const downloads = signal<Download[]>([]);
 export const fleet = signal<Fleet | null>(null);
 export const server = signal<Status["server"] | null>(null);
@@ -58,6 +59,7 @@ export function take(status: Status): void {
     models.value = keep("model", models.value, status.models, (model) => String(model.id));
     cards.value = keep("card", cards.value, status.cards, (card) => card.id);
     host.value = keep("host", host.value ? [host.value] : [], status.host ? [status.host] : [], () => "")[0] ?? null;
+    moved.value = keep("moved", moved.value, status.moved_to_host ?? [], (one) => one.model);
     otherCards.value = keep("other", otherCards.value, status.other_cards ?? [], (card) => card.id);
     downloads.value = keep("download", downloads.value, status.downloads ?? [], (item) => item.name);
     fleet.value = keep("fleet", fleet.value ? [fleet.value] : [], status.fleet ? [status.fleet] : [], () => "")[0] ?? null;

@@ -130,6 +130,8 @@ export type Fleet = {
   more: number;
 };
 
+export type Moved = { model: string; bytes: number };
+
 export type Status = {
   schema: "plimsoll.events/1";
   now: number;
@@ -137,6 +139,8 @@ export type Status = {
   cards: Card[];
   host: Host | null;
   other_cards?: OtherCard[];
+  /** What drivers have moved from models' cards to host memory. */
+  moved_to_host?: Moved[];
   downloads?: Download[];
   fleet?: Fleet;
   server: {

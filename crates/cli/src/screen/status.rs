@@ -23,6 +23,7 @@ pub(crate) fn status(status: &Value) -> String {
     let cards = table(&["CARD", "TOTAL", "BUDGET", "CLAIMED", "FOREIGN", "FREE"], cards);
     let models = table(&["MODEL", "STATE", "CLAIMED", "MEASURED", "REQUESTS", "LAST USED"], models);
     let refused: String = list("refused").iter().map(not_served).collect();
+    let moved: String = list("moved_to_host").iter().map(moved).collect();
     let kept: String = list("cards").iter().filter_map(|card| kept(card, now)).collect();
     // Shown only if there are some, which is rare.
     let requests = if requests.is_empty() {
@@ -32,7 +33,7 @@ pub(crate) fn status(status: &Value) -> String {
     };
     let downloads: String = list("downloads").iter().map(coming).collect();
     let downloads = if downloads.is_empty() { downloads } else { format!("\n{downloads}") };
-    format!("{cards}{kept}\n{models}{refused}{downloads}{requests}")
+    format!("{cards}{kept}\n{models}{moved}{refused}{downloads}{requests}")
 }
 
 /// A model of the configuration that is not served, with the mistakes in its flags.
@@ -40,6 +41,12 @@ fn not_served(entry: &Value) -> String {
     let mistakes = entry["mistakes"].as_array().map(Vec::as_slice).unwrap_or_default();
     let mistakes: Vec<&str> = mistakes.iter().filter_map(Value::as_str).collect();
     format!("{} is not served: {}\n", entry["name"].as_str().unwrap_or("?"), mistakes.join("; "))
+}
+
+/// A model of whose memory the driver has put some in the host's, instead of refusing it.
+fn moved(entry: &Value) -> String {
+    let (model, bytes) = (entry["model"].as_str().unwrap_or("?"), size(entry["bytes"].as_u64()));
+    format!("{model} is slow: the driver has moved {bytes} of its memory from the card to host memory\n")
 }
 
 /// A download in progress, or one that failed.
@@ -437,6 +444,13 @@ requests: 15 answered, 2 failed, 1 abandoned; 2 in progress, 4 waiting
         assert_eq!(super::yields(&json!({ "yields": [one] })), line);
         assert_eq!(super::yields(&json!(null)), "no memory is kept free for other programs\n");
         assert!(super::yields(&json!({ "yields": [1] })).starts_with("? keeps - free"));
+    }
+
+    #[test]
+    fn memory_that_the_driver_moved_is_a_line_below_the_models() {
+        let text = super::status(&json!({ "moved_to_host": [{ "model": "m", "bytes": 700_u64 << 20 }] }));
+        let line = "m is slow: the driver has moved 700 MiB of its memory from the card to host memory\n";
+        assert!(text.ends_with(line), "{text}");
     }
 
     #[test]

@@ -278,7 +278,9 @@ fn an_engine_fits_itself_under_the_budget_of_the_layer() {
     fit(&["l8"], &["8192"]);
 }
 
+/// No mixture of experts: a fit leaves experts to the processor, which would look for them by numbers that
+/// the phantom has not computed.
 #[test]
 fn long_each_engine_fits_itself_under_the_budget_of_the_layer() {
-    fit(&["l8", "m8", "gemma3-4b", "qwen35-9b", "q30"], &["8192", "65536", "131072"]);
+    fit(&["l8", "m8", "gemma3-4b", "qwen35-9b", "qwen2-7b"], &["8192", "65536", "131072"]);
 }
