@@ -14,6 +14,7 @@ mod hip;
 mod life;
 mod nostd;
 mod nvml;
+mod pe;
 mod pinned;
 mod preload;
 mod requested;
