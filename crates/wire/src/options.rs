@@ -10,6 +10,7 @@
 //! - `reuse`, `chunk=BYTES`, `reclaim`, `wait=SECONDS`, `spill=BYTES`, `keep=BYTES`, `on-oom=managed`:
 //!   remedies for a refused allocation (see `guard/src/ladder.rs`).
 //! - `pool=ours`: replacement of ggml's legacy pool.
+//! - `arena=BYTES`: with it, one allocation of the planned size for each such pool.
 //! - `hide-vmm`: the program is told that no card has virtual memory management.
 //! - `hide-others`: Vulkan lists no device but those that a `card=` names.
 
@@ -48,6 +49,8 @@ pub struct GuardOptions {
     pub keep: u64,
     /// Serve ggml's legacy pool by guard's own policy.
     pub pool: bool,
+    /// With `pool`: bytes of the one allocation in which a pool places its blocks.
+    pub arena: Option<u64>,
     /// Rung 5: answer a refused request with managed memory for the whole (llama.cpp PR 22158's opt-in).
     pub on_oom_managed: bool,
     /// Report cards without virtual memory management, so that ggml uses its legacy pool.
@@ -136,6 +139,7 @@ impl GuardOptions {
         need: None,
         keep: 0,
         pool: false,
+        arena: None,
         on_oom_managed: false,
         hide_vmm: false,
         hide_others: false,
@@ -168,6 +172,7 @@ impl GuardOptions {
                 "need" => options.need = Some(number()?),
                 "keep" => options.keep = number()?,
                 "pool" if value == "ours" => options.pool = true,
+                "arena" => options.arena = Some(number()?),
                 "on-oom" if value == "managed" => options.on_oom_managed = true,
                 "hide-vmm" if word == key => options.hide_vmm = true,
                 "hide-others" if word == key => options.hide_others = true,
@@ -265,6 +270,7 @@ impl fmt::Display for GuardOptions {
         words.number("need", self.need)?;
         words.number("keep", (self.keep > 0).then_some(self.keep))?;
         words.flag("pool=ours", self.pool)?;
+        words.number("arena", self.arena)?;
         words.flag("on-oom=managed", self.on_oom_managed)?;
         words.flag("hide-vmm", self.hide_vmm)?;
         words.flag("hide-others", self.hide_others)
@@ -397,7 +403,7 @@ mod tests {
         let line = "card=GPU-00112233-4455-6677-8899-aabbccddeeff:8589934592 \
                     cache=GPU-00112233-4455-6677-8899-aabbccddeeff:1:256:2x4/1024 \
                     weights=GPU-00112233-4455-6677-8899-aabbccddeeff:4096 budget=5 contexts=refuse reuse chunk=2097152 reclaim wait=3 \
-                    spill=1073741824 need=77 keep=4096 pool=ours on-oom=managed hide-vmm hide-others";
+                    spill=1073741824 need=77 keep=4096 pool=ours arena=99 on-oom=managed hide-vmm hide-others";
         let options = GuardOptions::read(line).unwrap();
         assert_eq!(options.to_string(), line);
         let uuid = options.cards().next().unwrap().uuid;
