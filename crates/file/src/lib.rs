@@ -66,6 +66,16 @@ pub fn read_open(file: File, most: Bytes) -> io::Result<Vec<u8>> {
     if u64::try_from(bytes.len()).is_ok_and(|length| length <= most.get()) { Ok(bytes) } else { Err(long()) }
 }
 
+/// Fills `bytes` from an offset of an open file.
+pub fn read_exact_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+    system::read_exact_at(file, bytes, offset)
+}
+
+/// Writes `bytes` at an offset of an open file, and leaves all others as they are.
+pub fn write_all_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+    system::write_all_at(file, bytes, offset)
+}
+
 /// A base directory of the user: that of the variable, or else this one in the home directory.
 pub fn user_base(variable: &str, in_home: &str) -> Option<PathBuf> {
     absolute(variable).or_else(|| Some(absolute(system::HOME)?.join(in_home)))

@@ -3,7 +3,7 @@
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
@@ -39,4 +39,13 @@ pub(super) fn create(path: &Path, users: FileUsers<'_>) -> io::Result<File> {
     };
     give().inspect_err(|_| drop(fs::remove_file(path)))?;
     Ok(file)
+}
+
+pub(super) fn read_exact_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+    file.read_exact_at(bytes, offset)
+}
+
+/// pwrite(2), which changes no other byte.
+pub(super) fn write_all_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+    file.write_all_at(bytes, offset)
 }

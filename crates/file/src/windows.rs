@@ -3,7 +3,7 @@
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
-use std::os::windows::fs::OpenOptionsExt;
+use std::os::windows::fs::{FileExt, OpenOptionsExt};
 use std::path::{Component, Path, Prefix};
 
 use super::{Access, FileUsers};
@@ -43,6 +43,17 @@ pub(super) fn create(path: &Path, users: FileUsers<'_>) -> io::Result<File> {
         file.set_permissions(about.permissions()).inspect_err(|_| drop(fs::remove_file(path)))?;
     }
     Ok(file)
+}
+
+/// The system reads a file on a disk in one call, unless it ends before.
+pub(super) fn read_exact_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+    let read = file.seek_read(bytes, offset)?;
+    if read == bytes.len() { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+}
+
+pub(super) fn write_all_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+    let written = file.seek_write(bytes, offset)?;
+    if written == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }
 
 fn is_device(path: &Path) -> bool {

@@ -6,10 +6,8 @@ pub mod bus;
 pub mod contexts;
 mod estimate;
 pub mod folder;
-#[cfg(unix)]
 pub mod guard;
 pub mod headers;
-#[cfg(unix)]
 pub mod library;
 #[cfg(unix)]
 pub mod own_file;

@@ -1,25 +1,30 @@
 //! Finds Plimsoll's shared libraries: guard (preloaded into programs) and phantom (CUDA without a GPU).
 
+#[cfg(unix)]
+mod linux;
+#[cfg(windows)]
+mod windows;
+
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use plimsoll_wire::env::{GUARD_LIBRARY, PHANTOM_LIBRARY};
 
+#[cfg(unix)]
+use self::linux as system;
+#[cfg(windows)]
+use self::windows as system;
+
 /// The library that is preloaded into programs that use a card.
-pub const GUARD: Library = Library {
-    title: "guard library",
-    file: "libplimsoll_guard.so",
-    variable: GUARD_LIBRARY,
-    chore: "cargo xtask guard",
-};
+pub const GUARD: Library =
+    Library { title: "guard library", file: system::GUARD, variable: GUARD_LIBRARY, chore: system::CHORE };
 
 /// CUDA, ROCm and Vulkan without a card, for engines that are asked what they would take.
 pub const PHANTOM: Library = Library {
     title: "stand-in for CUDA, ROCm and Vulkan",
-    file: "libplimsoll_phantom.so",
+    file: system::PHANTOM,
     variable: PHANTOM_LIBRARY,
-    chore: "cargo xtask guard",
+    chore: system::CHORE,
 };
 
 /// A shared library that comes with Plimsoll.
@@ -75,12 +80,10 @@ impl Library {
         let Some(path) = there.filter(|path| path.is_file()) else {
             return Err(FindLibraryError::Find { library: self, looked: candidates });
         };
-        // The loader knows no escape for a separator in LD_PRELOAD (ld.so(8)).
-        let splits = |byte: &u8| byte.is_ascii_whitespace() || *byte == b':';
-        if path.as_os_str().as_bytes().iter().any(splits) {
-            Err(FindLibraryError::Split { library: self, path })
-        } else {
+        if system::can_be_preloaded(&path) {
             Ok(path)
+        } else {
+            Err(FindLibraryError::Split { library: self, path })
         }
     }
 }
@@ -90,7 +93,7 @@ fn listed(paths: &[PathBuf]) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
     use super::*;
     use std::fs;

@@ -14,6 +14,7 @@ use plimsoll_probe::guard::{Record, answer_room_request, read_pages, read_tree};
 use plimsoll_process::{Environment, LaunchError, find_program};
 use rustix::process::{Pid, Signal, getpgrp, kill_process};
 use rustix::termios::tcgetpgrp;
+use serde::Serialize;
 use tokio::process;
 use tokio::signal::unix::{self, SignalKind};
 use tokio::time::{MissedTickBehavior, interval};
@@ -34,7 +35,8 @@ const PASSED_ON: [Signal; 6] =
 const FROM_TERMINAL: [Signal; 2] = [Signal::INT, Signal::QUIT];
 
 /// Exit code or signal of the program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum ChildEnd {
     Code(u8),
     Signal(i32),

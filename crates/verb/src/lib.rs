@@ -3,6 +3,9 @@
 
 #[cfg(unix)]
 pub mod child;
+#[cfg(windows)]
+#[path = "child/windows.rs"]
+pub mod child;
 mod duration;
 pub mod report;
 pub mod terminal;

@@ -285,7 +285,8 @@ fn no_card() -> ErrorReport {
     )
 }
 
-fn engine(text: &str) -> Result<EngineBuild, String> {
+/// Reads an engine with its build.
+pub(super) fn engine(text: &str) -> Result<EngineBuild, String> {
     let (name, build) = text.split_once('@').map_or((text, None), |(name, build)| (name, Some(build)));
     let kind = [EngineKind::LlamaCpp, EngineKind::IkLlamaCpp].into_iter().find(|kind| kind.name() == name);
     let kind = kind.ok_or_else(|| {

@@ -4,13 +4,13 @@
 //! of `env`: 125, 126 and 127.
 
 pub(super) mod cards;
+mod flags;
 mod need;
 mod slots;
 mod summary;
 
 use std::ffi::OsString;
 use std::future::pending;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -32,10 +32,9 @@ use tokio::time::timeout;
 use self::cards::{Chosen, RequestedCard};
 use self::need::Need;
 use self::slots::SlotsClient;
-use self::summary::RunSummary;
+use self::summary::{RunSummary, say};
 use super::rungs::OomLadder;
 use crate::report::{ErrorReport, write_file};
-use crate::terminal;
 
 const NO_FOLDER: &str = "cannot make a folder for guard's shared-memory files in /dev/shm, XDG_RUNTIME_DIR or the temporary \
     folder";
@@ -168,7 +167,7 @@ async fn guarded(arguments: &Arguments) -> Result<(RunSummary<'_>, ChildEnd), Er
 /// the server.
 fn reporter(needs: &[Need], rest: &[OsString]) -> Option<(DepthReporter, SlotsClient)> {
     let layout = needs.iter().find_map(|(_, need)| need.exchanged_cache())?;
-    Some((DepthReporter::new(layout)?, SlotsClient::new(&need::flags(rest).ok()?)?))
+    Some((DepthReporter::new(layout)?, SlotsClient::new(&flags::flags(rest).ok()?)?))
 }
 
 /// Reports depths as long as it is polled.
@@ -297,17 +296,4 @@ fn show_cards(
 fn whole(path: &Path) -> Result<PathBuf, ErrorReport> {
     std::path::absolute(path)
         .map_err(|error| ErrorReport::new(format!("`{}` is not a valid path: {error}", path.display())))
-}
-
-/// Prints one line on stderr; a closed stderr is ignored.
-fn say(line: &str) {
-    use io::Write;
-    // The prefix separates our lines from those of the program, which shares stderr.
-    let _ = writeln!(terminal::stderr(), "plimsoll run: {line}");
-}
-
-/// Finds a card by the identity that guard knows it by, with its number.
-fn named<'a>(cards: &'a [Card], uuid: &str) -> Option<(usize, &'a Card)> {
-    let mut numbered = cards.iter().enumerate();
-    numbered.find(|(_, card)| cards::identity(card).is_some_and(|other| other.eq_ignore_ascii_case(uuid)))
 }

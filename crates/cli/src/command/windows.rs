@@ -1,6 +1,6 @@
-//! Runs the subcommands of `plimsoll` on Windows: those that read files.
+//! Runs the subcommands of `plimsoll` on Windows: those that read files, and `run`.
 //!
-//! DECISION: the other verbs start, confine and measure processes, which is another half for each. Until that
+//! DECISION: the other verbs serve, confine and measure processes, which is another half for each. Until that
 //! is written they say so, instead of half working.
 
 use std::ffi::OsString;
@@ -17,6 +17,8 @@ pub(crate) mod import;
 mod misread;
 mod overview;
 pub(crate) mod plan;
+#[path = "run/windows.rs"]
+mod run;
 
 #[derive(Debug, Parser)]
 #[command(name = "plimsoll", version, about = "The load line for GPU memory")]
@@ -33,6 +35,8 @@ enum Command {
     Import(import::Arguments),
     /// Find out why a GPU allocation failed: in a log or here
     Doctor(doctor::Arguments),
+    /// Run a program within a budget of GPU memory
+    Run(run::Arguments),
     #[command(external_subcommand)]
     Absent(Vec<OsString>),
 }
@@ -49,6 +53,7 @@ pub fn main() -> ExitCode {
         Command::Plan(arguments) => plan::run(*arguments),
         Command::Import(arguments) => import::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Run(arguments) => run::run(&arguments),
         Command::Absent(words) => {
             let verb = words.first().map(|verb| verb.to_string_lossy()).unwrap_or_default();
             Err(ErrorReport::input(absent(&verb)))
@@ -65,6 +70,6 @@ fn spelled(words: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsStri
 /// The failure of what needs another half of the system.
 fn absent(what: &str) -> ErrorReport {
     ErrorReport::new(format!(
-        "`plimsoll {what}` does not work on Windows\nhint: `plan`, `doctor FILE` and `import` do"
+        "`plimsoll {what}` does not work on Windows\nhint: `plan`, `doctor FILE`, `import` and `run` do"
     ))
 }

@@ -5,7 +5,6 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use plimsoll_base::Bytes;
@@ -26,7 +25,7 @@ pub fn read_page(folder: &Path, pid: u32) -> Option<PageSnapshot> {
     let mut bytes = [0; Page::SIZE];
     let file = plimsoll_file::open_nofollow(&path(folder, pid)).ok()?;
     // The process goes on writing meanwhile, so counters of one snapshot may be a moment apart.
-    file.read_exact_at(&mut bytes, 0).ok()?;
+    plimsoll_file::read_exact_at(&file, &mut bytes, 0).ok()?;
     PageSnapshot::read(&bytes).ok()
 }
 
@@ -34,7 +33,7 @@ pub fn read_page(folder: &Path, pid: u32) -> Option<PageSnapshot> {
 pub fn read_tree(folder: &Path) -> Option<TreeSnapshot> {
     let mut bytes = [0; TreeSnapshot::SIZE];
     let file = plimsoll_file::open_nofollow(&folder.join(FILE)).ok()?;
-    file.read_exact_at(&mut bytes, 0).ok()?;
+    plimsoll_file::read_exact_at(&file, &mut bytes, 0).ok()?;
     TreeSnapshot::read(&bytes)
 }
 
@@ -75,8 +74,8 @@ pub fn report_depths(folder: &Path, pid: u32, depths: &[u32], number: u32) -> io
 fn put(path: &Path, offset: usize, bytes: &[u8]) -> io::Result<()> {
     let file = plimsoll_file::open_to_write(path)?;
     let offset = u64::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
-    // pwrite(2) changes this word only; the others belong to the process that maps the page.
-    file.write_all_at(bytes, offset)
+    // This word only: the others belong to the process that maps the page.
+    plimsoll_file::write_all_at(&file, bytes, offset)
 }
 
 fn path(folder: &Path, pid: u32) -> std::path::PathBuf {
@@ -94,7 +93,7 @@ pub fn pids(folder: &Path) -> impl Iterator<Item = u32> {
     entries.filter_map(pid).take(MOST)
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
     use std::os::unix::fs::symlink;
     use std::process::Command;

@@ -53,6 +53,12 @@ pub(super) fn identity(card: &Card) -> Option<String> {
     }
 }
 
+/// Finds a card by the identity that guard knows it by, with its number.
+pub(super) fn named<'a>(cards: &'a [Card], uuid: &str) -> Option<(usize, &'a Card)> {
+    let mut numbered = cards.iter().enumerate();
+    numbered.find(|(_, card)| identity(card).is_some_and(|other| other.eq_ignore_ascii_case(uuid)))
+}
+
 /// Finds each requested card. Where the machine shows no card, a complete UUID is accepted.
 pub(super) fn choose(wanted: &[RequestedCard], present: &[Card]) -> Result<Vec<Chosen>, CardError> {
     let mut chosen: Vec<Chosen> = Vec::with_capacity(wanted.len());

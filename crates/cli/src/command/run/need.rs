@@ -3,16 +3,16 @@
 //! With `--spill`, guard (the preloaded library) uses this total to choose the allocations that go to host
 //! memory. If planning fails, the program runs without a plan.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 
 use plimsoll_base::{Card, RequestedMemory};
 use plimsoll_engine::program::{EngineOrigin, EngineProgram, identify};
-use plimsoll_flags::{Options, ProgramKind};
+use plimsoll_flags::ProgramKind;
 use plimsoll_planner::{EngineBuild, Plan};
 use plimsoll_wire::env as names;
 
+use super::flags::flags;
 use crate::command::plan;
 use crate::report::ErrorReport;
 
@@ -57,19 +57,6 @@ fn plan(
         ));
     }
     plan::by_formulas(&flags(arguments)?, engine_of(program), kind, cards)
-}
-
-/// The flags of a llama.cpp program: its arguments, and the variables of its environment.
-pub(super) fn flags(arguments: &[OsString]) -> Result<Options, ErrorReport> {
-    // Lossy conversion would plan another file than the one that the program opens.
-    let words = arguments.iter().map(|word| word.to_str().map(str::to_owned));
-    let words: Vec<String> =
-        words.collect::<Option<_>>().ok_or_else(|| ErrorReport::new("an argument is not valid UTF-8"))?;
-    let variables: BTreeMap<String, String> = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect();
-    // As in llama.cpp: an argument overrides the environment variable of the same option.
-    Ok(Options::from_argv(&words)?.merged_over(&Options::from_env(variables)?))
 }
 
 /// Identifies the engine; an unknown one is planned with the newest formulas.

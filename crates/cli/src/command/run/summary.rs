@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fmt::Write;
+use std::io;
 use std::path::PathBuf;
 
 use plimsoll_base::{Bytes, Card, masked};
@@ -10,7 +11,8 @@ use plimsoll_verb::child::ChildEnd;
 use plimsoll_wire::page::Refusal;
 use serde_json::{Value, json};
 
-use super::{named, say};
+use super::cards::named;
+use crate::terminal;
 
 const SCHEMA: &str = "plimsoll.run/1";
 const REASONS: [Refusal; 4] = [Refusal::Budget, Refusal::Driver, Refusal::Spill, Refusal::Context];
@@ -101,10 +103,7 @@ impl RunSummary<'_> {
         json!({
             "schema": SCHEMA,
             "command": masked(&command),
-            "exit": match self.end {
-                ChildEnd::Code(code) => json!({ "code": code }),
-                ChildEnd::Signal(signal) => json!({ "signal": signal }),
-            },
+            "exit": self.end,
             "processes": self.record.armed(),
             "disarmed": self.record.disarmed(),
             "pools": self.record.pools(),
@@ -130,6 +129,13 @@ impl RunSummary<'_> {
             "refused": card.refused.iter().map(refused_json).collect::<Vec<_>>(),
         })
     }
+}
+
+/// Prints one line on stderr; a closed stderr is ignored.
+pub(super) fn say(line: &str) {
+    use io::Write;
+    // The prefix separates our lines from those of the program, which shares stderr.
+    let _ = writeln!(terminal::stderr(), "plimsoll run: {line}");
 }
 
 fn refused_json(refused: &GuardRefusal) -> Value {
