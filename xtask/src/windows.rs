@@ -8,9 +8,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use crate::cross;
+use crate::debian::run_to_end;
 use crate::test::{Outcome, counted};
 
 mod answers;
+mod backends;
+mod guard;
 mod standard_library;
 mod wine;
 
@@ -38,10 +41,13 @@ pub(crate) struct Options {
     /// Compare plans and diagnoses of the program for Windows with Linux's, too
     #[arg(long)]
     check: bool,
+    /// Run the process tests of guard, and nothing else
+    #[arg(long, conflicts_with = "check")]
+    guard: bool,
 }
 
 pub(crate) fn run(root: &Path, options: &Options) -> ExitCode {
-    let outcome = tested(root, options.check);
+    let outcome = if options.guard { guarded(root) } else { tested(root, options.check) };
     ExitCode::from(u8::from(!outcome.succeeded))
 }
 
@@ -50,16 +56,36 @@ pub(crate) fn long(root: &Path) -> Outcome {
     tested(root, true)
 }
 
+/// Builds the program and runs the process tests of guard.
+fn guarded(root: &Path) -> Outcome {
+    let measured = Toolchain::prepare(root).and_then(|toolchain| {
+        run_to_end(toolchain.cargo("build").args(["--package", "plimsoll"]))?;
+        guard::run(&toolchain, &program(root))
+    });
+    let outcome = measured.unwrap_or_else(|error| {
+        eprintln!("windows: {error}");
+        Outcome::default()
+    });
+    println!("windows: {} process tests of guard passed, {} failed", outcome.passed, outcome.failed);
+    outcome
+}
+
+/// The built program for Windows.
+fn program(root: &Path) -> PathBuf {
+    root.join("target").join(TARGET).join("debug/plimsoll.exe")
+}
+
 /// Runs the tests, and says what is missing where they cannot. The figures come last.
 fn tested(root: &Path, checks_answers: bool) -> Outcome {
     let measured = Toolchain::prepare(root).and_then(|toolchain| {
         let answers = checks_answers.then(|| answers::compare(&toolchain)).transpose()?;
+        let guarded = checks_answers.then(|| guard::run(&toolchain, &program(root))).transpose()?;
         let packages = PORTABLE.iter().flat_map(|package| ["--package", package]);
         let mut cargo = toolchain.cargo("test");
         let outcome = counted(cargo.args(["--tests", "--no-fail-fast"]).args(packages));
-        Ok((answers, outcome))
+        Ok((answers, guarded, outcome))
     });
-    let (answers, mut outcome) = match measured {
+    let (answers, guarded, mut outcome) = match measured {
         Ok(measured) => measured,
         Err(error) => {
             eprintln!("windows: {error}");
@@ -67,6 +93,10 @@ fn tested(root: &Path, checks_answers: bool) -> Outcome {
         }
     };
     println!("windows: {} unit tests passed under Wine, {} failed", outcome.passed, outcome.failed);
+    if let Some(guarded) = guarded {
+        println!("windows: {} process tests of guard passed, {} failed", guarded.passed, guarded.failed);
+        outcome.succeeded &= guarded.succeeded;
+    }
     if let Some(answers) = answers {
         let Compared { equal, different, quickest } = &answers;
         let quickest = quickest.unwrap_or_default();

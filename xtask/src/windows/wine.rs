@@ -35,8 +35,12 @@ pub(super) fn keep_server(prefix: &Path) -> io::Result<()> {
     run_to_end(server.arg("--persistent=60"))
 }
 
-/// The environment that Wine needs: no window, no messages of its own, and no installer of .NET or Gecko.
+/// No installer of .NET or Gecko, and Microsoft's C++ library where a program brings it.
+const LIBRARIES: &str = "mscoree,mshtml=d;msvcp140,msvcp140_1,msvcp140_2,msvcp140_atomic_wait,vcruntime140,\
+    vcruntime140_1=n,b";
+
+/// The environment that Wine needs: no window, and no messages of its own.
 pub(super) fn set(command: &mut Command, prefix: &Path) {
     command.env("WINEPREFIX", prefix).env("WINEDEBUG", "-all").env_remove("DISPLAY");
-    command.env("WINEDLLOVERRIDES", "mscoree,mshtml=d");
+    command.env("WINEDLLOVERRIDES", LIBRARIES);
 }
