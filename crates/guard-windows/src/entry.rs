@@ -87,9 +87,8 @@ fn watch() -> bool {
 
 unsafe extern "system" fn notified(reason: u32, data: *const Notification, _context: *mut c_void) {
     // SAFETY: the loader passes what it has loaded.
-    if reason == LOADED
-        && let Some(data) = unsafe { data.as_ref() }
-    {
+    let data = unsafe { data.as_ref() };
+    if let Some(data) = data.filter(|_| reason == LOADED) {
         modules::announce(data.module);
     }
 }

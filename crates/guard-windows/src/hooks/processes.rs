@@ -97,9 +97,8 @@ macro_rules! start {
                 )
             };
             // SAFETY: after success the system has written what it started.
-            if answer != 0
-                && let Some(started) = unsafe { started.as_ref() }
-            {
+            let started = unsafe { started.as_ref() };
+            if let Some(started) = started.filter(|_| answer != 0) {
                 guard(started, flags & CREATE_SUSPENDED == 0);
             }
             answer
