@@ -1,6 +1,7 @@
-/* Allocates 64 MiB at a time until it is refused: `client WAY [PROGRAM…]`. WAY is how it finds the driver: by its
-   import table (`import`), `GetProcAddress` (`name`), `cuGetProcAddress` (`driver`) or the runtime (`runtime`).
-   `none` allocates nothing. `spawn` starts the rest of the words as a child instead, `both` as two. It prints how many blocks it has, and holds them for HOLD_MS. */
+/* Allocates 64 MiB at a time until it is refused: `client WAY [PROGRAM…]`. WAY is how it finds the driver: by
+   its import table (`import`), `GetProcAddress` (`name`), `cuGetProcAddress` (`driver`) or the runtime
+   (`runtime`). `none` allocates nothing. `spawn` starts the rest of the words as a child instead, `both` as two.
+   It prints how many blocks it has, and holds them for HOLD_MS. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
-/* Decodes a prompt of TOKENS tokens through the llama.dll of b8390 in its folder, as llama-server does, with a context of
-   32768 tokens, micro-batches of 512 and flash attention. Of llama-server's flags it reads `-m` and `-ctk`. */
+/* Decodes a prompt of TOKENS tokens through the llama.dll of b8390 in its folder, as llama-server does, with
+   a context of 32768 tokens, micro-batches of 512 and flash attention. Of llama-server's flags it reads `-m` and
+   `-ctk`. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

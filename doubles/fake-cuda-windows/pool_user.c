@@ -1,5 +1,5 @@
-/* A class with the name of ggml's pool and the type information of Microsoft's compiler, but with a method more. The
-   program calls its methods and prints how often its own ran. */
+/* A class with the name of ggml's pool and the type information of Microsoft's compiler, but with a method more.
+   The program calls its methods and prints how often its own ran. */
 #include <stdio.h>
 #include <windows.h>
 

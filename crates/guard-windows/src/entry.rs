@@ -80,7 +80,8 @@ fn watch() -> bool {
         return false;
     }
     let mut cookie = null_mut();
-    // SAFETY: the function of this name has these arguments (LdrRegisterDllNotification, learn.microsoft.com).
+    // SAFETY: the function of this name has these arguments (LdrRegisterDllNotification,
+    // learn.microsoft.com).
     let status = unsafe { transmute::<usize, Register>(register)(0, notified, null_mut(), &raw mut cookie) };
     status == 0
 }

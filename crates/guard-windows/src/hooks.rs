@@ -1,7 +1,7 @@
 //! Functions of CUDA that guard replaces, and how a program comes to call the replacements.
 //!
-//! A program finds a function in its import table, by `GetProcAddress`, or by `cuGetProcAddress`. Each of these
-//! is asked here for a replacement.
+//! A program finds a function in its import table, by `GetProcAddress`, or by `cuGetProcAddress`. Each of
+//! these is asked here for a replacement.
 
 use std::cell::Cell;
 use std::sync::OnceLock;

@@ -1,4 +1,5 @@
-//! Replaces the methods of ggml's legacy pool (`ggml_cuda_pool_leg`) by guard's, in the class's virtual table.
+//! Replaces the methods of ggml's legacy pool (`ggml_cuda_pool_leg`) by guard's, in the class's virtual
+//! table.
 //!
 //! They follow Microsoft's calling convention of x64: a method is a function whose first argument is the
 //! object.
@@ -87,7 +88,8 @@ fn originals(table: &VirtualTable, base: usize) -> Option<Originals> {
 }
 
 impl Originals {
-    /// True if guard's method still stands in the table: another module may have been loaded at its address.
+    /// True if guard's method still stands in the table: another module may have been loaded at its
+    /// address.
     ///
     /// # Safety
     /// A module lies at the address of the originals' module.

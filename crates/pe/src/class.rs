@@ -1,8 +1,8 @@
 //! Finds the virtual table of a C++ class by the type information that Microsoft's compiler writes.
 //!
-//! The name of the class stands in a type descriptor, a locator points at the descriptor, and the word before
-//! the table points at the locator (`_TypeDescriptor`, `_RTTICompleteObjectLocator` of `rttidata.h` in Visual
-//! C++ 14).
+//! The name of the class stands in a type descriptor, a locator points at the descriptor, and the word
+//! before the table points at the locator (`_TypeDescriptor`, `_RTTICompleteObjectLocator` of `rttidata.h`
+//! in Visual C++ 14).
 
 use crate::{Image, number32, number64, wide};
 
@@ -34,8 +34,8 @@ const LOCATOR_SIZE: usize = 24;
 const MOST: usize = 64;
 
 impl Image<'_> {
-    /// The table of the class with this decorated name (`.?AUname@@` for a struct); `None` if the image has no
-    /// such class.
+    /// The table of the class with this decorated name (`.?AUname@@` for a struct); `None` if the image has
+    /// no such class.
     pub fn virtual_table(&self, name: &str) -> Option<Result<VirtualTable, ClassError>> {
         let descriptor = self.descriptor(name)?;
         Some(self.table_of(descriptor))

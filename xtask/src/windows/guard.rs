@@ -1,6 +1,7 @@
 //! Process tests of guard for Windows under Wine: budgets, ggml's pool, and the ways into a program.
 //!
-//! The engine is ggml's own backend for CUDA over stand-ins of NVIDIA's libraries (`doubles/fake-cuda-windows`).
+//! The engine is ggml's own backend for CUDA over stand-ins of NVIDIA's libraries
+//! (`doubles/fake-cuda-windows`).
 
 use std::fs;
 use std::io;

@@ -120,7 +120,7 @@ fn a_class_without_methods_has_no_table_and_one_without_locator_is_said() {
 }
 
 #[test]
-fn what_is_no_image_is_refused() {
+fn bytes_that_are_no_image_are_refused() {
     let mut library = Library::new();
     assert_eq!(Image::read(b"\x7fELF", Layout::File).unwrap_err(), ImageError::Header);
     library.put(OPTIONAL, &0x10b_u16.to_le_bytes());

@@ -74,8 +74,8 @@ pub fn program(command: &[OsString]) -> Result<(PathBuf, &[OsString]), ErrorRepo
     Ok((found.ok_or_else(|| missing().with_status(NOT_FOUND))?, rest))
 }
 
-/// Starts the program with libraries in it. Returns its end, and the record of the pages and the ledger of all
-/// its processes; and the error of a system that gives the program no job.
+/// Starts the program with libraries in it. Returns its end, and the record of the pages and the ledger of
+/// all its processes; and the error of a system that gives the program no job.
 pub fn follow(
     command: &mut Command,
     libraries: &[&Path],

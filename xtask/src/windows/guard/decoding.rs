@@ -26,7 +26,8 @@ pub(super) struct Decoded {
 }
 
 impl Decoded {
-    /// Under `plimsoll run` with these options, as a program whose memory can be planned, on a card without virtual memory management.
+    /// Under `plimsoll run` with these options, as a program whose memory can be planned, on a card without
+    /// virtual memory management.
     pub(super) fn of(trial: &Trial<'_>, options: &[&str], tokens: u32) -> io::Result<Self> {
         let command = trial.run(options, PROGRAM, &[]);
         Self::read(trial, command, tokens)
