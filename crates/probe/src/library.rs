@@ -93,7 +93,8 @@ fn listed(paths: &[PathBuf]) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use super::*;
     use std::fs;

@@ -93,7 +93,8 @@ pub fn pids(folder: &Path) -> impl Iterator<Item = u32> {
     entries.filter_map(pid).take(MOST)
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::os::unix::fs::symlink;
     use std::process::Command;
