@@ -5,7 +5,7 @@
 use plimsoll_base::{Advice, Bytes, Card, CardKind, Hint, Reason};
 use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_planner::fit::{CardLine, Dimension, Fit, FitAnswer, NextStep, RequestChange, edited};
-use plimsoll_planner::{HostPlan, HostRoom, Plan};
+use plimsoll_planner::{HostPlan, HostRoom, Plan, PlannedSpeed};
 
 use super::{Estimate, EstimateError};
 
@@ -39,6 +39,9 @@ impl HostLimit<'_> {
         if let Some((doubt, fits)) = self.doubt(plan, options) {
             doubts.push(doubt);
             plan.fits &= fits;
+        }
+        if !plan.fits {
+            plan.speed = PlannedSpeed::unusable();
         }
         plan.warnings.splice(0..0, doubts);
         if let Some(largest) = plan.largest_context {

@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use plimsoll_base::{Bytes, Order};
 use serde::{Deserialize, Serialize};
 
-use crate::{EngineBuild, EngineKind};
+use crate::{EngineBuild, EngineKind, SpeedRates};
 
 const SCHEMA: &str = "plimsoll.contexts/2";
 /// Rows of the first schema lack the opened size.
@@ -32,6 +32,9 @@ pub struct MeasuredContext {
     /// Memory that the first prompt with cuBLAS adds for good; `None` if not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cublas: Option<Bytes>,
+    /// Rates of its kernels, with `--speed`; `None` if not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speed: Option<Box<SpeedRates>>,
     /// The version line of the engine that was measured.
     pub version: String,
     /// The day of the measurement, for display.
@@ -148,6 +151,7 @@ mod tests {
             context: Bytes::mib(590),
             opened: Some(Bytes::mib(518)),
             cublas: Some(Bytes::mib(98)),
+            speed: None,
             version: "version: 10605 (abc)".to_owned(),
             measured: measured.to_owned(),
         }

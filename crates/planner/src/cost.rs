@@ -121,6 +121,11 @@ impl<'a> PlanCalculator<'a> {
         Ok(Self { request, main, draft })
     }
 
+    /// The model's own context, beside that of a draft.
+    pub(super) fn main(&self) -> &EngineContext<'a> {
+        &self.main
+    }
+
     pub(super) fn flash(&self) -> Flash {
         self.main.graph.flash
     }

@@ -34,6 +34,7 @@ mod reasons;
 mod repack;
 mod request;
 mod reserve;
+mod speed;
 mod spill;
 mod weights;
 
@@ -61,6 +62,9 @@ pub use outcome::{CardPlan, DepthGrowth, HostPlan, HostTerms, Plan, PlanTerm, Te
 pub use plimsoll_flags::{EngineBuild, EngineKind};
 pub use repack::Processor;
 pub use request::{PlanError, PlanRequest};
+pub use speed::{
+    AttentionRates, HostRates, PlannedSpeed, PrefillRates, SpeedRange, SpeedRates, TokenRate, speed,
+};
 pub use spill::{DividedCard, guard_budget};
 pub use weights::computed_on_host;
 
@@ -88,6 +92,7 @@ fn assemble(of: &PlanCalculator<'_>, cost: RequestCost, largest: Option<u64>, re
     }
     let mut hints = hints::hints(&question);
     hints.extend(spill::hint(request, &cards));
+    let fits = question.requested.fits(request.cards);
     Plan {
         schema: "plimsoll.plan/1",
         model: model_name(request),
@@ -96,7 +101,8 @@ fn assemble(of: &PlanCalculator<'_>, cost: RequestCost, largest: Option<u64>, re
         context: cost.reserve.context,
         default_context: default_context(request),
         cards,
-        fits: question.requested.fits(request.cards),
+        fits,
+        speed: speed::planned(of, &cost.reserve, fits),
         hints,
         host: HostPlan { peak: cost.host_peak(), terms: cost.host },
         growth: cost.growth,

@@ -6,7 +6,7 @@ use plimsoll_base::{Bytes, CardId, Hint, Reason, RequestedMemory, Source};
 use plimsoll_wire::cache::CacheLayout;
 use serde::Serialize;
 
-use crate::EngineBuild;
+use crate::{EngineBuild, PlannedSpeed};
 
 /// One memory term of the sum, with the source of its number. `None` is unknown. A document has the number
 /// alone: the sources are in the reasons.
@@ -150,6 +150,7 @@ pub struct Plan {
     #[serde(skip)]
     pub streams: u64,
     pub fits: bool,
+    pub speed: PlannedSpeed,
     /// Doubts about the verdict, which every rendering shows before it.
     pub warnings: Vec<Reason>,
     pub reasons: Vec<Reason>,

@@ -24,6 +24,7 @@ fn row(card: &str, build: u32) -> MeasuredContext {
         context: Bytes::mib(321),
         opened: None,
         cublas: Some(Bytes::mib(45)),
+        speed: None,
         version: String::new(),
         measured: "2026-11-21".to_owned(),
     }

@@ -20,5 +20,6 @@ mod plan_properties;
 mod repack;
 mod shapes;
 mod specimens;
+mod speed;
 mod unified;
 mod zoo;

@@ -116,6 +116,7 @@ mod tests {
             context: Bytes::mib(590),
             opened: None,
             cublas: None,
+            speed: None,
             version: String::new(),
             measured: "2026-11-21".to_owned(),
         }

@@ -2569,7 +2569,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__plan)
-            opts="-m -h --model --hf-repo --hf-file --quants --header-limit --json --toml --svg --html --fit --check --margin --card --host --budget --build --program --exact --formulas --prompt --no-cache --help"
+            opts="-m -h --model --hf-repo --hf-file --quants --header-limit --json --toml --svg --html --fit --check --margin --card --host --budget --depth --build --program --exact --formulas --prompt --no-cache --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2632,6 +2632,10 @@ _plimsoll() {
                     return 0
                     ;;
                 --budget)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --depth)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -28,7 +28,7 @@ use clap::Args;
 use plimsoll_base::{Advice, Bytes, Card, CardSpec};
 use plimsoll_config::reserve_size;
 use plimsoll_flags::{Options, ProgramKind};
-use plimsoll_planner::{EngineBuild, EngineKind, Plan};
+use plimsoll_planner::{EngineBuild, EngineKind, Plan, PlanRequest, speed};
 use plimsoll_probe::bus;
 
 #[cfg(unix)]
@@ -120,6 +120,10 @@ pub(crate) struct Arguments {
     /// guard counts
     #[arg(long, value_name = "SIZE", value_parser = reserve_size, conflicts_with = "check")]
     budget: Option<Bytes>,
+    /// Predict the speed once this many tokens of the context are in use, instead of all of them
+    #[arg(long, value_name = "TOKENS", conflicts_with_all = ["fit", "check", "quants"])]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=LONGEST_PROMPT))]
+    depth: Option<u32>,
     /// Engine, with its build if known: llama.cpp, llama.cpp@10605, ik_llama.cpp. By default llama.cpp, or
     /// the engine that --exact asks
     #[arg(long = "build", alias = "engine", value_name = "ENGINE[@BUILD]", value_parser = engine)]
@@ -188,6 +192,17 @@ fn planned(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     let cards = &room.cards;
     let estimated = Estimated::of_plan(arguments, &options, cards)?;
     let mut plan = estimated.plan(arguments, &options, cards)?;
+    if let Some(depth) = arguments.depth.map(u64::from) {
+        let context = plan.context;
+        if depth > context {
+            let why = format!(
+                "--depth {depth} is beyond the context of {context} tokens\nhint: -c {depth} extends it"
+            );
+            return Err(ErrorReport::new(why));
+        }
+        let speed = |request: &PlanRequest<'_>| speed(request, depth);
+        plan.speed = estimated.formulas().answer(&options, cards, speed)?;
+    }
     room.limit(estimated.formulas()).limit_plan(&options, &mut plan, room.doubts(&options));
     for hint in &mut plan.hints {
         if let Advice::SpillCache(advice) = &mut hint.advice {

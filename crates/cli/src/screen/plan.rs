@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 
 use plimsoll_base::{Hint, Reason, one_line};
-use plimsoll_planner::{CardPlan, Plan};
+use plimsoll_planner::{CardPlan, Plan, PlannedSpeed, SpeedRange, TokenRate};
 use plimsoll_report::{TERMS, written};
 
 use super::bar::{bar, occupied, terms, verdict};
@@ -36,6 +36,9 @@ fn write(plan: &Plan, paper: Paper, out: &mut String) -> fmt::Result {
     }
     paper.line(&growth(plan), 2, out)?;
     paper.line(&largest(plan), 2, out)?;
+    if let Some(line) = speed(&plan.speed) {
+        paper.line(&line, 2, out)?;
+    }
     // The verdicts on the cards stand above them.
     let is_stated = |reason: &&Reason| !matches!(reason.code, "fits" | "does_not_fit");
     for note in plan.reasons.iter().filter(is_stated) {
@@ -119,6 +122,32 @@ fn largest(plan: &Plan) -> String {
         _ => each,
     };
     format!("largest context that fits: {tokens}{trained}")
+}
+
+/// One line; `None` where nothing is known of an answer's speed.
+fn speed(speed: &PlannedSpeed) -> Option<String> {
+    let range = |of: &SpeedRange| {
+        let [low, likely, high] = [of.low, of.likely, of.high].map(rounded);
+        format!("{likely} ({low} to {high})")
+    };
+    let (start, deep) = (speed.decode.as_ref()?, speed.decode_at_depth.as_ref()?);
+    let prompt = speed.prefill_at_depth.as_ref().map_or(String::new(), |prompt| {
+        format!("; a prompt of {} tokens at {}", prompt.depth, range(prompt))
+    });
+    let (depth, source) = (deep.depth, &start.source);
+    Some(format!(
+        "tokens per second: {}, {} at a depth of {depth}{prompt}; {source}",
+        range(start),
+        range(deep)
+    ))
+}
+
+/// Three digits, which is more than a prediction has.
+fn rounded(rate: TokenRate) -> String {
+    match rate.per_second() {
+        rate if rate < 10.0 => format!("{rate:.1}"),
+        rate => format!("{rate:.0}"),
+    }
 }
 
 /// The widest column of flags; longer ones stick out, as do words where no flag does it.

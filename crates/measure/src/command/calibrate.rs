@@ -126,6 +126,7 @@ async fn calibrated(arguments: &Arguments) -> Result<Calibration, ErrorReport> {
                 context: measured.context,
                 opened: measured.opened,
                 cublas: measured.cublas,
+                speed: None,
                 version: identity.version.clone(),
                 measured: jiff::Timestamp::now().strftime("%Y-%m-%d").to_string(),
             }),

@@ -50,6 +50,7 @@ pub(super) fn pool(model: &Path, engine: EngineBuild, card: &Card) -> Result<Byt
         // A measured zero, not `None`: without a measurement the planner would add a published value for
         // cuBLAS.
         cublas: Some(Bytes::ZERO),
+        speed: None,
         version: String::new(),
         measured: String::new(),
     };

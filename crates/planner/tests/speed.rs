@@ -1,0 +1,203 @@
+//! Tests of predicted speeds against llama.cpp 0.5.0 on an NVIDIA H200 (`data/measured/h200-speed-0.5.0.json`).
+//!
+//! The rates are fitted to three synthetic models, none of which is here.
+//! `cargo test -p plimsoll-planner runner::speed -- --nocapture` prints the table.
+#![allow(clippy::print_stdout)]
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use plimsoll_base::Card;
+use plimsoll_flags::{Options, ProgramKind};
+use plimsoll_model::Model;
+use plimsoll_planner::{EngineBuild, PlanRequest, SpeedRange, plan, speed};
+use plimsoll_specimens::{ExpertSizes, Kinds, Recipe};
+use serde::Deserialize;
+
+use super::zoo;
+
+#[derive(Deserialize)]
+struct Measured {
+    rows: Vec<Row>,
+}
+
+#[derive(Deserialize)]
+struct Row {
+    model: String,
+    flags: Vec<String>,
+    /// Tokens of the prompt, after which 64 tokens were generated.
+    depth: u64,
+    /// Threads of the host, for rows with a part of the model in its memory.
+    threads: Option<u32>,
+    prompt_ms: f64,
+    predicted_n: f64,
+    predicted_ms: f64,
+}
+
+/// A row beside its prediction.
+struct Compared {
+    row: Row,
+    /// Predicted time over measured time, minus 1, in percent.
+    decode: f64,
+    prefill: Option<f64>,
+    /// The measured speed lies within the predicted range.
+    within: bool,
+}
+
+const H200: &str = "name=H200,total=143771MiB,free=143000MiB,cc=9.0";
+const HYBRIDS_AND_EXPERTS: [&str; 4] = ["q30", "oss", "granite-h-tiny", "qwen35-9b"];
+
+fn model(name: &str) -> Model {
+    let shape = plimsoll_specimens::shape(name).map(|shape| shape.files(1).remove(0));
+    zoo::read(&shape.or_else(|| plimsoll_specimens::specimen(name)).unwrap())
+}
+
+fn with_request<T>(model: &Model, flags: &[String], card: &str, ask: impl Fn(&PlanRequest<'_>) -> T) -> T {
+    let params = Options::from_argv(flags).unwrap().params(ProgramKind::LlamaServer).unwrap();
+    let cards: [Card; 1] = [card.parse().unwrap()];
+    ask(&PlanRequest {
+        model,
+        draft: None,
+        projector: None,
+        params: &params,
+        engine: EngineBuild::LLAMA_CPP,
+        program: ProgramKind::LlamaServer,
+        cards: &cards,
+        contexts: &[],
+        processor: None,
+    })
+}
+
+/// The rows of 12 models, which the tests share because their headers are large.
+static COMPARED: LazyLock<Vec<Compared>> =
+    LazyLock::new(|| compared(include_str!("../../../data/measured/h200-speed-0.5.0.json"), model));
+
+fn compared(text: &str, model: impl Fn(&str) -> Model) -> Vec<Compared> {
+    let rows = serde_json::from_str::<Measured>(text).unwrap().rows;
+    let mut models = HashMap::new();
+    let compare = |row: Row| {
+        let model = models.entry(row.model.clone()).or_insert_with(|| model(&row.model));
+        compare(row, model)
+    };
+    rows.into_iter().map(compare).collect()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a depth has few digits")]
+fn compare(row: Row, model: &Model) -> Compared {
+    let speed = with_request(model, &row.flags, H200, |request| speed(request, row.depth).unwrap());
+    let decode = speed.decode_at_depth.unwrap();
+    let measured = 1000.0 * row.predicted_n / row.predicted_ms;
+    let error =
+        |predicted: &SpeedRange, measured: f64| 100.0 * (measured / predicted.likely.per_second() - 1.0);
+    let prompt = 1000.0 * row.depth as f64 / row.prompt_ms;
+    let compared = Compared {
+        decode: error(&decode, measured),
+        prefill: speed.prefill_at_depth.map(|speed| error(&speed, prompt)),
+        within: (decode.low.per_second()..=decode.high.per_second()).contains(&measured),
+        row,
+    };
+    let Compared { row, decode, prefill, .. } = &compared;
+    println!("{:<15}{:>6} {decode:>6.1} {prefill:>7.1?}  {}", row.model, row.depth, row.flags.join(" "));
+    compared
+}
+
+fn mean(errors: impl Iterator<Item = f64> + Clone) -> f64 {
+    let count = errors.clone().fold(0.0, |count, _| count + 1.0);
+    errors.map(f64::abs).sum::<f64>() / count
+}
+
+fn worst(errors: impl Iterator<Item = f64>) -> f64 {
+    errors.map(f64::abs).fold(0.0, f64::max)
+}
+
+#[test]
+fn answers_on_a_card_are_predicted_within_eight_percent_in_the_mean() {
+    let rows: Vec<&Compared> = COMPARED.iter().filter(|it| it.row.threads.is_none()).collect();
+    assert_eq!(rows.len(), 12 * 4 * 2);
+    let is_mixed = |it: &&&Compared| HYBRIDS_AND_EXPERTS.contains(&it.row.model.as_str());
+    let error = |it: &&Compared| it.decode;
+    let (all, mixed) = (mean(rows.iter().map(error)), worst(rows.iter().filter(is_mixed).map(error)));
+    let dense = worst(rows.iter().filter(|it| !is_mixed(it)).map(error));
+    println!("mean {all:.1}, worst of dense models {dense:.1}, of hybrids and experts {mixed:.1}");
+    assert!(all <= 8.0 && dense <= 20.0 && mixed <= 25.0, "{all:.1} {dense:.1} {mixed:.1}");
+    assert!(rows.iter().all(|it| it.within), "a row lies outside of its range");
+}
+
+#[test]
+fn answers_with_layers_or_experts_on_the_host_are_predicted_within_twenty_percent() {
+    let rows: Vec<&Compared> = COMPARED.iter().filter(|it| it.row.threads.is_some()).collect();
+    assert_eq!(rows.len(), 18);
+    let worst = worst(rows.iter().map(|it| it.decode));
+    println!("worst {worst:.1}");
+    assert!(worst <= 20.0, "{worst:.1}");
+    assert!(rows.iter().all(|it| it.prefill.is_none() && it.within));
+}
+
+#[test]
+fn prompts_of_4096_and_of_16384_tokens_are_predicted_within_twenty_percent_in_the_mean() {
+    for depth in [4096, 16_384] {
+        let errors = COMPARED.iter().filter(|it| it.row.depth == depth).filter_map(|it| it.prefill);
+        let mean = mean(errors);
+        println!("{depth}: mean {mean:.1}");
+        assert!(mean <= 20.0, "{depth}: {mean:.1}");
+    }
+}
+
+/// Three models that were measured once the rates were final.
+///
+/// Their mean error is 10.0 %, and their worst 20.2 %.
+#[test]
+fn every_answer_of_the_sealed_models_lies_within_its_range() {
+    let rows = compared(include_str!("../../../data/measured/h200-speed-sealed-0.5.0.json"), sealed);
+    assert_eq!(rows.len(), 3 * 5 * 2);
+    println!("mean {:.1}", mean(rows.iter().map(|it| it.decode)));
+    assert!(rows.iter().all(|it| it.within));
+    let errors = rows.iter().filter(|it| it.row.depth == 16_384).filter_map(|it| it.prefill);
+    assert!(mean(errors) <= 20.0);
+}
+
+/// The models of `bench/gpu/speed_models.py: SEALED`.
+fn sealed(name: &str) -> Model {
+    let shape = |name| plimsoll_specimens::shape(name).unwrap();
+    let (l8, q30, qwen3) = (shape("l8"), shape("q30"), shape("qwen3-4b"));
+    let recipe = match name {
+        "nemo-12b" => Recipe { layers: 40, embedding: 5120, vocabulary: 131_072, ..l8 },
+        "olmoe-7b" => Recipe {
+            layers: 16,
+            vocabulary: 50_304,
+            heads: 16,
+            heads_kv: 16,
+            experts: ExpertSizes { count: 64, used: 8, feed_forward: 1024 },
+            kinds: l8.kinds,
+            ..q30
+        },
+        "qwen3-1b7-q8" => Recipe {
+            layers: 28,
+            embedding: 2048,
+            feed_forward: 6144,
+            heads: 16,
+            kinds: Kinds { output: None, ..q30.kinds },
+            ..qwen3
+        },
+        _ => panic!("no sealed model is called {name}"),
+    };
+    let mut file = recipe.files(1).remove(0);
+    let spared = file.tensors.iter_mut().filter(|tensor| tensor.name.contains("ffn_down_exps"));
+    spared.for_each(|tensor| tensor.kind = l8.kinds.spared);
+    zoo::read(&file)
+}
+
+#[test]
+fn a_model_that_does_not_fit_and_a_card_without_rates_have_no_speed() {
+    let flags = ["-ngl".to_owned(), "99".to_owned()];
+    let model = model("l8");
+    let speed = |card| with_request(&model, &flags, card, |request| plan(request).unwrap().speed);
+    let small = speed("name=H200,total=4GiB,cc=9.0");
+    assert!(small.decode.is_none() && small.unknown.unwrap().starts_with("unusable"), "{small:?}");
+    let unknown = speed("name=Fake 9000,total=80GiB,cc=9.0");
+    assert_eq!((unknown.decode, unknown.unknown), (None, Some("no rates of this card were measured")));
+    let known = speed(H200);
+    let likely = |speed: Option<SpeedRange>| speed.unwrap().likely;
+    assert_eq!(known.unknown, None);
+    assert!(likely(known.decode) > likely(known.decode_at_depth));
+}
