@@ -5,7 +5,6 @@
 
 use std::collections::HashSet;
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
 
 use plimsoll_base::Order;
 use plimsoll_process::Environment;
@@ -162,7 +161,7 @@ pub fn inherited(
     let exact: HashSet<Vec<u8>> = words(PASSED).chain(["_"]).map(|name| upper(name.as_bytes())).collect();
     let beginnings: Vec<&str> = words(PASSED_BEGINNINGS).collect();
     let passes = |(name, _): &(OsString, OsString)| {
-        let name = upper(name.as_bytes());
+        let name = upper(name.as_encoded_bytes());
         let is_usual = exact.contains(&name)
             || !is_secret(&name) && beginnings.iter().any(|start| name.starts_with(start.as_bytes()));
         is_usual || more.iter().any(|pattern| fits(&name, &upper(pattern.as_bytes())))

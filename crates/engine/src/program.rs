@@ -6,10 +6,16 @@
 mod backends;
 mod home;
 mod identity;
+#[cfg(unix)]
 mod in_use;
+#[cfg(unix)]
 mod install;
+#[cfg(unix)]
+mod linux;
 mod listed_flags;
 mod vulkan;
+#[cfg(windows)]
+mod windows;
 
 use std::path::{Path, PathBuf};
 
@@ -18,11 +24,17 @@ pub use self::home::{EngineHome, HomeError};
 #[cfg(test)]
 pub(crate) use self::identity::version_line;
 pub use self::identity::{IdentityError, identify, is_shell_script, takes_socket};
+#[cfg(unix)]
 pub use self::in_use::in_use;
+#[cfg(unix)]
 pub use self::install::{InstallError, InstallStep, RELEASE, install, installed, uninstall};
 pub use self::listed_flags::lists_flag;
 pub use self::vulkan::{listed_device, lists_card_without_vulkan, vulkan_cards, vulkan_numbers};
 
+#[cfg(unix)]
+use self::linux as system;
+#[cfg(windows)]
+use self::windows as system;
 use plimsoll_process::own_command;
 
 /// The name that llama.cpp and its family give their server.
@@ -49,10 +61,9 @@ pub enum EngineError {
     #[error("the configured engine {} is not an executable file\nhint: give the path of a llama-server, or a name that is on PATH", .0.display())]
     RunConfigured(PathBuf),
     #[error(
-        "no engine was found: there is no llama-server on PATH, and plimsoll has installed none\nhint: \
-        `plimsoll engine install` installs a CPU engine; a llama-server on PATH is preferred"
+        "no engine was found: there is no llama-server on PATH, and plimsoll has installed none\nhint: {0}"
     )]
-    Find,
+    Find(&'static str),
     #[error(transparent)]
     Home(#[from] HomeError),
 }
@@ -63,7 +74,10 @@ pub fn find(configured: Option<&Path>) -> Result<EngineProgram, EngineError> {
         let path = resolve(command).ok_or_else(|| EngineError::RunConfigured(command.to_owned()))?;
         return Ok(EngineProgram { path, origin: EngineOrigin::Configured });
     }
-    on_search_path().or(installed(&EngineHome::from_environment()?)).ok_or(EngineError::Find)
+    match on_search_path() {
+        Some(program) => Ok(program),
+        None => system::installed_here()?.ok_or(EngineError::Find(system::INSTALLS)),
+    }
 }
 
 /// Returns `llama-server` on PATH, if there is one.

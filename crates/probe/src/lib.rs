@@ -9,7 +9,6 @@ pub mod folder;
 pub mod guard;
 pub mod headers;
 pub mod library;
-#[cfg(unix)]
 pub mod own_file;
 mod processor;
 mod user_folder;

@@ -1,8 +1,9 @@
 //! Builds the command for a program that Plimsoll runs for itself, such as an interpreter or an engine that
 //! prints its version.
 //!
-//! DECISION: such a program starts in `/`, and is never looked up in the caller's folder. Python imports from
-//! there, and llama.cpp loads backends from there (`ggml-backend-reg.cpp: ggml_backend_load_best @ 0.5.0`).
+//! DECISION: such a program starts in `/`, on Windows in the system's folder, and is never looked up in the
+//! caller's. Python imports from there, and llama.cpp loads backends from there
+//! (`ggml-backend-reg.cpp: ggml_backend_load_best @ 0.5.0`).
 //! Engines that serve models start in the user's folder.
 
 use std::env;
@@ -10,10 +11,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::system;
+
 /// Command for `program`: a path, or a name that is looked up on PATH.
 pub fn own_command(program: impl AsRef<Path>) -> io::Result<Command> {
     let mut command = Command::new(resolve(program.as_ref())?);
-    command.current_dir("/");
+    command.current_dir(system::folder());
     Ok(command)
 }
 
@@ -23,15 +26,15 @@ pub fn resolve(program: &Path) -> io::Result<PathBuf> {
     if program.components().count() > 1 || program.is_absolute() {
         return std::path::absolute(program);
     }
+    let name = system::file_name(program);
     let folders = env::var_os("PATH").unwrap_or_default();
     let mut found = env::split_paths(&folders).filter(|folder| folder.is_absolute());
-    let found = found.find_map(|folder| Some(folder.join(program)).filter(|path| is_program(path)));
+    let found = found.find_map(|folder| Some(folder.join(&name)).filter(|path| is_program(path)));
     found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "there is no such program on PATH"))
 }
 
 pub fn is_program(path: &Path) -> bool {
-    // access(2) rather than the mode bits: it also fails on a file system that is mounted noexec.
-    path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
+    system::is_program(path)
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! Runs short helper programs, with a time limit and captured output.
 
-use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use crate::system;
 
 const POLL: Duration = Duration::from_millis(5);
 /// The most output of a helper program that is kept in memory.
@@ -39,7 +40,9 @@ impl ProgramEnded {
 
 /// Runs `command` for at most `limit`.
 pub fn run(command: &mut Command, limit: Duration) -> io::Result<ProgramEnded> {
-    let mut stated = unlinked_file()?;
+    // DECISION: stdout and stderr both go into one unlinked file. So a program that writes a lot cannot block
+    // on a full pipe, and a grandchild that keeps the output open cannot delay the caller.
+    let mut stated = system::unlinked_file()?;
     let (out, err) = (stated.try_clone()?, stated.try_clone()?);
     // Counted from before the start, because waiting for a busy file takes time too.
     let end = Instant::now() + limit;
@@ -79,13 +82,6 @@ fn wait(child: &mut Child, end: Instant) -> io::Result<Option<ExitStatus>> {
     Ok(None)
 }
 
-fn unlinked_file() -> io::Result<File> {
-    // DECISION: stdout and stderr both go into one unlinked file. So a program that writes a lot cannot block
-    // on a full pipe, and a grandchild that keeps the output open cannot delay the caller.
-    use rustix::fs::{MemfdFlags, memfd_create};
-    Ok(File::from(memfd_create("plimsoll-helper-output", MemfdFlags::CLOEXEC)?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,7 +113,7 @@ mod tests {
         let path = directory.path().join("program");
         std::fs::write(&path, "#!/bin/sh\necho ran\n").unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let writing = File::options().append(true).open(&path).unwrap();
+        let writing = std::fs::File::options().append(true).open(&path).unwrap();
         let done = thread::spawn(move || {
             thread::sleep(Duration::from_millis(50));
             drop(writing);

@@ -15,15 +15,10 @@ use plimsoll_process::Environment;
 use plimsoll_wire::env as names;
 
 use super::identity::{Answers, is_shell_script, remembered};
+use super::system::{BACKEND, FAMILY, FOLDERS, is_library};
 use super::vulkan::listed_devices;
 use crate::environment::EVERY_CARD_BUT_CUDAS;
 
-/// Name prefixes of the libraries that belong to an engine.
-const FAMILY: [&str; 4] = ["libggml", "libllama", "libmtmd", "libcommon"];
-/// Library folders of an installation, relative to the folder of the program; the last is Debian's for
-/// backends.
-const FOLDERS: [&str; 5] =
-    ["", "../lib", "../lib64", "../lib/x86_64-linux-gnu", "../lib/x86_64-linux-gnu/ggml/backends0"];
 /// The loader's own list of folders.
 const SEARCHED: &str = "LD_LIBRARY_PATH";
 
@@ -72,7 +67,7 @@ pub fn backend_names(program: &Path, searched: &OsStr) -> BTreeSet<String> {
 }
 
 fn backend_name(path: &Path) -> Option<String> {
-    let rest = path.file_name()?.to_str()?.strip_prefix("libggml-")?;
+    let rest = path.file_name()?.to_str()?.strip_prefix(BACKEND)?;
     // One for each kind of processor (`libggml-cpu-haswell.so`) is one backend.
     let name = rest.split(['-', '.']).next()?;
     (name != "base").then(|| name.to_owned())
@@ -103,9 +98,8 @@ fn family(folder: &Path) -> Vec<PathBuf> {
 
 fn is_of_family(name: &OsString) -> bool {
     // Bytes, because the folder of a program may hold thousands of others.
-    let name = name.as_encoded_bytes();
-    FAMILY.iter().any(|start| name.starts_with(start.as_bytes()))
-        && name.windows(3).any(|part| part == b".so")
+    let bytes = name.as_encoded_bytes();
+    FAMILY.iter().any(|start| bytes.starts_with(start.as_bytes())) && is_library(name)
 }
 
 #[cfg(test)]
