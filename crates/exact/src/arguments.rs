@@ -3,7 +3,7 @@
 //!
 //! Flags that open a listener, change the log, write files or start programs are left out or replaced.
 
-use std::path::{Path, absolute};
+use std::path::absolute;
 
 use plimsoll_flags::table::FlagClass;
 use plimsoll_flags::{FlagValue, Options, Setting};
@@ -21,12 +21,12 @@ const LEFT_OUT: [&str; 23] = [
     "--lookup-cache-dynamic", "--reuse-port", "--api-key-file", "--prio", "--sleep-idle-seconds",
 ];
 
-/// The engine's command line for the user's flags, on `devices` where these name none. `stand_in` maps the
-/// path of each model file to the path to use instead.
+/// The engine's command line for the user's flags, on `devices` where these name none. `listening` says where
+/// it listens, and `stand_in` maps the path of each model file to the path to use instead.
 pub(super) fn arguments<E>(
     options: &Options,
     devices: &str,
-    socket: &Path,
+    listening: &[String],
     mut stand_in: impl FnMut(&str) -> Result<String, E>,
 ) -> Result<Vec<String>, E> {
     let kept = options.settings().iter().filter(|setting| is_kept(setting));
@@ -46,9 +46,9 @@ pub(super) fn arguments<E>(
     if !has(FlagClass::Projector) {
         add(&["--no-warmup"]);
     }
-    // 4 is the log level at which every supported build prints its buffers. A `--host` that ends in
-    // `.sock` makes llama-server listen on a Unix socket, so no TCP port is taken.
-    add(&["-lv", "4", "--host", &socket.to_string_lossy()]);
+    // 4 is the log level at which every supported build prints its buffers.
+    add(&["-lv", "4"]);
+    arguments.extend_from_slice(listening);
     Ok(arguments)
 }
 
@@ -119,7 +119,8 @@ mod tests {
         let argv: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         let options = Options::from_argv(&argv).unwrap();
         let stand_in = |path: &str| Ok::<_, Infallible>(format!("/copy{path}"));
-        arguments(&options, devices, Path::new("/t/s.sock"), stand_in).unwrap().join(" ")
+        let listening = ["--host", "/t/s.sock"].map(str::to_owned);
+        arguments(&options, devices, &listening, stand_in).unwrap().join(" ")
     }
 
     #[test]

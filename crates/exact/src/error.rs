@@ -8,11 +8,11 @@ use plimsoll_engine::program::EngineError;
 use plimsoll_flags::FlagError;
 use plimsoll_planner::PlanError;
 use plimsoll_planner::exact::{EngineRefusal, EngineRefusalKind};
-use plimsoll_probe::guard::Unreachable;
 use plimsoll_probe::headers::ReadModelError;
 use plimsoll_probe::library::FindLibraryError;
 
 use super::prompt::PromptError;
+use super::system::Unreachable;
 
 /// A failed question to an engine.
 #[derive(Debug, thiserror::Error)]

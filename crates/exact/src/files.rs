@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use plimsoll_model::Dialect;
@@ -15,6 +14,7 @@ use plimsoll_probe::folder::OwnedFolder;
 use plimsoll_probe::headers::{FileHead, read_heads};
 
 use super::ExactError;
+use super::system::make_sparse;
 
 const FOLDER: &str = "plimsoll-exact-";
 
@@ -46,19 +46,6 @@ impl Files {
     pub(super) fn folder(&mut self) -> Result<&Path, ExactError> {
         let folder = self.folder.take().map_or_else(|| OwnedFolder::create(FOLDER), Ok);
         Ok(self.folder.insert(folder.map_err(ExactError::Folder)?).path())
-    }
-
-    /// The folder in which the stand-in has the names of the drivers' libraries.
-    pub(super) fn stand_ins(&mut self, library: &Path) -> Result<PathBuf, ExactError> {
-        let folder = self.folder()?.join("stand-ins");
-        // The loader knows a file by its inode, so every name leads to the one library that is preloaded.
-        let link = |name: &&str| symlink(library, folder.join(name));
-        match fs::create_dir(&folder) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            created => created.and_then(|()| plimsoll_wire::env::STAND_INS.iter().try_for_each(link)),
-        }
-        .map_err(ExactError::Folder)?;
-        Ok(folder)
     }
 
     /// Cache key of a file: its header and length, independent of its path.
@@ -130,7 +117,7 @@ fn write(path: &Path, head: &[u8], length: u64) -> io::Result<()> {
     // `create_new`, so that a copy never follows a link or overwrites a file in a shared temporary folder.
     let mut file = File::create_new(path)?;
     file.write_all(head)?;
-    // Extending with `set_len` leaves a hole: no block is allocated (ftruncate(2)).
+    make_sparse(&file)?;
     file.set_len(length)
 }
 

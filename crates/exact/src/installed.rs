@@ -7,6 +7,7 @@ use plimsoll_base::{Card, CardKind};
 use plimsoll_engine::program::{backend_names, is_shell_script};
 use plimsoll_flags::ProgramKind;
 
+use super::system::{ASKS_INSTALLED, SEARCHED};
 use super::{Oracle, RunTerms};
 
 /// Backends that compute on cards, by the names of their libraries.
@@ -22,7 +23,7 @@ impl Oracle {
     /// The installed engine, where it can speak for these cards. `None` where a plan is by the formulas.
     pub fn installed(cards: &[Card], terms: RunTerms) -> Option<Self> {
         // An engine on the host allocates what it needs, and a stand-in for cards shows nothing of that.
-        if cards.is_empty() || cards.iter().any(|card| card.kind != CardKind::Cuda) {
+        if !ASKS_INSTALLED || cards.is_empty() || cards.iter().any(|card| card.kind != CardKind::Cuda) {
             return None;
         }
         let terms = RunTerms { time: terms.time.min(UNASKED), ..terms };
@@ -33,7 +34,7 @@ impl Oracle {
             return None;
         }
         let environment = &oracle.terms.environment;
-        let backends = backend_names(path, environment.get("LD_LIBRARY_PATH").unwrap_or(OsStr::new("")));
+        let backends = backend_names(path, environment.get(SEARCHED).unwrap_or(OsStr::new("")));
         let has_backend = environment.get(NAMED_BACKEND).is_some()
             || backends.is_empty()
             || FOR_CARDS.iter().any(|backend| backends.contains(*backend));

@@ -5,7 +5,7 @@
 //!
 //! DECISION: the unmodified engine runs on phantom, a preloaded library that stands in for CUDA, ROCm and
 //! Vulkan. So the user's own backend decides the sizes, and no code of ggml is copied.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod arguments;
 mod cache;
@@ -13,6 +13,8 @@ mod engine_estimate;
 mod error;
 mod files;
 mod installed;
+#[cfg(unix)]
+mod linux;
 mod price;
 mod prompt;
 mod question;
@@ -20,6 +22,13 @@ mod report;
 mod run;
 mod stamp;
 mod terms;
+#[cfg(windows)]
+mod windows;
+
+#[cfg(unix)]
+use linux as system;
+#[cfg(windows)]
+use windows as system;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -33,7 +42,6 @@ use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_planner::EngineBuild;
 use plimsoll_planner::exact::{EngineRefusal, Transcript};
 pub use plimsoll_probe::estimate;
-use plimsoll_probe::guard::unreachable;
 use plimsoll_probe::library;
 
 use self::cache::{Answer, Cache};
@@ -44,6 +52,7 @@ pub use self::price::Requested;
 pub use self::prompt::PromptError;
 use self::question::Question;
 pub use self::stamp::{of_engine as engine_stamp, of_file as file_stamp};
+use self::system::unreachable;
 pub use self::terms::{Cancelled, RunTerms};
 use self::terms::{Limit, Tally};
 

@@ -4,8 +4,7 @@
 //! The engine's own backend requests the pool's memory, so no code of ggml is mirrored. Only operations that
 //! ggml places on the host compute anything.
 
-use std::io::{self, PipeReader};
-use std::path::PathBuf;
+use std::io::{self, Read};
 use std::thread;
 use std::time::Duration;
 
@@ -13,16 +12,15 @@ use http::header::CONTENT_TYPE;
 use http::{Request, StatusCode};
 use http_body_util::Full;
 use plimsoll_base::Card;
-use plimsoll_engine::EngineAddress;
 use plimsoll_flags::Options;
 use plimsoll_http::{HttpClient, HttpClientError, collect_body};
 use plimsoll_planner::exact::Transcript;
-use rustix::process::getuid;
 use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 use super::files::Form;
+use super::system::Listening;
 use super::{ExactError, Oracle};
 
 /// Time limit of a prompt: one of a million tokens takes twenty seconds.
@@ -36,7 +34,7 @@ const LONGEST: usize = 1 << 20;
 #[derive(Clone, Debug)]
 pub(super) struct Prompt {
     pub(super) tokens: u32,
-    pub(super) socket: PathBuf,
+    pub(super) listening: Listening,
 }
 
 /// Failure of a prompt.
@@ -68,7 +66,7 @@ impl Oracle {
 
 impl Prompt {
     /// Sends the prompt once the server is ready. A full pipe would stop the engine, so its log is read on.
-    pub(super) fn run(&self, mut log: PipeReader) -> Result<(), PromptError> {
+    pub(super) fn run(&self, mut log: impl Read + Send + 'static) -> Result<(), PromptError> {
         let (gone, ended) = oneshot::channel();
         thread::spawn(move || {
             let _ = io::copy(&mut log, &mut io::sink());
@@ -85,9 +83,8 @@ impl Prompt {
     }
 
     async fn exchange(&self) -> Result<(), PromptError> {
-        let address = EngineAddress::Socket { path: self.socket.clone(), user: getuid().as_raw() };
-        let mut client = address.client();
-        // The socket is bound before the model is loaded, and may not be there yet.
+        let mut client = self.listening.client();
+        // The place is bound before the model is loaded, and may not be there yet.
         let ready = |answer| matches!(answer, Ok((StatusCode::OK, _)));
         while !ready(send(&mut client, Request::get("/health").body(Full::default())?).await) {
             sleep(PAUSE).await;
@@ -124,6 +121,7 @@ fn message(answer: &[u8]) -> String {
 }
 
 #[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::io::{Read, Write};
     use std::os::unix::net::UnixListener;
@@ -133,11 +131,12 @@ mod tests {
     /// A server that gives these answers, each on a connection of its own, and its client's result.
     fn answered(answers: &[&str]) -> Result<(), PromptError> {
         let folder = tempfile::tempdir().unwrap();
-        let socket = folder.path().join("s.sock");
-        let listener = UnixListener::bind(&socket).unwrap();
+        let report = folder.path().join("s.report");
+        let listener = UnixListener::bind(report.with_extension("sock")).unwrap();
+        let listening = Listening::beside(&report).unwrap();
         let (log, _kept_open) = io::pipe().unwrap();
         thread::scope(|scope| {
-            let client = scope.spawn(|| Prompt { tokens: 3, socket }.run(log));
+            let client = scope.spawn(|| Prompt { tokens: 3, listening }.run(log));
             for answer in answers {
                 let (mut stream, _) = listener.accept().unwrap();
                 let mut request = [0; 4096];
@@ -194,7 +193,7 @@ mod tests {
     fn an_engine_that_ends_is_noticed_at_once() {
         let (log, written) = io::pipe().unwrap();
         drop(written);
-        let prompt = Prompt { tokens: 1, socket: PathBuf::from("/nowhere/s.sock") };
+        let prompt = Prompt { tokens: 1, listening: Listening::of_any() };
         assert!(matches!(prompt.run(log), Err(PromptError::Ended)));
     }
 }

@@ -12,6 +12,7 @@ use super::error::ExactError;
 use super::files::{Files, Form};
 use super::prompt::Prompt;
 use super::run::{Job, RunVariables, Until};
+use super::system::{LOADING, Listening, SEARCHED, StandIn};
 use super::{Oracle, run, stamp};
 
 /// Flags on cards, with one form of the model headers.
@@ -42,8 +43,9 @@ impl Oracle {
         // The engine accepts the word `none`; an empty list is an error.
         let devices = if names.is_empty() { "none".to_owned() } else { names.join(",") };
         let mut files = self.files.borrow_mut();
-        // A fixed socket name and file stamps keep the run's own paths out of the cache key.
-        let arguments = arguments(options, &devices, Path::new("s.sock"), |path| files.stamp(path, form))?;
+        // A fixed place and file stamps keep the run's own out of the cache key.
+        let listening = Listening::of_any().words();
+        let arguments = arguments(options, &devices, &listening, |path| files.stamp(path, form))?;
         Ok(Question { key: self.key(&specs, &arguments), options, devices, specs, form, prompt: None })
     }
 
@@ -98,9 +100,11 @@ impl Oracle {
     }
 
     fn list_devices(&self, specs: &str) -> Result<Vec<String>, ExactError> {
-        let (report, environment) = self.environment(&mut self.files.borrow_mut(), "devices", specs)?;
+        let mut files = self.files.borrow_mut();
+        let stand_in = self.stand_in(&mut files)?;
+        let (report, environment) = self.environment(&mut files, "devices", specs)?;
         let arguments = vec!["--list-devices".to_owned()];
-        let job = Job { arguments, environment, report, until: Until::Devices, prompt: None };
+        let job = Job { arguments, environment, stand_in, report, until: Until::Devices, prompt: None };
         let answer = run::run(&self.program.path, &job, &self.terms)?;
         let devices = answer.lines.clone();
         self.listed.replace((!devices.is_empty()).then_some(answer));
@@ -119,15 +123,22 @@ impl Oracle {
         let Question { options, devices, specs, form, .. } = question;
         let number = self.sockets.replace(self.sockets.get() + 1).to_string();
         let (report, environment) = self.environment(&mut files, &number, specs)?;
-        let socket = report.with_extension("sock");
+        let listening = Listening::beside(&report).map_err(ExactError::Folder)?;
+        let words = listening.words();
         Ok(Job {
-            arguments: arguments(options, devices, &socket, |path| files.copy(path, *form))?,
+            arguments: arguments(options, devices, &words, |path| files.copy(path, *form))?,
             environment,
+            stand_in: self.stand_in(&mut files)?,
             report,
             // A server takes prompts once it has its slots.
             until: if question.prompt.is_some() { Until::Ready } else { until(options) },
-            prompt: question.prompt.map(|tokens| Prompt { tokens, socket }),
+            prompt: question.prompt.map(|tokens| Prompt { tokens, listening }),
         })
+    }
+
+    fn stand_in(&self, files: &mut Files) -> Result<StandIn, ExactError> {
+        let others = self.terms.environment.get(SEARCHED).unwrap_or_default();
+        StandIn::place(&self.phantom, files.folder()?, others).map_err(ExactError::Folder)
     }
 
     /// The place of a run's report, and the run's environment.
@@ -137,7 +148,6 @@ impl Oracle {
         run: &str,
         specs: &str,
     ) -> Result<(PathBuf, RunVariables), ExactError> {
-        let mut searched = files.stand_ins(&self.phantom)?.as_os_str().to_owned();
         let folder = files.folder()?;
         let report = folder.join(format!("{run}.report"));
         // Variables of llama.cpp set flags (`LLAMA_ARG_*`). A preloaded guard would count memory that does
@@ -145,21 +155,13 @@ impl Oracle {
         let foreign = |name: &OsStr| {
             let name = name.to_string_lossy();
             let hides = name.ends_with("_VISIBLE_DEVICES");
-            hides
-                || ["LLAMA_", "PLIMSOLL_", "LD_PRELOAD", SEARCHED].iter().any(|start| name.starts_with(start))
+            let starts = |start: &&str| name.starts_with(start);
+            hides || ["LLAMA_", "PLIMSOLL_"].iter().chain(LOADING).any(starts)
         };
         let inherited = self.terms.environment.iter().filter(|(name, _)| !foreign(name));
         let mut environment: RunVariables =
             inherited.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let mut set = |name: &str, value: OsString| environment.push((name.into(), value));
-        // The loader takes a library by its name, so a machine without CUDA has the names here. The preload
-        // answers before any other library of these names that the engine's own search path leads to.
-        if let Some(others) = self.terms.environment.get(SEARCHED).filter(|others| !others.is_empty()) {
-            searched.push(":");
-            searched.push(others);
-        }
-        set(SEARCHED, searched);
-        set("LD_PRELOAD", self.phantom.clone().into());
         set(names::PHANTOM_CARDS, specs.into());
         set(names::PHANTOM_REPORT, report.clone().into());
         // The engine's cache goes into the private folder, which is removed at the end.
@@ -167,9 +169,6 @@ impl Oracle {
         Ok((report, environment))
     }
 }
-
-/// The loader's own list of folders.
-const SEARCHED: &str = "LD_LIBRARY_PATH";
 
 fn is_of_ggml(name: &OsStr) -> bool {
     name.to_string_lossy().starts_with("GGML_")

@@ -1,14 +1,12 @@
 //! Runs an engine for `plan --exact`, and ends it once it has logged its last buffer.
 //!
-//! The engine has its own process group, which is then killed. The group is also killed at its limits of time
-//! and memory. If Plimsoll dies first, the kernel kills the engine.
+//! The engine is then killed with all that it started, also at its limits of time and memory, and where
+//! Plimsoll dies first.
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::{self, PipeReader, Read};
-use std::os::unix::process::CommandExt;
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -17,13 +15,10 @@ use std::time::{Duration, Instant};
 use plimsoll_base::Bytes;
 use plimsoll_engine::program;
 use plimsoll_planner::exact::Transcript;
-use plimsoll_process::resident;
-use plimsoll_process::{PLIMSOLL, descendants::sweep};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process_group, waitid};
 
 use super::cache::Answer;
 use super::prompt::Prompt;
+use super::system::{Engine, Log, StandIn};
 use super::{ExactError, RunTerms, report};
 
 /// Upper bound on parallel runs: more only compete for memory bandwidth.
@@ -58,7 +53,7 @@ impl Until {
     }
 }
 
-/// Variables of a run, all of them.
+/// Variables of a run.
 pub(super) type RunVariables = Vec<(OsString, OsString)>;
 
 /// One run of an engine.
@@ -66,10 +61,18 @@ pub(super) type RunVariables = Vec<(OsString, OsString)>;
 pub(super) struct Job {
     pub(super) arguments: Vec<String>,
     pub(super) environment: RunVariables,
+    pub(super) stand_in: StandIn,
     /// The file to which the stand-in writes what the engine asks of the cards.
     pub(super) report: PathBuf,
     pub(super) until: Until,
     pub(super) prompt: Option<Prompt>,
+}
+
+impl Job {
+    /// The private folder in which the engine starts: llama.cpp loads backends from there.
+    pub(super) fn folder(&self) -> &Path {
+        self.report.parent().unwrap_or(Path::new("/"))
+    }
 }
 
 /// Runs jobs in parallel, at most one per processor. Returns the answers in order.
@@ -104,26 +107,10 @@ pub(super) fn run_all(program: &Path, jobs: &[Job], terms: &RunTerms) -> Vec<Res
 /// Runs one job; the lines of the answer are those of the log that matter, or the devices of a list.
 pub(super) fn run(program: &Path, job: &Job, terms: &RunTerms) -> Result<Answer, ExactError> {
     let start = |error| ExactError::Start { path: program.to_owned(), error };
-    let (mut log, stated) = io::pipe().map_err(start)?;
-    let child = Command::new(PLIMSOLL)
-        .arg("exec-child")
-        .args(["--parent", &getpid().as_raw_nonzero().to_string(), "--"])
-        .arg(program)
-        .args(&job.arguments)
-        // The question built the whole environment. Inheriting more would let variables bypass its filter.
-        .env_clear()
-        .envs(job.environment.iter().map(|(name, value)| (name, value)))
-        // llama.cpp loads backends from the folder in which it starts.
-        .current_dir(job.report.parent().unwrap_or(Path::new("/")))
-        .stdin(Stdio::null())
-        .stdout(stated.try_clone().map_err(start)?)
-        .stderr(stated)
-        .process_group(0)
-        .spawn();
-    let engine = Running(child.map_err(start)?);
+    let (engine, mut log) = Engine::start(program, job).map_err(start)?;
     let mut listener = Listener {
         program,
-        leader: Pid::from_child(&engine.0),
+        engine,
         job,
         terms,
         end: Instant::now() + terms.time,
@@ -135,33 +122,34 @@ pub(super) fn run(program: &Path, job: &Job, terms: &RunTerms) -> Result<Answer,
     let prompt = job.prompt.as_ref().filter(|_| listener.is_over());
     let prompted = prompt.map(|prompt| (prompt, prompt.run(log)));
     // Kills the group before the log is judged: an engine that goes on would start decoding.
+    let Listener { engine, transcript, lines, .. } = listener;
     drop(engine);
     ended?;
     if job.until == Until::Devices {
-        return Ok(Answer { lines: listener.lines, ..Answer::default() });
+        return Ok(Answer { lines, ..Answer::default() });
     }
-    if !listener.is_over() {
-        return Err(listener.transcript.refusal().into());
+    if !job.until.is_over(&transcript) {
+        return Err(transcript.refusal().into());
     }
-    if !listener.transcript.has_weights() {
+    if !transcript.has_weights() {
         return Err(ExactError::Sizes(program.to_owned()));
     }
     let grown = match prompted {
         None => None,
-        Some((prompt, Ok(()))) => Some((prompt.tokens, &listener.transcript)),
+        Some((prompt, Ok(()))) => Some((prompt.tokens, &transcript)),
         Some((prompt, Err(why))) => {
             let program = program.to_string_lossy().into_owned();
             return Err(ExactError::Prompt { program, tokens: prompt.tokens, why });
         }
     };
     let memory = report::memory(&job.report, grown);
-    Ok(Answer { engine: None, lines: listener.lines, memory })
+    Ok(Answer { engine: None, lines, memory })
 }
 
 /// A running engine, the bounds of its run, and its log as read so far.
 struct Listener<'a> {
     program: &'a Path,
-    leader: Pid,
+    engine: Engine,
     job: &'a Job,
     terms: &'a RunTerms,
     end: Instant,
@@ -176,16 +164,15 @@ impl Listener<'_> {
     }
 
     /// Waits until there is something to read; false once the engine has ended without anything left to read.
-    fn wait_for(&self, log: &PipeReader) -> Result<bool, ExactError> {
+    fn wait_for(&mut self, log: &mut Log) -> Result<bool, ExactError> {
         loop {
             let left = self.end.saturating_duration_since(Instant::now());
-            let tick = Timespec::try_from(left.min(TICK)).map_err(|_| self.silent())?;
-            match poll(&mut [PollFd::new(log, PollFlags::IN)], Some(&tick)) {
-                Ok(0) if left.is_zero() => return Err(self.silent()),
+            match log.wait(left.min(TICK)) {
+                Ok(true) => return Ok(true),
+                Ok(false) if left.is_zero() => return Err(self.silent()),
                 // Its descendants may hold the log open.
-                Ok(0) if self.has_ended() => return Ok(false),
-                Ok(0) | Err(rustix::io::Errno::INTR) => self.check()?,
-                Ok(_) => return Ok(true),
+                Ok(false) if self.engine.has_ended() => return Ok(false),
+                Ok(false) => self.check()?,
                 Err(_) => return Err(self.silent()),
             }
         }
@@ -197,20 +184,13 @@ impl Listener<'_> {
         ExactError::Wait { path, seconds, last: self.last.clone() }
     }
 
-    /// True if the engine has ended; it stays a zombie.
-    fn has_ended(&self) -> bool {
-        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        waitid(WaitId::Pid(self.leader), options).is_ok_and(|status| status.is_some())
-    }
-
     fn check(&self) -> Result<(), ExactError> {
         if self.terms.cancelled.is_set() {
             return Err(ExactError::Cancelled(self.program.to_owned()));
         }
         // The report lies in memory, too.
         let report = || Bytes::new(fs::metadata(&self.job.report).map_or(0, |about| about.len()));
-        let taken =
-            || resident(self.leader.as_raw_nonzero().get().unsigned_abs()).unwrap_or_default() + report();
+        let taken = || self.engine.resident() + report();
         match self.terms.memory.filter(|&limit| taken() > limit) {
             Some(limit) => Err(ExactError::Memory { path: self.program.to_owned(), limit }),
             None => Ok(()),
@@ -218,7 +198,7 @@ impl Listener<'_> {
     }
 
     /// Reads the log until everything is known or the engine has ended.
-    fn listen(&mut self, log: &mut PipeReader) -> Result<(), ExactError> {
+    fn listen(&mut self, log: &mut Log) -> Result<(), ExactError> {
         let mut rest: Vec<u8> = Vec::new();
         let mut heard = 0;
         let mut buffer = [0; 16 << 10];
@@ -264,19 +244,5 @@ impl Listener<'_> {
             self.lines.push(line.to_string());
         }
         self.last = line.into_owned();
-    }
-}
-
-/// An engine that is killed on drop, with all that it started, in whatever group or session.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // The leader is not reaped yet, so the kernel cannot have reused its number.
-        if !sweep(self.0.id()) {
-            let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
-            sweep(self.0.id());
-        }
-        let _ = self.0.wait();
     }
 }

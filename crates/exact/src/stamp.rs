@@ -4,16 +4,15 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use plimsoll_engine::program::{libraries, real_program};
 
+use super::system::version;
+
 pub fn of_file(path: &Path) -> String {
     // Hashing the content instead would read hundreds of MiB of CUDA kernels on each run.
-    let of = |about: fs::Metadata| {
-        format!("{} {}.{:09} {}", about.size(), about.mtime(), about.mtime_nsec(), about.ino())
-    };
+    let of = |about: fs::Metadata| version(&about);
     // A missing file is part of the key too: its later appearance must change the key.
     format!("{} {}", path.display(), fs::metadata(path).map_or("none".to_owned(), of))
 }

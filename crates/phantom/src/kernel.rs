@@ -10,9 +10,8 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::ffi::{CStr, c_char};
 
-use plimsoll_nostd::lock::Lock;
-
 use crate::cards::Card;
+use crate::system::Lock;
 
 /// Resources of a kernel's machine code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

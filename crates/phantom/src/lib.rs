@@ -11,8 +11,10 @@
 //! - `report`: every allocation, as JSON lines.
 //! - `weights`: replaced functions, so that weights are not read and caches are not cleared.
 //!
-//! With the profile `guard` (panic = abort), the library is `no_std` and needs only libc.
-#![cfg_attr(panic = "abort", no_std)]
+//! - `linux`, `windows`: all that is asked of the operating system.
+//!
+//! With the profile `guard` (panic = abort), the library is `no_std` on Linux and needs only libc.
+#![cfg_attr(all(unix, panic = "abort"), no_std)]
 
 extern crate alloc;
 
@@ -20,18 +22,27 @@ mod cards;
 mod driver;
 mod hip;
 mod kernel;
+#[cfg(unix)]
+mod linux;
 mod machine;
 mod memory;
 mod properties;
 mod report;
 mod runtime;
-#[cfg(panic = "abort")]
+#[cfg(all(unix, panic = "abort"))]
 mod unwind;
 mod visible;
 mod vulkan;
 mod vulkan_limits;
-#[cfg(not(test))]
+#[cfg(all(unix, not(test)))]
 mod weights;
+#[cfg(windows)]
+mod windows;
+
+#[cfg(unix)]
+use linux as system;
+#[cfg(windows)]
+use windows as system;
 
 /// Functions whose answer is success, whatever they are asked.
 ///
@@ -81,5 +92,6 @@ pub(crate) use {exported, making, succeeding};
 
 // Tests of the preloaded library, in this binary because each binary more is linked and stored by itself.
 #[cfg(test)]
+#[cfg(unix)]
 #[path = "../tests/process/main.rs"]
 mod runner;

@@ -2,19 +2,16 @@
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
-use alloc::ffi::CString;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::ffi::{CStr, c_int, c_void};
+use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use plimsoll_nostd::elf::ElfImage;
-use plimsoll_nostd::lock::Lock;
 use plimsoll_wire::env;
 
 use crate::cards::{self, Card};
 use crate::memory::Memory;
 use crate::report::{Report, say};
+use crate::system::{Lock, runtime, thread, value};
 use crate::visible;
 
 /// Success of every interface.
@@ -94,11 +91,6 @@ impl Machine {
     }
 }
 
-fn thread() -> i64 {
-    // SAFETY: gettid takes nothing. It has no function in glibc before 2.30.
-    unsafe { libc::syscall(libc::SYS_gettid) }
-}
-
 /// Puts the address of a word that nothing reads where the caller keeps its object.
 ///
 /// # Safety
@@ -122,61 +114,4 @@ pub(crate) unsafe fn give<T>(place: *mut T, answer: T) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { place.write(answer) };
     SUCCESS
-}
-
-/// Needs of the loaded objects: the version of `libcudart.so.N`, and true for `libamdhip64.so.N`.
-fn runtime() -> (u32, bool) {
-    let mut found = (0, false);
-    each_object(|object| {
-        for needed in object.needed() {
-            found.0 = found.0.max(version(needed).unwrap_or(0));
-            found.1 |= needed.to_bytes().starts_with(b"libamdhip64.so.");
-        }
-        false
-    });
-    found
-}
-
-/// Looks at the loaded objects until one is found to be the last.
-pub(crate) fn each_object<F: FnMut(&ElfImage<'_>) -> bool>(mut look: F) {
-    unsafe extern "C" fn visit<F: FnMut(&ElfImage<'_>) -> bool>(
-        info: *mut libc::dl_phdr_info,
-        _: usize,
-        look: *mut c_void,
-    ) -> c_int {
-        // SAFETY: the loader passes an object, and `each_object` its own argument.
-        let (object, look) = unsafe { (ElfImage::of(&*info), &mut *look.cast::<F>()) };
-        object.is_some_and(|object| look(&object)).into()
-    }
-    // SAFETY: `visit` takes the address of this argument.
-    unsafe { libc::dl_iterate_phdr(Some(visit::<F>), (&raw mut look).cast()) };
-}
-
-/// 13 of `libcudart.so.13`, 11 of `libcudart.so.11.0`.
-fn version(soname: &CStr) -> Option<u32> {
-    let rest = soname.to_str().ok()?.strip_prefix("libcudart.so.")?;
-    rest.split('.').next()?.parse().ok()
-}
-
-/// An environment variable; `None` if it is unset.
-fn value(name: &str) -> Option<String> {
-    let name = CString::new(name).ok()?;
-    // SAFETY: a C string; the value is copied at once.
-    let value = unsafe { libc::getenv(name.as_ptr()) };
-    // SAFETY: null, or a C string of the environment.
-    let value = (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) })?;
-    Some(value.to_str().ok()?.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_runtimes_version_is_that_of_its_soname() {
-        assert_eq!(version(c"libcudart.so.13"), Some(13));
-        assert_eq!(version(c"libcudart.so.11.0"), Some(11));
-        assert_eq!(version(c"libcudart.so"), None);
-        assert_eq!(version(c"libcudart_static.a"), None);
-    }
 }

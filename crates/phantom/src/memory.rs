@@ -4,13 +4,12 @@
 //! A request succeeds even if the simulated card is full, because the plan needs the total.
 
 use alloc::collections::BTreeMap;
-use core::ffi::{c_int, c_void};
+use core::ffi::c_void;
 use core::ptr::null_mut;
-
-use plimsoll_nostd::lock::Lock;
 
 use crate::cards::Card;
 use crate::report::Report;
+use crate::system::{Lock, map, unmap};
 
 /// The driver's large page: every large allocation is a whole number of them.
 pub(crate) const PAGE: u64 = 2 << 20;
@@ -45,13 +44,20 @@ impl Kind {
         }
     }
 
-    fn protection(self) -> c_int {
-        // DECISION: device and pool memory are addresses without access (`PROT_NONE`); other memory is real.
+    fn access(self) -> Access {
+        // DECISION: device and pool memory are addresses without access; other memory is real.
         match self {
-            Self::Device | Self::Pool | Self::Vulkan => libc::PROT_NONE,
-            Self::Managed | Self::VulkanMapped | Self::Host => libc::PROT_READ | libc::PROT_WRITE,
+            Self::Device | Self::Pool | Self::Vulkan => Access::None,
+            Self::Managed | Self::VulkanMapped | Self::Host => Access::Full,
         }
     }
+}
+
+/// What the host may do with memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    None,
+    Full,
 }
 
 pub(crate) struct Memory {
@@ -111,7 +117,7 @@ impl Memory {
     pub(crate) fn take(&self, kind: Kind, card: usize, bytes: usize) -> *mut c_void {
         let mut ledger = self.ledger.hold();
         let Some(taken) = ledger.admit(kind, card, bytes) else { return null_mut() };
-        let Some(address) = map(bytes, kind.protection()) else {
+        let Some(address) = map(bytes, kind.access()) else {
             ledger.subtract(&taken);
             return null_mut();
         };
@@ -168,7 +174,7 @@ impl Memory {
 
     /// Addresses for a pool.
     pub(crate) fn reserve(&self, bytes: usize) -> *mut c_void {
-        let address = map(bytes, libc::PROT_NONE).unwrap_or(null_mut());
+        let address = map(bytes, Access::None).unwrap_or(null_mut());
         if !address.is_null() {
             self.ledger.hold().ranges.insert(address.addr(), bytes);
         }
@@ -200,16 +206,4 @@ impl Ledger {
 
 fn widened(bytes: usize) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
-}
-
-fn map(bytes: usize, protection: c_int) -> Option<*mut c_void> {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: a new mapping at an address of the kernel's choice.
-    let address = unsafe { libc::mmap(null_mut(), bytes.max(1), protection, flags, -1, 0) };
-    (address != libc::MAP_FAILED).then_some(address)
-}
-
-fn unmap(address: *mut c_void, bytes: usize) {
-    // SAFETY: `map` mapped it with this size, and its owner let it go.
-    unsafe { libc::munmap(address, bytes.max(1)) };
 }

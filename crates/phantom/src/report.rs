@@ -11,37 +11,34 @@
 //! Each line is one `write(2)` to a file opened for append, so no line is lost when the engine is killed.
 //! Messages to the user are lines on stderr, in the format of the engine's own log.
 
-use alloc::ffi::CString;
 use alloc::string::String;
-use core::ffi::c_int;
 use core::fmt::{self, Write};
 
 use crate::memory::Kind;
+use crate::system::Sink;
 
 /// Writes a line on stderr that begins with the name of the library.
 macro_rules! say {
     ($($word:tt)*) => {
-        $crate::report::line(libc::STDERR_FILENO, format_args!("plimsoll_phantom: {}", format_args!($($word)*)))
+        $crate::report::line(&$crate::system::Sink::STDERR, format_args!("plimsoll_phantom: {}", format_args!($($word)*)))
     };
 }
 
 pub(crate) use say;
 
 pub(crate) struct Report {
-    file: c_int,
+    file: Option<Sink>,
 }
-
-const CLOSED: c_int = -1;
 
 impl Report {
     /// Opens the file, if one is named.
     pub(crate) fn open(path: Option<&str>) -> Self {
-        Self { file: path.map_or(CLOSED, open) }
+        Self { file: path.and_then(open) }
     }
 
     fn line(&self, words: fmt::Arguments<'_>) {
-        if self.file >= 0 {
-            line(self.file, words);
+        if let Some(file) = &self.file {
+            line(file, words);
         }
     }
 
@@ -67,25 +64,18 @@ impl Report {
 }
 
 /// Opens a file for append; reports on stderr if that fails.
-fn open(path: &str) -> c_int {
-    const MODE: libc::mode_t = 0o644;
-    // O_APPEND keeps lines of several processes whole; O_CLOEXEC keeps the file from the engine's children.
-    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
-    let file = CString::new(path).map_or(CLOSED, |path| {
-        // SAFETY: a C string; O_CREAT takes the mode.
-        unsafe { libc::open(path.as_ptr(), flags, MODE) }
-    });
-    if file < 0 {
+fn open(path: &str) -> Option<Sink> {
+    let file = Sink::of_file(path);
+    if file.is_none() {
         say!("cannot write {path}; there will be no report in it");
     }
     file
 }
 
-/// Writes a line. A full disk loses lines, and stderr may be closed, but that does not end the engine.
-pub(crate) fn line(file: c_int, words: fmt::Arguments<'_>) {
+/// Writes a line.
+pub(crate) fn line(file: &Sink, words: fmt::Arguments<'_>) {
     // Formatted first, so that the line goes out in one write.
     let mut line = String::new();
     let _ = writeln!(line, "{words}");
-    // SAFETY: the bytes are ours.
-    unsafe { libc::write(file, line.as_ptr().cast(), line.len()) };
+    file.append(&line);
 }

@@ -9,9 +9,8 @@ use core::mem::transmute;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use libc::{MAP_POPULATE, SYS_mmap, SYS_munmap, off_t, syscall};
-use plimsoll_nostd::lock::Lock;
 
-use crate::machine::each_object;
+use crate::system::{Lock, each_object};
 
 /// Mapped files: where each ends, by its beginning.
 static FILES: Lock<BTreeMap<usize, usize>> = Lock::new(BTreeMap::new());

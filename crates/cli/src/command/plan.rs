@@ -5,7 +5,6 @@
 
 #[cfg(unix)]
 pub(crate) mod check;
-#[cfg(unix)]
 mod exact;
 pub(crate) mod fit;
 mod many;
@@ -31,7 +30,6 @@ use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_planner::{EngineBuild, EngineKind, Plan, PlanRequest, speed};
 use plimsoll_probe::bus;
 
-#[cfg(unix)]
 use self::exact::Estimated;
 use self::remote::RemoteFiles;
 use self::requested::{HostSize, Room};
@@ -39,9 +37,9 @@ use self::requested::{HostSize, Room};
 pub(super) use self::served::served;
 pub(crate) use self::spelling::{meant, spelled};
 #[cfg(windows)]
-pub(super) use self::windows::served;
+use self::windows::check;
 #[cfg(windows)]
-use self::windows::{Estimated, check};
+pub(super) use self::windows::served;
 use crate::report::{ErrorReport, NO_VERDICT, print_as, status, write_file};
 use crate::screen;
 

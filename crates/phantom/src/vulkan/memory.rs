@@ -7,12 +7,12 @@ use core::ffi::c_void;
 use core::ptr::with_exposed_provenance_mut;
 
 use ash::vk;
-use plimsoll_nostd::lock::Lock;
 
 use super::answers::{DISCRETE, each};
 use super::{Dispatchable, address, card};
 use crate::machine::machine;
 use crate::memory::Kind;
+use crate::system::Lock;
 
 /// Sizes of the buffers, by handle.
 static BUFFERS: Lock<BTreeMap<u64, u64>> = Lock::new(BTreeMap::new());
