@@ -301,7 +301,7 @@ fn clients_of_any_model_get_nearly_what_could_be_had() {
 
 #[test]
 fn no_model_answers_late() {
-    // The bound is a turn, which is the patience and a swap of two loads, then a load and
+    // The bound is a turn, which is the patience and five quarters of a swap of two loads, then a load and
     // answers.
     let times = [(QUICK, 19_000), (SLOW, 19_000), (LONG, 21_000), (SLOW_LOADS, 25_000)];
     for pattern in (0..SEEDS).map(Pattern::Any).chain([Pattern::Own]) {

@@ -152,7 +152,7 @@ proptest! {
     }
 
     // The bound: every model that waits at the same time may have its turn first. A turn is load, patience,
-    // a swap of two loads (two swaps for a higher priority), the longest request, stop, and
+    // five quarters of a swap of two loads (two swaps for a higher priority), the longest request, stop, and
     // the memory's return. Whether the largest goes first changes nothing of it: a turn's patience is what
     // anybody may be passed for.
     #[test]
