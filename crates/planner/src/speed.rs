@@ -1,7 +1,8 @@
 //! Predicts tokens per second from the placement of a model's tensors and the measured rates of the cards.
 //!
-//! The time of a token is the sum over its devices of the time of their kernels, of the rows of their matrices
-//! and of the attention to their caches. What no calibration measures widens the range, or leaves it out.
+//! The time of a token is the sum over its devices of the time of their kernels, of the steps of their
+//! matrices and of the attention to their caches. What no calibration measures widens the range, or leaves it
+//! out.
 
 mod decode;
 mod formats;
@@ -105,8 +106,8 @@ impl PlannedSpeed {
     }
 }
 
-/// Predicts the speed of a request, also once `depth` tokens of its context are in use. Whether it fits is not
-/// asked.
+/// Predicts the speed of a request, also once `depth` tokens of its context are in use. Whether it fits is
+/// not asked.
 pub fn speed(request: &PlanRequest<'_>, depth: u64) -> Result<PlannedSpeed, PlanError> {
     let calculator = PlanCalculator::new(request)?;
     let reserve = Reserve::of_model(request, u64::from(request.params.context));

@@ -1,4 +1,5 @@
-//! Tests of predicted speeds against llama.cpp 0.5.0 on an NVIDIA H200 (`data/measured/h200-speed-0.5.0.json`).
+//! Tests of predicted speeds against llama.cpp 0.5.0 on an NVIDIA H200
+//! (`data/measured/h200-speed-0.5.0.json`).
 //!
 //! The rates are fitted to three synthetic models, none of which is here.
 //! `cargo test -p plimsoll-planner runner::speed -- --nocapture` prints the table.

@@ -1,7 +1,7 @@
 //! Describes how the kernels of one token read a matrix of each format.
 //!
-//! On a card, a block of 128 threads computes one row, and in a step it reads `VDR * 128 / QI` quantised blocks
-//! of it (`mmvq.cu: mul_mat_vec_q`, `vecdotq.cuh: VDR_*_MMVQ @ 0.5.0`).
+//! On a card, a block of 128 threads computes one row, and in a step it reads `VDR * 128 / QI` quantised
+//! blocks of it (`mmvq.cu: mul_mat_vec_q`, `vecdotq.cuh: VDR_*_MMVQ @ 0.5.0`).
 
 use plimsoll_model::TensorType;
 
