@@ -1,4 +1,5 @@
-//! Files that are mapped into this process: its page, and the ledger that a tree of processes shares.
+//! Maps guard's two shared files on Windows: the page on which a process reports its memory figures, and the
+//! ledger by which a tree of processes shares one budget.
 //!
 //! DECISION: the ledger is a file in the folder of the pages and not a section with a name. The folder is
 //! private to its user, it ends with `plimsoll run`, and readers of the files are Linux's.

@@ -153,7 +153,7 @@ pub enum HostFault {
     /// It does not answer, or its answer breaks off: it may answer again.
     #[error("the host does not answer: {0}")]
     Silent(String),
-    #[error("the host refuses: {0}")]
+    #[error("the host refuses to give the file: {0}")]
     Refused(String),
     /// It answers what was not asked, so nothing of it is used.
     #[error("the host sent other data than was requested: {0}")]

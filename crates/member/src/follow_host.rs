@@ -51,7 +51,7 @@ pub(super) enum NewsError {
     Foreign,
     #[error("the host's records were passed on by too many hosts")]
     Deep,
-    #[error("the host's records are older than those known here")]
+    #[error("the host sent records older than those known here, which are kept")]
     Late,
     #[error("the host sent records that the store does not have")]
     Doubted,

@@ -1,4 +1,5 @@
-//! Prepares memory plans for this machine, with its measured CUDA contexts and its processor.
+//! Gives plans what they depend on besides the model: this machine's measured CUDA contexts, and the features
+//! of its processor.
 
 use plimsoll_flags::ProgramKind;
 use plimsoll_plan::{Estimate, Models};

@@ -95,7 +95,7 @@ pub struct ReclaimOutcome {
 pub enum ReclaimError {
     #[error("/proc/meminfo does not show how much memory is free and available, so no steps can be chosen")]
     Measure,
-    #[error("the kernel's free blocks have orders from 0 to {last}, so --contiguous {order} cannot be met")]
+    #[error("--contiguous {order}: the kernel's free blocks have orders from 0 to {last}; give an order of these")]
     Order { order: usize, last: usize },
     #[error("the free blocks are unknown: /proc/buddyinfo is missing")]
     Blocks,

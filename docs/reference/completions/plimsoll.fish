@@ -248,7 +248,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_se
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from soak" -l model -d 'Model to ask for; by default the first that the server lists' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from soak" -l clients -d 'Concurrent requests' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from soak" -l depths -d 'Prompt depths in tokens, used in turn' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from soak" -l answer -d 'Largest answer, in tokens' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from soak" -l answer -d 'Ask for answers of at most this many tokens (`max_tokens`)' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from soak" -l round -d 'Requests per round; memory is read between rounds, when no request is in flight [default: 20, or fewer in a short soak]' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from soak" -l patience -d 'Time limit for one answer' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from soak" -l give-up -d 'End the soak when the server has given no answer for this long' -r
@@ -262,7 +262,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_se
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from sweep" -l api-key -d 'API key of the server' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from sweep" -l model -d 'Model to ask for; by default the first that the server lists' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from sweep" -l depths -d 'Prompt depths in tokens, e.g. 1k,16k; by default 1k,2k,4k,8k, as far as the context goes' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from sweep" -l answer -d 'Largest answer, in tokens' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from sweep" -l answer -d 'Ask for answers of at most this many tokens (`max_tokens`)' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from sweep" -l patience -d 'Time limit for one answer' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from sweep" -l pid -d 'Process id of the server, if it is not found by its port' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from sweep" -l json -d 'Print the result as JSON (plimsoll.sweep/1), or write it to FILE' -r -F

@@ -39,7 +39,7 @@ pub enum ChangeFlagsError {
     FindFlags(String),
     #[error("the flags of `{0}` are neither a text nor a list; write flags = \"…\"")]
     ReadFlags(String),
-    #[error("{0}; change it in the file")]
+    #[error("{0}; edit the model in the configuration file instead")]
     SplitFlags(ConfigProblem),
 }
 

@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
     /// Prompt depths in tokens, used in turn
     #[arg(long, value_name = "N,N,…", value_delimiter = ',', default_value = "32,128,512", value_parser = clap::value_parser!(u64).range(1..=MOST_DEPTH))]
     depths: Vec<u64>,
-    /// Largest answer, in tokens
+    /// Ask for answers of at most this many tokens (`max_tokens`)
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..))]
     answer: u64,
     /// Requests per round; memory is read between rounds, when no request is in flight [default: 20, or fewer

@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
     /// Prompt depths in tokens, e.g. 1k,16k; by default 1k,2k,4k,8k, as far as the context goes
     #[arg(long, value_name = "N,N,…", value_delimiter = ',', value_parser = depth)]
     depths: Vec<u64>,
-    /// Largest answer, in tokens
+    /// Ask for answers of at most this many tokens (`max_tokens`)
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..))]
     answer: u64,
     /// Time limit for one answer

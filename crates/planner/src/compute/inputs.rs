@@ -1,5 +1,5 @@
-//! Adds the inputs of a compute graph: positions, cache rows, masks, recurrent states to copy, rows to
-//! output.
+//! Appends the input tensors to a planned compute graph: positions, cache rows, masks, recurrent states to
+//! copy, rows to output.
 //!
 //! The code mirrors `llama-graph.cpp: build_inp_pos, build_inp_out_ids, build_attn_inp_kv_impl,
 //! build_attn_inp_no_cache, build_rs_inp_impl @ b10605`.

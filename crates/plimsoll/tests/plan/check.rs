@@ -157,7 +157,7 @@ fn uncheckable_targets_are_reported_and_exit_2() {
         ("chat", "give a PID or an address such as http://127.0.0.1:8080"),
         ("http://192.0.2.7:80", "only loopback addresses are allowed"),
         ("4294967295", "there is no process 4294967295"),
-        ("http://127.0.0.1:1", "cannot ask http://127.0.0.1:1/props"),
+        ("http://127.0.0.1:1", "cannot query http://127.0.0.1:1/props"),
     ] {
         let output = plimsoll(&["plan", "--check", target]);
         assert_eq!(output.status.code(), Some(2), "{target}");

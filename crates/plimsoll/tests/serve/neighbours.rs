@@ -1,7 +1,5 @@
-//! Tests of a program under guard (the preloaded library) that `serve` did not start and that holds idle
-//! memory.
-//!
-//! Before a model is stopped, the program is asked to release that memory.
+//! Tests that `serve` asks a program under guard (the preloaded library), which it did not start, to release
+//! idle memory before a model is stopped.
 
 use std::fs::File;
 use std::mem::offset_of;

@@ -1,4 +1,4 @@
-//! Plans the run-time pool of a llama.cpp program, for the one allocation of `--pool plan`.
+//! Plans the size of llama.cpp's pool of temporary buffers: `run --pool plan` allocates it once, at the start.
 
 use std::ffi::OsString;
 use std::path::Path;
