@@ -13,11 +13,16 @@ use crate::test::{Outcome, counted};
 
 mod answers;
 mod backends;
+mod engine;
+mod exact;
 mod guard;
+mod programs;
+mod stand_ins;
 mod standard_library;
 mod wine;
 
 use self::answers::Compared;
+use self::exact::Asked;
 use self::standard_library::StandardLibrary;
 
 pub(super) const TARGET: &str = "x86_64-pc-windows-gnu";
@@ -38,7 +43,8 @@ const PORTABLE: &[&str] = &[
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Compare plans and diagnoses of the program for Windows with Linux's, too
+    /// Test the program as a process too: its answers are compared with those of Linux, and an engine is
+    /// asked
     #[arg(long)]
     check: bool,
     /// Run the process tests of guard, and nothing else
@@ -58,34 +64,47 @@ pub(crate) fn long(root: &Path) -> Outcome {
 
 /// Builds the program and runs the process tests of guard.
 fn guarded(root: &Path) -> Outcome {
-    let measured = Toolchain::prepare(root).and_then(|toolchain| {
-        run_to_end(toolchain.cargo("build").args(["--package", "plimsoll"]))?;
-        guard::run(&toolchain, &program(root))
+    let measured = Toolchain::prepare(root).and_then(|mut toolchain| {
+        toolchain.prefix = Some(wine::prefix(root)?);
+        guard::run(&toolchain, &program(&toolchain)?)
     });
     let outcome = measured.unwrap_or_else(|error| {
         eprintln!("windows: {error}");
         Outcome::default()
     });
-    println!("windows: {} process tests of guard passed, {} failed", outcome.passed, outcome.failed);
+    print_guarded(&outcome);
     outcome
 }
 
-/// The built program for Windows.
-fn program(root: &Path) -> PathBuf {
-    root.join("target").join(TARGET).join("debug/plimsoll.exe")
+fn print_guarded(outcome: &Outcome) {
+    println!("windows: {} process tests of guard passed, {} failed", outcome.passed, outcome.failed);
+}
+
+/// Builds the program for Windows.
+fn program(toolchain: &Toolchain) -> io::Result<PathBuf> {
+    run_to_end(toolchain.cargo("build").args(["--package", "plimsoll"]))?;
+    Ok(toolchain.root.join("target").join(TARGET).join("debug/plimsoll.exe"))
+}
+
+/// What the processes of the program showed.
+struct Processes {
+    programs: Outcome,
+    guarded: Outcome,
+    answers: Compared,
+    asked: Asked,
 }
 
 /// Runs the tests, and says what is missing where they cannot. The figures come last.
-fn tested(root: &Path, checks_answers: bool) -> Outcome {
-    let measured = Toolchain::prepare(root).and_then(|toolchain| {
-        let answers = checks_answers.then(|| answers::compare(&toolchain)).transpose()?;
-        let guarded = checks_answers.then(|| guard::run(&toolchain, &program(root))).transpose()?;
+fn tested(root: &Path, checks_processes: bool) -> Outcome {
+    let measured = Toolchain::prepare(root).and_then(|mut toolchain| {
+        toolchain.prefix = Some(wine::prefix(root)?);
+        let processes = checks_processes.then(|| processes(&toolchain)).transpose()?;
         let packages = PORTABLE.iter().flat_map(|package| ["--package", package]);
         let mut cargo = toolchain.cargo("test");
         let outcome = counted(cargo.args(["--tests", "--no-fail-fast"]).args(packages));
-        Ok((answers, guarded, outcome))
+        Ok((processes, outcome))
     });
-    let (answers, guarded, mut outcome) = match measured {
+    let (processes, mut outcome) = match measured {
         Ok(measured) => measured,
         Err(error) => {
             eprintln!("windows: {error}");
@@ -93,26 +112,56 @@ fn tested(root: &Path, checks_answers: bool) -> Outcome {
         }
     };
     println!("windows: {} unit tests passed under Wine, {} failed", outcome.passed, outcome.failed);
-    if let Some(guarded) = guarded {
-        println!("windows: {} process tests of guard passed, {} failed", guarded.passed, guarded.failed);
-        outcome.succeeded &= guarded.succeeded;
+    if let Some(processes) = processes {
+        processes.print();
+        outcome.succeeded &= processes.succeeded();
+        outcome.passed += processes.programs.passed + processes.guarded.passed;
+        outcome.failed += processes.programs.failed + processes.guarded.failed;
     }
-    if let Some(answers) = answers {
-        let Compared { equal, different, quickest } = &answers;
+    outcome
+}
+
+/// Builds the program and tests its processes.
+fn processes(toolchain: &Toolchain) -> io::Result<Processes> {
+    let program = program(toolchain)?;
+    toolchain.keep_server()?;
+    Ok(Processes {
+        programs: programs::run(toolchain, &program)?,
+        guarded: guard::run(toolchain, &program)?,
+        asked: exact::compare(toolchain, &program)?,
+        answers: answers::compare(toolchain, &program)?,
+    })
+}
+
+impl Processes {
+    fn succeeded(&self) -> bool {
+        let is_well = |outcome: &Outcome| outcome.failed == 0;
+        is_well(&self.programs)
+            && is_well(&self.guarded)
+            && self.asked.different == 0
+            && self.answers.is_well()
+    }
+
+    fn print(&self) {
+        let Outcome { passed, failed, .. } = self.programs;
+        println!("windows: {passed} process tests passed under Wine, {failed} failed");
+        print_guarded(&self.guarded);
+        let Asked { equal, different } = self.asked;
+        println!("windows: of {equal} rows the engine asked for the bytes of the plan, of {different} not");
+        let Compared { equal, different, quickest } = &self.answers;
         let quickest = quickest.unwrap_or_default();
         println!(
             "windows: {equal} answers are Linux's byte for byte, {different} are not; the quickest took {quickest:.2?}"
         );
-        outcome.succeeded &= answers.is_well();
     }
-    outcome
 }
 
 /// Cargo with all that it needs for Windows: the standard library, a linker, and Wine to run what it built.
 struct Toolchain {
     root: PathBuf,
     library: StandardLibrary,
-    prefix: PathBuf,
+    /// Wine's, where programs run.
+    prefix: Option<PathBuf>,
 }
 
 impl Toolchain {
@@ -120,8 +169,7 @@ impl Toolchain {
         if cross::windows() != ExitCode::SUCCESS {
             return Err(io::Error::other("the linker or Wine is missing"));
         }
-        let library = StandardLibrary::find_or_build(root)?;
-        Ok(Self { root: root.to_owned(), library, prefix: wine::prefix(root)? })
+        Ok(Self { root: root.to_owned(), library: StandardLibrary::find_or_build(root)?, prefix: None })
     }
 
     fn cargo(&self, verb: &str) -> Command {
@@ -132,14 +180,24 @@ impl Toolchain {
         if let Some(flags) = self.library.flags() {
             cargo.env("CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUSTFLAGS", flags);
         }
-        wine::set(&mut cargo, &self.prefix);
+        self.surround(&mut cargo);
         cargo
     }
 
     /// Wine, which takes a program and its words.
     fn wine(&self) -> Command {
         let mut wine = Command::new(wine::PROGRAM);
-        wine::set(&mut wine, &self.prefix);
+        self.surround(&mut wine);
         wine
+    }
+
+    fn surround(&self, command: &mut Command) {
+        if let Some(prefix) = &self.prefix {
+            wine::set(command, prefix);
+        }
+    }
+
+    fn keep_server(&self) -> io::Result<()> {
+        self.prefix.as_deref().map_or(Ok(()), wine::keep_server)
     }
 }

@@ -4,6 +4,7 @@
 //! diagnoses are those of the logs that doctor's tests read (`data/logs`).
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 use plimsoll_specimens::{Changes, write};
 use serde::Deserialize;
 
-use super::{TARGET, Toolchain, wine};
+use super::Toolchain;
 use crate::debian::run_to_end;
 
 /// The longest time of an answer under Wine.
@@ -26,7 +27,7 @@ struct Recorded {
 }
 
 #[derive(Clone, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
-struct Row {
+pub(super) struct Row {
     model: String,
     draft: Option<String>,
     projector: Option<String>,
@@ -49,19 +50,16 @@ impl Compared {
     }
 }
 
-/// Builds both programs, asks both and compares what they print.
-pub(super) fn compare(toolchain: &Toolchain) -> io::Result<Compared> {
+/// Asks the program for Windows and Linux', and compares what they print.
+pub(super) fn compare(toolchain: &Toolchain, there: &Path) -> io::Result<Compared> {
     let root = &toolchain.root;
     run_to_end(Command::new("cargo").args(["build", "--package", "plimsoll"]).current_dir(root))?;
-    run_to_end(toolchain.cargo("build").args(["--package", "plimsoll"]))?;
-    let (here, there) = (root.join("target/debug/plimsoll"), root.join("target").join(TARGET));
-    let there = there.join("debug/plimsoll.exe");
-    wine::keep_server(&toolchain.prefix)?;
+    let here = root.join("target/debug/plimsoll");
     let mut compared = Compared::default();
     for question in plans(root)?.into_iter().chain(diagnoses(root)?) {
         let answer = question.put(&mut Command::new(&here))?;
         let begun = Instant::now();
-        let is_equal = question.put(toolchain.wine().arg(&there))? == answer;
+        let is_equal = question.put(toolchain.wine().arg(there))? == answer;
         let time = begun.elapsed();
         compared.quickest = Some(compared.quickest.map_or(time, |quickest| quickest.min(time)));
         if is_equal {
@@ -88,10 +86,30 @@ impl Question {
     }
 }
 
-/// A plan of each recorded row.
-fn plans(root: &Path) -> io::Result<Vec<Question>> {
+/// The folder of the models.
+pub(super) fn models(root: &Path) -> io::Result<PathBuf> {
     let folder = root.join("target/windows/models");
     fs::create_dir_all(&folder)?;
+    Ok(folder)
+}
+
+/// Rows of a build for these models alone, with a context: as many of them, spread over all.
+pub(super) fn rows_of(root: &Path, build: u32, models: &[&str], most: usize) -> io::Result<Vec<Row>> {
+    let is_meant = |row: &Row| {
+        let has_one = row.draft.is_none() && row.projector.is_none();
+        has_one
+            && row.program == "llama-server"
+            && !row.context().is_empty()
+            && models.contains(&row.model.as_str())
+    };
+    let rows = rows(&root.join("data/exact"))?.into_iter();
+    let rows: Vec<Row> = rows.filter(|(of, row)| *of == build && is_meant(row)).map(|(_, row)| row).collect();
+    Ok(rows.iter().step_by((rows.len() / most).max(1)).take(most).cloned().collect())
+}
+
+/// A plan of each recorded row.
+fn plans(root: &Path) -> io::Result<Vec<Question>> {
+    let folder = models(root)?;
     let rows = rows(&root.join("data/exact"))?;
     let question = |(build, row): (u32, Row)| {
         let words = row.words(build, &folder)?;
@@ -126,9 +144,20 @@ fn rows(folder: &Path) -> io::Result<BTreeSet<(u32, Row)>> {
     Ok(rows)
 }
 
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} on {} cards", self.model, self.args, self.cards)
+    }
+}
+
 impl Row {
+    /// The word behind `-c`; empty where there is none.
+    pub(super) fn context(&self) -> &str {
+        self.args.split_whitespace().skip_while(|word| *word != "-c").nth(1).unwrap_or("")
+    }
+
     /// The words of `plan`, with models that lie in the working folder.
-    fn words(&self, build: u32, models: &Path) -> io::Result<Vec<String>> {
+    pub(super) fn words(&self, build: u32, models: &Path) -> io::Result<Vec<String>> {
         let mut words = vec!["plan".to_owned(), "--json".to_owned(), format!("--build=llama.cpp@{build}")];
         words.push(format!("--program={}", self.program));
         words.extend((0..self.cards).map(|card| format!("--card=name=card{card},total=80GiB,cc=8.9")));
