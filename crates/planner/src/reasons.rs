@@ -109,7 +109,12 @@ fn caveats(calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Vec<Reason> {
     };
     reasons.extend(request.cards.iter().enumerate().filter(assumed).map(|(_, card)| {
         let what = format!("the size of the driver's context on {} is assumed, not measured", card.id);
-        Reason::new("context_assumed", format!("{what}; `plimsoll measure calibrate` measures it"))
+        let how = if card.maker.is_nvidia() {
+            "`plimsoll measure calibrate` measures it"
+        } else {
+            "it can be measured on NVIDIA's cards only"
+        };
+        Reason::new("context_assumed", format!("{what}; {how}"))
     }));
     reasons.extend(shrinking(request, cost));
     let context = cost.reserve.context;

@@ -121,7 +121,10 @@ fn a_question_that_makes_no_sense_ends_with_status_2_and_a_remedy() {
         (&["--need", "many"][..], "is not a size"),
         (&["--need", "5"], "did you mean 5GiB?"),
         (&[], "--need"),
-        (&["--need", "1GiB", "--contiguous", "11", "--sysroot", tree], "from 0 to 10; give an order of these"),
+        (
+            &["--need", "1GiB", "--contiguous", "11", "--sysroot", tree],
+            "from 0 to 10; give an order of these",
+        ),
         (&["--need", "1GiB", "--sysroot", "/nowhere"], "name a folder that contains proc/"),
         (&["--need", "1GiB", "--file", "/nowhere.gguf"], "/nowhere.gguf"),
         (&["--need", "1GiB", "--config", "/nowhere.toml"], "/nowhere.toml"),

@@ -95,7 +95,9 @@ pub struct ReclaimOutcome {
 pub enum ReclaimError {
     #[error("/proc/meminfo does not show how much memory is free and available, so no steps can be chosen")]
     Measure,
-    #[error("--contiguous {order}: the kernel's free blocks have orders from 0 to {last}; give an order of these")]
+    #[error(
+        "--contiguous {order}: the kernel's free blocks have orders from 0 to {last}; give an order of these"
+    )]
     Order { order: usize, last: usize },
     #[error("the free blocks are unknown: /proc/buddyinfo is missing")]
     Blocks,

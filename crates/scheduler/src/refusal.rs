@@ -122,7 +122,8 @@ pub(crate) fn no_placement(model: ModelId, never: NoPlacement) -> RequestRefusal
     RequestRefusal { kind, retry_after, reason: never.reason, hints: never.hints, advice }
 }
 
-/// The refusal of a request that is deeper than its run can ever be, with at best so much memory of each card.
+/// The refusal of a request that is deeper than its run can ever be, with at best so much memory of each
+/// card.
 pub(crate) fn too_deep(
     (model, name): (ModelId, &str),
     depth: RequestDepth,

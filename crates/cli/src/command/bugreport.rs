@@ -14,7 +14,7 @@ use clap::Args;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use plimsoll_base::{Bytes, Card};
-use plimsoll_config::Configuration;
+use plimsoll_config::{Configuration, KeySecret};
 use serde_json::{Value, json};
 
 use self::redact::{Redactor, is_secret_name};
@@ -140,6 +140,11 @@ fn redactor(arguments: &Arguments, config: Option<&Configuration>) -> Redactor {
         secrets.extend(flags.filter_map(|flag| options?.text(flag)).map(str::to_owned));
     }
     secrets.extend(config.iter().flat_map(|config| &config.serve.api_keys).cloned());
+    for key in config.iter().flat_map(|config| &config.serve.keys) {
+        if let KeySecret::Text(text) = &key.secret {
+            secrets.push(text.clone());
+        }
+    }
     secrets.extend(config.and_then(|config| config.serve.webhook.clone()));
     Redactor::new(secrets, std::env::var("HOME").ok())
 }

@@ -13,7 +13,8 @@ use crate::state::depth_need::DepthNeed;
 use crate::time::{ModelId, Moment};
 
 impl Scheduler {
-    /// Makes a model wait for a larger claim, or ends that: the front of its queue fits the claim, or is gone.
+    /// Makes a model wait for a larger claim, or ends that wait: the front of its queue fits the claim, or is
+    /// gone.
     pub(super) fn set_depth_wait(&mut self, id: ModelId, wait: Option<MemoryWait>) {
         if self.models.set_depth_wait(id, wait) {
             self.placements.mark_dirty();

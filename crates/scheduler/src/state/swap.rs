@@ -131,7 +131,8 @@ impl RunFacts {
             return Moment::NEVER;
         };
         let rest = cost.saturating_sub(last.lost).checked_div(last.slope).unwrap_or(0);
-        // At the latest after five quarters of a swap; after two swaps for a higher priority than theirs who wait.
+        // At the latest after five quarters of a swap; after two swaps for a higher priority than theirs who
+        // wait.
         let quarters = if self.weight >= last.heaviest.saturating_mul(2) { 8 } else { 5 };
         let latest = first.start + swap.saturating_mul(quarters) / 4;
         latest.min(last.start + Duration::from_millis(rest))

@@ -47,8 +47,8 @@ pub enum WhatIfVerdict {
 }
 
 impl StateRef<'_> {
-    /// Dry run of a load: the verdict on a load of the model with this need, as if its own run had ended and no other model
-    /// waited; or the sets of cards that its plan has to tell of first.
+    /// Dry run of a load: the verdict on a load of the model with this need, as if its own run had ended and
+    /// no other model waited; or the sets of cards that its plan has to tell of first.
     pub fn what_if(
         self,
         id: ModelId,

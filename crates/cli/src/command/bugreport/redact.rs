@@ -37,7 +37,7 @@ fn patterns() -> Vec<(String, String)> {
             format!("${{1}}{REDACTED}"),
         ),
         (
-            format!(r#"(?i)(["']?[\w.-]*{SECRET_NAMES}[\w-]*["']?\s*[:=]\s*)(?:{value})"#),
+            format!(r#"(?i)(["']?[\w.-]*(?:{SECRET_NAMES}|\bkeys?\b)[\w-]*["']?\s*[:=]\s*)(?:{value})"#),
             format!("${{1}}{REDACTED}"),
         ),
         (r#"(?:/home/|/Users/)[^/\s"':,]+"#.to_owned(), "~".to_owned()),
@@ -99,6 +99,8 @@ mod tests {
         for text in [
             "api-keys = [\"pLanted1\", \"pLanted2\"]",
             "api-keys = [\n  \"pLanted1\",\n  'pLanted2',\n]",
+            "[keys.friend]\nkey = \"pLanted\"",
+            "[keys]\nfriend = { key = 'pLanted pLanted' }\nkeys.ann.key=\"pLanted\"",
             "hf-token = 'pLanted'",
             "password: pLanted and pLanted",
             "LLAMA_API_KEY=pLanted",

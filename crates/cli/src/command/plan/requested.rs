@@ -106,7 +106,8 @@ fn described_by(card: &KernelCard) -> Option<String> {
     let words = match card.shown() {
         Some(shown) => {
             let (total, free) = (shown.total.whole_mib(), shown.free.whole_mib());
-            format!("name={name},total={total}MiB,free={free}MiB")
+            let kind = if shown.shares_host { ",kind=unified" } else { "" };
+            format!("name={name},total={total}MiB,free={free}MiB{kind}")
         }
         // Its maker's figures, where the name is that of one product.
         None => name.parse::<CardSpec>().ok().map(|_| name.clone())?,

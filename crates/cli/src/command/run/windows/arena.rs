@@ -1,4 +1,5 @@
-//! Plans the size of llama.cpp's pool of temporary buffers: `run --pool plan` allocates it once, at the start.
+//! Plans the size of llama.cpp's pool of temporary buffers, which `run --pool plan` allocates once, at the
+//! start.
 
 use std::ffi::OsString;
 use std::path::Path;
