@@ -149,11 +149,6 @@ impl PoolDevice for Backing {
         }
     }
 
-    /// Never called, since a pool has one stream; waiting is right for any streams.
-    fn order(&mut self, _: Stream, event: DeviceEvent) {
-        self.wait(event);
-    }
-
     fn forget(&mut self, event: DeviceEvent) {
         self.fences.remove(&event.0);
     }

@@ -84,8 +84,11 @@ pub trait PoolDevice {
     /// Waits on the CPU until an event is done. Where that fails, the event is not done afterwards, either.
     fn wait(&mut self, event: DeviceEvent);
 
-    /// Has later work of a stream wait, on the card, until an event is done.
-    fn order(&mut self, stream: Stream, event: DeviceEvent);
+    /// Has later work of a stream wait until an event is done: on the card where the device can, else on the
+    /// CPU. A pool with one stream never calls it.
+    fn order(&mut self, _stream: Stream, event: DeviceEvent) {
+        self.wait(event);
+    }
 
     /// Releases an event.
     fn forget(&mut self, event: DeviceEvent);
