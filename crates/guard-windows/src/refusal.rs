@@ -4,10 +4,11 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use plimsoll_wire::page::{Refusal, UNLIMITED};
+use plimsoll_wire::size::ByteSize;
 
 use crate::cards::CardIndex;
 use crate::driver::{self, CuResult, OUT_OF_MEMORY, SUCCESS};
-use crate::say::{ByteSize, say};
+use crate::say::say;
 use crate::{captures, pools, settings};
 
 /// Pause between two attempts of a request that waits.

@@ -17,6 +17,7 @@ use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 
 use plimsoll_pool::cache_head::{CacheHead, Segment};
+use plimsoll_wire::size::ByteSize;
 
 use make::{RangeError, WantedRange};
 use vmm::{Location, VmmProperties};
@@ -31,7 +32,6 @@ use crate::policy::pieces::up;
 use crate::say::{say, say_some};
 use crate::state::ranges::{self, SpillPlace, SpillRange};
 use crate::state::{CardIndex, card};
-use crate::text::ByteSize;
 use crate::trace::{self, TraceEvent, TraceKind};
 
 /// Serves a request with mapped memory of the card alone, in pieces of at least `floor` bytes.

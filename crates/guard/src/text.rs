@@ -28,21 +28,6 @@ impl Text {
     }
 }
 
-/// Number of bytes, formatted with a unit.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ByteSize(pub(crate) u64);
-
-impl fmt::Display for ByteSize {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const MIB: u64 = 1 << 20;
-        match self.0 {
-            0..1024 => write!(f, "{} B", self.0),
-            1024..MIB => write!(f, "{} KiB", self.0 / 1024),
-            bytes => write!(f, "{} MiB", bytes / MIB),
-        }
-    }
-}
-
 impl Write for Text {
     /// Appends as much as fits, and fails if that is not all.
     fn write_str(&mut self, text: &str) -> fmt::Result {

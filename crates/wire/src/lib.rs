@@ -5,6 +5,7 @@
 //! - [`control`]: llama-server's control channel.
 //! - [`options`]: the line of options for guard, the preloaded library.
 //! - [`page`]: the shared file in which a guarded process reports its figures.
+//! - [`size`]: sizes in the messages of the preloaded libraries.
 //! - [`tree`]: the shared ledger in which all processes of one command claim their budget.
 //! - [`trace`]: the record format of guard's trace.
 //!
@@ -45,6 +46,7 @@ pub mod control;
 pub mod env;
 pub mod options;
 pub mod page;
+pub mod size;
 mod sync;
 pub mod trace;
 pub mod tree;

@@ -2,9 +2,10 @@
 //!
 //! Such memory cannot be swapped out. So it stays within MemAvailable, minus a reserve for other processes.
 
+use plimsoll_wire::size::ByteSize;
+
 use crate::say::say_some;
 use crate::state::shared_file;
-use crate::text::ByteSize;
 
 /// Divisor: a 16th of the available memory is left to the host.
 const LEFT: u64 = 16;

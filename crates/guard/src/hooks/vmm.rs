@@ -4,6 +4,8 @@
 
 use core::ffi::{c_int, c_void};
 
+use plimsoll_wire::size::ByteSize;
+
 use crate::account::Substitute;
 use crate::account::claim::ClaimOutcome;
 use crate::account::physical::{self, BackingMemory};
@@ -13,7 +15,6 @@ use crate::hooks::memory::bytes;
 use crate::say::say_some;
 use crate::spill::vmm::VmmProperties;
 use crate::state::reservations;
-use crate::text::ByteSize;
 use crate::{ladder, settings};
 
 hooks! {

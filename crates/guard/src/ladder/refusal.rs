@@ -4,13 +4,13 @@ use core::fmt;
 use core::sync::atomic::Ordering::Relaxed;
 
 use plimsoll_wire::page::{Refusal, UNLIMITED};
+use plimsoll_wire::size::ByteSize;
 
 use super::RefusedRequest;
 use crate::driver_guard;
 use crate::policy::siblings::Siblings;
 use crate::say::{ReportCount, say};
 use crate::state::{card, ledger, refusals};
-use crate::text::ByteSize;
 use crate::trace::{TraceEvent, TraceKind};
 
 /// Records a refusal everywhere.

@@ -8,11 +8,11 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::time::Duration;
 
 use plimsoll_wire::env;
+use plimsoll_wire::size::ByteSize;
 
 use crate::process;
 use crate::say::say;
 use crate::state::{CardIndex, page};
-use crate::text::ByteSize;
 
 /// Time for a daemon's answer where `wait` is shorter.
 const ANSWER: Duration = Duration::from_secs(2);

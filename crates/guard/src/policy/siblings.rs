@@ -4,7 +4,7 @@
 
 use core::fmt;
 
-use crate::text::ByteSize;
+use plimsoll_wire::size::ByteSize;
 
 /// Processes that are named: those that hold most.
 const NAMED: usize = 4;
