@@ -19,12 +19,10 @@ use tokio::process;
 use tokio::signal::unix::{self, SignalKind};
 use tokio::time::{MissedTickBehavior, interval};
 
+use crate::own_failure::OWN_FAILURE;
+pub use crate::own_failure::{NOT_EXECUTABLE, NOT_FOUND, own_failure};
 use crate::report::ErrorReport;
 
-/// Exit statuses of `env` and `timeout` for their own failures.
-const OWN_FAILURE: u8 = 125;
-pub const NOT_EXECUTABLE: u8 = 126;
-pub const NOT_FOUND: u8 = 127;
 /// Interval between readings of the pages.
 const PERIOD: Duration = Duration::from_millis(100);
 /// ForwardedSignals that are passed on, besides those of the terminal.
@@ -65,14 +63,6 @@ impl ChildEnd {
                 ExitCode::from(u8::try_from(128 + signal).unwrap_or(OWN_FAILURE))
             }
         }
-    }
-}
-
-/// The failure with its status as `env` has it. Failures to start the program carry 126 and 127 already.
-pub fn own_failure(error: ErrorReport) -> ErrorReport {
-    match error.status() {
-        NOT_EXECUTABLE | NOT_FOUND => error,
-        _ => error.with_status(OWN_FAILURE),
     }
 }
 

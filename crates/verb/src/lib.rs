@@ -7,6 +7,7 @@ pub mod child;
 #[path = "child/windows.rs"]
 pub mod child;
 mod duration;
+mod own_failure;
 pub mod report;
 pub mod terminal;
 

@@ -10,12 +10,10 @@ use plimsoll_inject::{StartError, leave_ctrl_c, start};
 use plimsoll_probe::guard::{Record, read_pages, read_tree};
 use serde::Serialize;
 
+pub use crate::own_failure::own_failure;
+use crate::own_failure::{NOT_EXECUTABLE, NOT_FOUND, OWN_FAILURE};
 use crate::report::ErrorReport;
 
-/// Exit statuses of `env` and `timeout` for their own failures.
-const OWN_FAILURE: u8 = 125;
-const NOT_EXECUTABLE: u8 = 126;
-const NOT_FOUND: u8 = 127;
 /// Interval between readings of the pages.
 const PERIOD: Duration = Duration::from_millis(50);
 /// What the system tries at the end of a program's name.
@@ -38,14 +36,6 @@ impl ChildEnd {
     pub fn repeat(self) -> ExitCode {
         let Self::Code(code) = self;
         ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX))
-    }
-}
-
-/// The failure with its status as `env` has it.
-pub fn own_failure(error: ErrorReport) -> ErrorReport {
-    match error.status() {
-        NOT_EXECUTABLE | NOT_FOUND => error,
-        _ => error.with_status(OWN_FAILURE),
     }
 }
 
