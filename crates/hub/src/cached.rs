@@ -7,13 +7,15 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use plimsoll_base::Order;
+use plimsoll_base::{Bytes, Order};
 
-use crate::listing::is_repository;
+use crate::listing::{is_part, is_repository};
 use crate::system;
 
 /// Entries of a folder that are looked at; a cache may be anything.
 const MOST: usize = 4096;
+/// No file with the name of a commit is larger.
+const COMMIT: Bytes = Bytes::kib(4);
 /// Folders of a repository that lie in one another.
 const DEPTH: usize = 4;
 
@@ -65,6 +67,19 @@ impl Caches {
         let mut seen = std::collections::HashSet::new();
         all.retain(|(_, folder)| seen.insert(folder.clone()));
         all
+    }
+
+    /// The folder of the commit that a repository's `refs/main` names. The oldest repositories have no user.
+    pub fn newest(&self, repo: &str) -> Option<PathBuf> {
+        // Parts of a path from the command line must stay parts.
+        let folder = Some(format!("models--{}", repo.replace('/', "--")));
+        let folder = folder.filter(|_| is_repository(repo) || is_part(repo))?;
+        let found = |hub: &PathBuf| {
+            let repository = hub.join(&folder);
+            let commit = plimsoll_file::read_text(&repository.join("refs/main"), COMMIT).ok()?;
+            Some(repository.join("snapshots").join(commit.trim())).filter(|folder| folder.is_dir())
+        };
+        self.hubs.iter().find_map(found)
     }
 
     /// llama.cpp's own folders.

@@ -179,18 +179,20 @@ fn is_below(path: &str) -> bool {
 /// `USER/REPO` of letters, digits, `_`, and `.` or `-` between them (`hf-cache.cpp: is_valid_repo_id @
 /// 0.5.0`).
 pub(crate) fn is_repository(repo: &str) -> bool {
+    repo.len() <= 256 && repo.split_once('/').is_some_and(|(user, name)| is_part(user) && is_part(name))
+}
+
+/// True for a name that may stand on either side of a repository's slash.
+pub(crate) fn is_part(part: &str) -> bool {
     let is_base = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric() || c == '_');
-    let good = |part: &str| {
-        let mut seen = None;
-        is_base(part.chars().next())
-            && is_base(part.chars().last())
-            && part.chars().all(|c| {
-                let fine = is_base(Some(c)) || ((c == '.' || c == '-') && is_base(seen));
-                seen = Some(c);
-                fine
-            })
-    };
-    repo.len() <= 256 && repo.split_once('/').is_some_and(|(user, name)| good(user) && good(name))
+    let mut seen = None;
+    is_base(part.chars().next())
+        && is_base(part.chars().last())
+        && part.chars().all(|c| {
+            let fine = is_base(Some(c)) || ((c == '.' || c == '-') && is_base(seen));
+            seen = Some(c);
+            fine
+        })
 }
 
 fn is_hex(text: &str, length: usize) -> bool {

@@ -392,3 +392,22 @@ fn plain_addresses_have_sets_too_and_offline_fetches_nothing() {
         assert!(error.contains(stated), "{flags}: {error}");
     }
 }
+
+#[test]
+fn the_newest_download_is_that_of_the_main_branch() {
+    let folder = tempfile::tempdir().unwrap();
+    let caches = Caches::of_environment(|name| (name == "HF_HUB_CACHE").then(|| folder.path().into()));
+    for (repo, name) in [("user/model", "models--user--model"), ("gpt2", "models--gpt2")] {
+        let repository = folder.path().join(name);
+        assert_eq!(caches.newest(repo), None, "it is not there");
+        std::fs::create_dir_all(repository.join("refs")).unwrap();
+        std::fs::create_dir_all(repository.join("snapshots/old")).unwrap();
+        std::fs::write(repository.join("refs/main"), "new\n").unwrap();
+        assert_eq!(caches.newest(repo), None, "its commit is not there");
+        std::fs::create_dir(repository.join("snapshots/new")).unwrap();
+        assert_eq!(caches.newest(repo), Some(repository.join("snapshots/new")));
+    }
+    for hostile in ["../user/model", "user/../model", "/user/model", "user//model", ""] {
+        assert_eq!(caches.newest(hostile), None, "{hostile}");
+    }
+}

@@ -8,6 +8,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use plimsoll_base::Bytes;
+use plimsoll_hub::Caches;
 use plimsoll_vllm::{Header, ModelConfig, Tensor, shards};
 
 use crate::report::ErrorReport;
@@ -42,25 +43,12 @@ fn folder(model: &str) -> Result<PathBuf, ErrorReport> {
     if given.is_dir() {
         return Ok(given);
     }
-    let cached = cache().and_then(|cache| {
-        let repository = cache.join(format!("models--{}", model.replace('/', "--")));
-        let revision = plimsoll_file::read_text(&repository.join("refs/main"), Bytes::kib(4)).ok()?;
-        Some(repository.join("snapshots").join(revision.trim())).filter(|folder| folder.is_dir())
-    });
-    cached.ok_or_else(|| {
+    Caches::of_environment(|name| env::var_os(name)).newest(model).ok_or_else(|| {
         ErrorReport::new(format!(
             "`{model}` is neither a folder nor in the hub's cache on this machine\nhint: `hf download {model}` \
                 fetches it"
         ))
     })
-}
-
-/// `huggingface_hub/constants.py:HF_HUB_CACHE`.
-fn cache() -> Option<PathBuf> {
-    let of = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    of("HF_HUB_CACHE")
-        .or_else(|| of("HF_HOME").map(|home| home.join("hub")))
-        .or_else(|| of("HOME").map(|home| home.join(".cache/huggingface/hub")))
 }
 
 /// The files of the weights: those of the index, or else all of the folder.
