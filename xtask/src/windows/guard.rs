@@ -65,17 +65,7 @@ fn tests<'a>() -> [(&'static str, Test<'a>); 11] {
 /// Runs each test, and names those that fail.
 pub(super) fn run(toolchain: &Toolchain, plimsoll: &Path) -> io::Result<Outcome> {
     let trial = Trial { toolchain, plimsoll, folder: prepared(toolchain)? };
-    let mut outcome = Outcome::default();
-    for (name, test) in tests() {
-        if test(&trial)? {
-            outcome.passed += 1;
-        } else {
-            outcome.failed += 1;
-            eprintln!("windows: failed: {name}");
-        }
-    }
-    outcome.succeeded = outcome.failed == 0;
-    Ok(outcome)
+    super::judged(tests(), |test| test(&trial))
 }
 
 /// Builds guard and the doubles, in a folder beside links to the engine.

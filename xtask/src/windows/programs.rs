@@ -43,23 +43,15 @@ fn tests<'a>() -> [(&'static str, Test<'a>); 10] {
 
 /// Runs each test in a folder of its own, and names those that fail.
 pub(super) fn run(toolchain: &Toolchain, program: &Path) -> io::Result<Outcome> {
-    let mut outcome = Outcome::default();
-    for (name, test) in tests() {
+    super::judged(tests(), |test| {
         let folder = toolchain.root.join("target/windows/trial");
         if folder.exists() {
             fs::remove_dir_all(&folder)?;
         }
         fs::create_dir_all(&folder)?;
         write("l8", &folder.join("l8.gguf"), &Changes::default()).map_err(io::Error::other)?;
-        if test(&Trial { toolchain, program, folder })? {
-            outcome.passed += 1;
-        } else {
-            outcome.failed += 1;
-            eprintln!("windows: failed: {name}");
-        }
-    }
-    outcome.succeeded = outcome.failed == 0;
-    Ok(outcome)
+        test(&Trial { toolchain, program, folder })
+    })
 }
 
 impl Trial<'_> {
