@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use plimsoll_base::Card;
+use plimsoll_base::{Bytes, Card};
 use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_model::Model;
 use plimsoll_planner::{EngineBuild, PlanRequest, SpeedRange, plan, speed};
@@ -201,4 +201,16 @@ fn a_model_that_does_not_fit_and_a_card_without_rates_have_no_speed() {
     let likely = |speed: Option<SpeedRange>| speed.unwrap().likely;
     assert_eq!(known.unknown, None);
     assert!(likely(known.decode) > likely(known.decode_at_depth));
+}
+
+#[test]
+fn shapes_beyond_any_model_saturate() {
+    let mut model = model("q30");
+    for tensor in &mut model.tensors {
+        tensor.shape = [1 << 32, 1 << 31, tensor.shape[2], 1];
+        tensor.bytes = Bytes::new(u64::MAX / 2);
+    }
+    let flags = ["-ngl".to_owned(), "99".to_owned()];
+    let speed = with_request(&model, &flags, H200, |request| speed(request, u64::MAX).unwrap());
+    assert!(speed.decode.unwrap().likely.per_second() < 1.0);
 }

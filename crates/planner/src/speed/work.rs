@@ -107,7 +107,7 @@ impl TokenWork {
             self.product(at, tensor, used);
             let operations = rows.saturating_mul(columns).saturating_mul(2 * used);
             let device = self.device(at);
-            *if count > 1 { &mut device.routed } else { &mut device.dense } += operations;
+            add(if count > 1 { &mut device.routed } else { &mut device.dense }, operations);
             if !layer.is_fused(tensor) {
                 device.kernels += if tensor.kind.quantised() { kernels::PRODUCT } else { kernels::ONE };
             }
@@ -131,13 +131,18 @@ impl TokenWork {
         let device = self.device(place);
         let bytes = (tensor.bytes.get() / count.max(1)).saturating_mul(used);
         match format.steps(rows, columns) {
-            None => device.floats += bytes,
+            None => add(&mut device.floats, bytes),
             Some(steps) => {
-                device.steps += steps.saturating_mul(used);
-                *if format.by_table { &mut device.tables } else { &mut device.weights } += bytes;
+                add(&mut device.steps, steps.saturating_mul(used));
+                add(if format.by_table { &mut device.tables } else { &mut device.weights }, bytes);
             }
         }
     }
+}
+
+/// Sums saturate, because a hostile header may state any shape.
+fn add(sum: &mut u64, count: u64) {
+    *sum = sum.saturating_add(count);
 }
 
 impl AttentionWork {
