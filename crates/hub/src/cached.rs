@@ -153,7 +153,7 @@ fn sorted(folder: &Path) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::choice;
+    use plimsoll_model::repository;
 
     #[test]
     fn a_downloaded_model_is_found_in_either_cache_and_a_name_never_leaves_them() {
@@ -177,7 +177,7 @@ mod tests {
         let find = |repo: &str, tag: Option<&str>| {
             let found = caches.of(repo);
             let files = found.first()?;
-            let first = choice::usual(&files.list(), tag)?.remove(0);
+            let first = repository::usual(&files.list(), tag)?.remove(0);
             files.file(&first).map(|path| path.file_name().unwrap().to_string_lossy().into_owned())
         };
         assert_eq!(find("u/r-GGUF", None).as_deref(), Some("r-Q4_K_M-00001-of-00002.gguf"));

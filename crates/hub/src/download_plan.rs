@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use percent_encoding::percent_decode_str;
 use plimsoll_base::Bytes;
 use plimsoll_model::Dialect;
+use plimsoll_model::repository;
 use plimsoll_model::split::{SplitName, siblings};
 use ring::digest::{SHA256, digest};
 
 use crate::address::{Address, printable};
-use crate::choice;
 use crate::downloaded::repository_folder;
 use crate::error::{HubError, HubFailure};
 use crate::listing::Listing;
@@ -106,9 +106,9 @@ impl Hub {
         }
         let listing = Listing::fetch(&self.client, repo)?;
         let paths = listing.paths();
-        let mut files = choice::model(&paths, tag).map_err(|failure| failure.of(repo))?;
+        let mut files = repository::model(&paths, tag).map_err(|error| HubFailure::from(error).of(repo))?;
         self.listed(&listing, &files, dialect, &[])?.model()?;
-        let projector = files.first().and_then(|first| choice::projector(&paths, first));
+        let projector = files.first().and_then(|first| repository::projector(&paths, first));
         files.extend(projector.map(str::to_owned));
         let planned = files.into_iter().map(|path| {
             let file = listing.file(&path);

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use plimsoll_base::Bytes;
 use plimsoll_model::ModelError;
-use plimsoll_model::gguf::GgufError;
+use plimsoll_model::gguf::{FetchHeaderError, GgufError};
+use plimsoll_model::repository::ChoiceError;
 
 /// A failed fetch, with the address or repository that it was of.
 #[derive(Debug, thiserror::Error)]
@@ -74,11 +75,8 @@ pub enum HubFailure {
         "the file has {stated} bytes on the server, but {listed} in the hub's list of files\nhint: try again, or download the file"
     )]
     Length { stated: u64, listed: u64 },
-    #[error(
-        "the header of the file is longer than {limit}, or damaged: it continues to {} of the file\n\
-         hint: check the file; if it is sound, --header-limit raises the limit", Bytes::new(*.needed)
-    )]
-    TooLong { limit: Bytes, needed: u64 },
+    #[error(transparent)]
+    FetchHeader(#[from] FetchHeaderError),
     #[error(
         "the headers of the model's files are longer than {0} together, or damaged\n\
          hint: check the files; if they are sound, --header-limit raises the limit"
@@ -89,8 +87,6 @@ pub enum HubFailure {
             belong to another file\nhint: try again; the download begins anew"
     )]
     NoValidator,
-    #[error("reading the header takes more than {0} requests\nhint: download the file and give it with -m")]
-    Requests(u32),
     #[error("{0}")]
     Header(#[from] GgufError),
     #[error("{0}")]
@@ -99,18 +95,8 @@ pub enum HubFailure {
         "the hub's answer cannot be read: {0}\nhint: check HF_ENDPOINT; an old mirror may lack this interface"
     )]
     Answer(String),
-    #[error("the repository contains no GGUF file\nhint: look for a repository whose name ends in -GGUF")]
-    NoModel,
-    #[error(
-        "the repository holds no model, only a preset file that names other models\nhint: plan one of those models"
-    )]
-    Preset,
-    #[error("the repository has no file of quantisation `{tag}`; it has {}", listed(.has))]
-    NoSuchQuant { tag: String, has: Vec<String> },
-    #[error("the repository has no file `{file}`; it has {}", listed(.has))]
-    NoSuchFile { file: String, has: Vec<String> },
-    #[error("the repository lacks file {number} of the model's {count} files")]
-    Incomplete { number: u16, count: u16 },
+    #[error(transparent)]
+    Choice(#[from] ChoiceError),
     #[error(
         "the hub states no SHA-256 of this file, so that a download could not be checked\nhint: download the file and give it with -m"
     )]
@@ -182,14 +168,4 @@ impl HubFailure {
 
 fn after(seconds: &Option<u64>) -> String {
     seconds.map_or_else(String::new, |seconds| format!("; it accepts requests again in {seconds} s"))
-}
-
-/// A few of the names, and how many there are besides.
-fn listed(names: &[String]) -> String {
-    const SHOWN: usize = 24;
-    let shown = names.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(SHOWN) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
 }

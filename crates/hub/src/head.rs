@@ -11,112 +11,15 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use plimsoll_base::Bytes;
 use plimsoll_model::Dialect;
-use plimsoll_model::gguf::{Excerpt, GgufError, Header, PassedArray};
+use plimsoll_model::gguf::{GgufError, HeadReader, Header, PassedArray};
 use serde::Serialize;
 
 use crate::address::Address;
 use crate::client::{Client, Part};
 use crate::error::{HubError, HubFailure};
 
-/// Bytes of the first request.
-pub(crate) const FIRST: u64 = 64 << 10;
-/// Bytes that the parser gets at once.
-const PIECE: u64 = 64 << 10;
-/// Percent and bytes beyond the estimate of the third request.
-const MARGIN: u64 = 30;
-const SPARE: u64 = 4 << 10;
-/// Requests for one header; three are usual.
-const REQUESTS: u32 = 16;
 /// Headers of the longest that the files of one model may take together: only the first has a vocabulary.
 const SET: u64 = 2;
-
-// DECISION: the missing rest is mostly the vocabulary, whose length is known only at its end. So later
-// requests take an estimated length.
-/// Header in the making: says which bytes it needs, and takes them.
-#[derive(Debug)]
-pub struct HeadReader {
-    excerpt: Excerpt,
-    length: u64,
-    limit: Bytes,
-    /// Fetched pieces, with offsets; only the last piece grows.
-    pieces: Vec<(u64, Vec<u8>)>,
-    rounds: u32,
-}
-
-impl HeadReader {
-    /// Of a file of `length` bytes, whose vocabulary is probably `vocabulary` if that is not empty.
-    pub fn new(length: u64, dialect: Dialect, limit: Bytes, vocabulary: &[PassedArray]) -> Self {
-        let excerpt = Excerpt::assuming(length, dialect, vocabulary);
-        Self { excerpt, length, limit, pieces: Vec::new(), rounds: 0 }
-    }
-
-    /// The bytes of the file to fetch next; `None` when the header is complete or refused.
-    pub fn wants(&self) -> Result<Option<Range<u64>>, HubFailure> {
-        let Some(wanted) = self.excerpt.wants() else { return Ok(None) };
-        let end = wanted.end.max(wanted.start + 1);
-        if end > self.limit.get() {
-            return Err(HubFailure::TooLong { limit: self.limit, needed: end });
-        }
-        if self.rounds >= REQUESTS {
-            return Err(HubFailure::Requests(REQUESTS));
-        }
-        let occupied = self.occupied();
-        let start = if occupied.contains(&wanted.start) || occupied.end == wanted.start {
-            occupied.end
-        } else {
-            wanted.start
-        };
-        // The first estimate is a low one, because what it takes too much is wasted. The next ones are good,
-        // and a little more saves a request.
-        let likely = match self.rounds {
-            ..2 => self.excerpt.likely_end(0),
-            _ => self.excerpt.likely_end(MARGIN).saturating_add(SPARE),
-        };
-        // From then on at least doubled, so that no header takes many requests.
-        let least = if self.rounds < 4 { 0 } else { FIRST << (self.rounds - 3).min(16) };
-        let to = end.max(likely).max(start.saturating_add(least));
-        Ok(Some(start..to.min(self.limit.get()).min(self.length).max(start + 1)))
-    }
-
-    /// Takes bytes of the file from `start`, the beginning of the requested range.
-    pub fn take(&mut self, start: u64, bytes: Vec<u8>) {
-        self.rounds += 1;
-        let occupied = self.occupied();
-        match self.pieces.last_mut() {
-            Some((_, piece)) if start == occupied.end => piece.extend(bytes),
-            _ => self.pieces.push((start, bytes)),
-        }
-        self.feed();
-    }
-
-    fn occupied(&self) -> Range<u64> {
-        let (start, bytes) = self.pieces.last().map_or((0, &[][..]), |(start, bytes)| (*start, bytes));
-        start..start + widened(bytes.len())
-    }
-
-    /// Gives the parser the available part of its request.
-    fn feed(&mut self) {
-        let occupied = self.occupied();
-        while let Some(wanted) = self.excerpt.wants() {
-            let end = wanted.end.max(wanted.start.saturating_add(PIECE)).min(occupied.end);
-            let at_end = occupied.end >= self.length;
-            let enough =
-                wanted.start >= occupied.start && wanted.start < occupied.end && wanted.end <= occupied.end;
-            if !enough && !at_end {
-                return;
-            }
-            let place =
-                |offset: u64| usize::try_from(offset.saturating_sub(occupied.start)).unwrap_or(usize::MAX);
-            let piece = self.pieces.last().and_then(|(_, bytes)| bytes.get(place(wanted.start)..place(end)));
-            // A piece that is too short tells the parser that the file ends.
-            self.excerpt.take(piece.unwrap_or_default());
-        }
-    }
-
-    pub fn header(&self) -> Result<Header<'_>, GgufError> {
-        self.excerpt.header()
-    }
-}
 
 /// Bytes that may still be fetched for the headers of one model.
 #[derive(Debug)]
@@ -221,7 +124,7 @@ impl RemoteHead {
             if same { Ok(()) } else { Err(HubFailure::Changed.of(of)) }
         };
         take(&mut reader, 0, part)?;
-        while let Some(mut range) = reader.wants().map_err(|failure| failure.of(of))? {
+        while let Some(mut range) = reader.wants().map_err(|error| HubFailure::from(error).of(of))? {
             // Without an ETag the next bytes may be those of another file, so all are asked for again.
             if !is_distinguished {
                 let twice = reader.occupied().end.saturating_mul(2).min(client.bounds.header.get());
@@ -242,15 +145,15 @@ impl RemoteHead {
 
     /// The arrays of its vocabulary, for files that probably have the same.
     pub(crate) fn vocabulary(&self) -> &[PassedArray] {
-        self.reader.excerpt.vocabulary()
+        self.reader.vocabulary()
     }
 
     /// Writes a file of the same length that has the header, and a hole instead of the weights.
     pub fn write_hollow(&self, path: &Path) -> io::Result<()> {
         let mut file = File::create_new(path)?;
         file.set_len(self.origin.size)?;
-        self.reader.pieces.iter().try_for_each(|(start, bytes)| {
-            file.seek(SeekFrom::Start(*start))?;
+        self.reader.pieces().try_for_each(|(start, bytes)| {
+            file.seek(SeekFrom::Start(start))?;
             file.write_all(bytes)
         })
     }
@@ -259,7 +162,7 @@ impl RemoteHead {
 /// False where an assumed vocabulary may explain the result.
 fn is_sure(fetched: &Result<RemoteHead, HubError>) -> bool {
     match fetched {
-        Ok(head) => head.reader.excerpt.fills_its_file(),
+        Ok(head) => head.reader.fills_its_file(),
         Err(error) => error.failure.is_passing(),
     }
 }

@@ -9,7 +9,6 @@
 
 mod address;
 mod cached;
-mod choice;
 mod client;
 mod copy;
 mod derived;
@@ -35,7 +34,6 @@ use windows as system;
 
 pub use address::Address;
 pub use cached::Caches;
-pub use choice::{Quantisation, quantisations};
 pub use client::{Bounds, Client, Traffic};
 pub use copy::{CopyCalls, FileCopy};
 pub use derived::{DeriveError, DerivedModel};
@@ -43,7 +41,7 @@ pub use download::DownloadProgress;
 pub use download_plan::{DownloadPlan, download_name};
 pub use downloaded::DownloadedModel;
 pub use error::{HostFault, HubError, HubFailure};
-pub use head::{HeadReader, Origin, RemoteHead};
+pub use head::{Origin, RemoteHead};
 pub use listing::{HubFile, Listing};
 pub use post::{PostError, post_json};
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use plimsoll_base::Order;
+use plimsoll_model::repository::{Quantisation, quantisations};
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -135,6 +136,13 @@ impl Listing {
 
     pub(crate) fn file(&self, path: &str) -> Option<&HubFile> {
         self.files.iter().find(|file| file.path == path)
+    }
+
+    /// All models of the repository, by name.
+    pub fn quantisations(&self) -> Vec<Quantisation> {
+        let files: Vec<(&str, Option<u64>)> =
+            self.files.iter().map(|file| (file.path.as_str(), file.size)).collect();
+        quantisations(&files)
     }
 
     pub(crate) fn paths(&self) -> Vec<&str> {

@@ -7,16 +7,16 @@ use std::path::PathBuf;
 use std::thread;
 
 use plimsoll_flags::{ModelParams, RemoteSource};
-use plimsoll_model::gguf::{GgufError, Header};
+use plimsoll_model::gguf::{FIRST, GgufError, Header};
+use plimsoll_model::repository::{self, Quantisation};
 use plimsoll_model::split::siblings;
 use plimsoll_model::{Dialect, Model, ModelError};
 
 use crate::address::{Address, printable};
 use crate::cached::{CachedFiles, Caches};
-use crate::choice::{self, Quantisation};
 use crate::client::{Bounds, Client, Traffic};
 use crate::error::{HubError, HubFailure};
-use crate::head::{Allowance, FIRST, Origin, RemoteHead, Wanted};
+use crate::head::{Allowance, Origin, RemoteHead, Wanted};
 use crate::listing::Listing;
 
 /// The hub where no other is named.
@@ -169,11 +169,11 @@ impl Hub {
         let listing = Listing::fetch(&self.client, query.repo)?;
         let paths = listing.paths();
         let files = match query.file {
-            Some(file) => choice::named(&paths, file),
-            None => choice::model(&paths, query.tag),
+            Some(file) => repository::named(&paths, file),
+            None => repository::model(&paths, query.tag),
         };
-        let files = files.map_err(|failure| failure.of(query.repo))?;
-        let own = files.first().and_then(|first| choice::projector(&paths, first)).filter(|_| projects);
+        let files = files.map_err(|error| HubFailure::from(error).of(query.repo))?;
+        let own = files.first().and_then(|first| repository::projector(&paths, first)).filter(|_| projects);
         let main = self.listed(&listing, &files, query.dialect, &[])?;
         let own =
             own.map(|path| self.listed(&listing, &[path.to_owned()], query.dialect, &[])).transpose()?;
@@ -181,7 +181,7 @@ impl Hub {
             main: Some(ModelPlace::Remote(main)),
             projector: own.map(ModelPlace::Remote),
             draft: None,
-            others: choice::quantisations(&listing.files).len().saturating_sub(1),
+            others: listing.quantisations().len().saturating_sub(1),
         })
     }
 
@@ -198,7 +198,7 @@ impl Hub {
         mut take: impl FnMut(Quantisation, Result<RemoteModel, HubError>),
     ) {
         let mut vocabulary = Vec::new();
-        for quantisation in choice::quantisations(&listing.files) {
+        for quantisation in listing.quantisations() {
             let fetched = self.listed(listing, &quantisation.files, dialect, &vocabulary);
             if let Ok(RemoteModel { heads, .. }) = &fetched
                 && vocabulary.is_empty()
@@ -217,7 +217,7 @@ impl Hub {
         dialect: Dialect,
     ) -> Result<Option<RemoteModel>, HubError> {
         let paths = listing.paths();
-        let path = quantisation.files.first().and_then(|first| choice::projector(&paths, first));
+        let path = quantisation.files.first().and_then(|first| repository::projector(&paths, first));
         path.map(|path| self.listed(listing, &[path.to_owned()], dialect, &[])).transpose()
     }
 
@@ -308,12 +308,12 @@ impl RepositoryQuery<'_> {
     fn cached(&self, files: &CachedFiles, projects: bool, sure: bool) -> Option<LocatedModel> {
         let paths = files.list();
         let chosen = match self.file {
-            Some(file) => choice::named(&paths, file).ok(),
-            None if sure => choice::usual(&paths, self.tag),
-            None => choice::model(&paths, self.tag).ok(),
+            Some(file) => repository::named(&paths, file).ok(),
+            None if sure => repository::usual(&paths, self.tag),
+            None => repository::model(&paths, self.tag).ok(),
         };
         let first = chosen?.into_iter().next()?;
-        let own = choice::projector(&paths, &first).filter(|_| projects);
+        let own = repository::projector(&paths, &first).filter(|_| projects);
         let own = own.and_then(|path| files.file(path)).map(ModelPlace::File);
         let main = Some(ModelPlace::File(files.file(&first)?));
         Some(LocatedModel { main, projector: own, ..LocatedModel::default() })

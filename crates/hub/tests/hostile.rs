@@ -2,8 +2,8 @@
 //! read of the whole file.
 
 use plimsoll_base::Bytes;
-use plimsoll_hub::HeadReader;
 use plimsoll_model::Dialect;
+use plimsoll_model::gguf::HeadReader;
 use plimsoll_model::gguf::{Datum, DraftHeader, Header, ValueType};
 
 const LIMIT: Bytes = Bytes::mib(2);

@@ -8,6 +8,7 @@ mod draft;
 mod error;
 mod excerpt;
 mod gap;
+mod head_reader;
 mod lean;
 mod lookup;
 mod outlook;
@@ -27,6 +28,7 @@ use crate::{Dialect, TensorType};
 pub use draft::{Datum, DraftHeader, DraftTensor};
 pub use error::GgufError;
 pub use excerpt::{Excerpt, PassedArray};
+pub use head_reader::{FIRST, FetchHeaderError, HeadReader};
 pub use value::{Array, GgufValue};
 pub use value_type::ValueType;
 

@@ -10,6 +10,7 @@ mod arch;
 mod error;
 pub mod gguf;
 mod hyper;
+pub mod repository;
 pub mod split;
 mod tensor;
 pub mod tiny;

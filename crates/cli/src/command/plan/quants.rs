@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use plimsoll_base::{Bytes, Card, Order};
 use plimsoll_flags::{Options, RemoteSource};
-use plimsoll_hub::Quantisation;
+use plimsoll_model::repository::Quantisation;
 use plimsoll_plan::Models;
 use plimsoll_planner::{CardPlan, Plan};
 use plimsoll_report::aligned;

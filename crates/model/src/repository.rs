@@ -2,15 +2,31 @@
 //!
 //! The rules are those of `common/download.cpp @ 0.5.0` (`find_best_model`, `find_best_sibling`).
 
-use plimsoll_model::split::{SplitName, siblings};
+use std::collections::HashMap;
 
-use crate::error::HubFailure;
-use crate::listing::HubFile;
+use crate::split::{SplitName, siblings};
 
 /// Quantisations that llama-server looks for where none is named.
 const USUAL: [&str; 2] = ["Q4_K_M", "Q8_0"];
 /// Words in the names of files that are no models by themselves.
 const BESIDES: [&str; 6] = ["mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-"];
+
+/// Why no model of a repository is chosen.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChoiceError {
+    #[error("the repository contains no GGUF file\nhint: look for a repository whose name ends in -GGUF")]
+    NoModel,
+    #[error(
+        "the repository holds no model, only a preset file that names other models\nhint: plan one of those models"
+    )]
+    Preset,
+    #[error("the repository has no file of quantisation `{tag}`; it has {}", listed(.has))]
+    NoSuchQuant { tag: String, has: Vec<String> },
+    #[error("the repository has no file `{file}`; it has {}", listed(.has))]
+    NoSuchFile { file: String, has: Vec<String> },
+    #[error("the repository lacks file {number} of the model's {count} files")]
+    Incomplete { number: u16, count: u16 },
+}
 
 /// One quantisation in a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,9 +40,9 @@ pub struct Quantisation {
 }
 
 /// The files of the model that llama-server would load: of `tag`, else of the usual ones, else the first.
-pub(crate) fn model(paths: &[&str], tag: Option<&str>) -> Result<Vec<String>, HubFailure> {
+pub fn model(paths: &[&str], tag: Option<&str>) -> Result<Vec<String>, ChoiceError> {
     if paths.contains(&"preset.ini") {
-        return Err(HubFailure::Preset);
+        return Err(ChoiceError::Preset);
     }
     let firsts = firsts(paths);
     let of = |tag: &str| firsts.iter().find(|path| has_tag(path, tag));
@@ -37,23 +53,23 @@ pub(crate) fn model(paths: &[&str], tag: Option<&str>) -> Result<Vec<String>, Hu
     match (found, tag) {
         (Some(path), _) => parts(paths, path),
         (None, Some(tag)) if !firsts.is_empty() => {
-            Err(HubFailure::NoSuchQuant { tag: tag.escape_debug().to_string(), has: names(&firsts) })
+            Err(ChoiceError::NoSuchQuant { tag: tag.escape_debug().to_string(), has: names(&firsts) })
         }
-        _ => Err(HubFailure::NoModel),
+        _ => Err(ChoiceError::NoModel),
     }
 }
 
 /// The same of the usual quantisation alone, so that a cache does not answer for one that it lacks.
-pub(crate) fn usual(paths: &[&str], tag: Option<&str>) -> Option<Vec<String>> {
+pub fn usual(paths: &[&str], tag: Option<&str>) -> Option<Vec<String>> {
     model(paths, tag.or(Some(USUAL[0]))).ok()
 }
 
 /// The files of the set that `file` belongs to (`--hf-file`).
-pub(crate) fn named(paths: &[&str], file: &str) -> Result<Vec<String>, HubFailure> {
+pub fn named(paths: &[&str], file: &str) -> Result<Vec<String>, ChoiceError> {
     if paths.contains(&file) {
         parts(paths, file)
     } else {
-        Err(HubFailure::NoSuchFile {
+        Err(ChoiceError::NoSuchFile {
             file: file.escape_debug().to_string(),
             has: firsts(paths).into_iter().map(str::to_owned).collect(),
         })
@@ -61,7 +77,7 @@ pub(crate) fn named(paths: &[&str], file: &str) -> Result<Vec<String>, HubFailur
 }
 
 /// The projector that belongs to a model: in the nearest folder above it, and of the nearest bits.
-pub(crate) fn projector<'a>(paths: &[&'a str], model: &str) -> Option<&'a str> {
+pub fn projector<'a>(paths: &[&'a str], model: &str) -> Option<&'a str> {
     let folder = |path: &str| path.rsplit_once('/').map_or(String::new(), |(folder, _)| format!("{folder}/"));
     let above = folder(model);
     let distance = |path: &str| (bits(path).abs_diff(bits(model)), path.len());
@@ -73,10 +89,12 @@ pub(crate) fn projector<'a>(paths: &[&'a str], model: &str) -> Option<&'a str> {
 }
 
 /// All models of a repository, by name.
-pub fn quantisations(files: &[HubFile]) -> Vec<Quantisation> {
-    let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
+/// `files` are paths with sizes in bytes.
+pub fn quantisations(files: &[(&str, Option<u64>)]) -> Vec<Quantisation> {
+    let paths: Vec<&str> = files.iter().map(|(path, _)| *path).collect();
     let firsts = firsts(&paths);
-    let size = |path: &String| files.iter().find(|file| file.path == *path)?.size;
+    let sizes: HashMap<&str, Option<u64>> = files.iter().copied().collect();
+    let size = |path: &String| sizes.get(path.as_str()).copied().flatten();
     let of = |(path, name): (&&str, String)| {
         // An incomplete set cannot be loaded, so it is left out.
         let files = parts(&paths, path).ok()?;
@@ -102,11 +120,11 @@ fn has_tag(path: &str, tag: &str) -> bool {
     ['.', '-'].iter().any(|end| path.contains(&format!("{tag}{end}")))
 }
 
-fn parts(paths: &[&str], first: &str) -> Result<Vec<String>, HubFailure> {
+fn parts(paths: &[&str], first: &str) -> Result<Vec<String>, ChoiceError> {
     let all = siblings(first);
     let count = u16::try_from(all.len()).unwrap_or(u16::MAX);
     match (1..).zip(&all).find(|(_, path)| !paths.contains(&path.as_str())) {
-        Some((number, _)) => Err(HubFailure::Incomplete { number, count }),
+        Some((number, _)) => Err(ChoiceError::Incomplete { number, count }),
         None => Ok(all),
     }
 }
@@ -140,6 +158,16 @@ fn bits(path: &str) -> u32 {
     digits[..end].parse().unwrap_or(0)
 }
 
+/// A few of the names, and how many there are besides.
+fn listed(names: &[String]) -> String {
+    const SHOWN: usize = 24;
+    let shown = names.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,14 +195,14 @@ mod tests {
         assert_eq!(chosen(Some("q8_0")).as_deref(), Some("m-Q8_0.gguf"));
         assert_eq!(chosen(Some("UD-Q4_K_XL")).as_deref(), Some("m-UD-Q4_K_XL.gguf"));
         assert_eq!(model(&FILES, Some("BF16")).unwrap().len(), 2);
-        assert!(matches!(model(&FILES, Some("Q4_K")), Err(HubFailure::NoSuchQuant { .. })));
+        assert!(matches!(model(&FILES, Some("Q4_K")), Err(ChoiceError::NoSuchQuant { .. })));
         assert!(matches!(model(&["a-Q5_0.gguf"], None).as_deref(), Ok([one]) if one == "a-Q5_0.gguf"));
-        assert!(matches!(model(&["x.bin", "mmproj-F16.gguf"], None), Err(HubFailure::NoModel)));
-        assert!(matches!(model(&["preset.ini", "a-Q4_K_M.gguf"], None), Err(HubFailure::Preset)));
+        assert!(matches!(model(&["x.bin", "mmproj-F16.gguf"], None), Err(ChoiceError::NoModel)));
+        assert!(matches!(model(&["preset.ini", "a-Q4_K_M.gguf"], None), Err(ChoiceError::Preset)));
         assert_eq!(usual(&["a-Q8_0.gguf"], None), None);
         let lacking = ["a-Q4_K_M-00001-of-00003.gguf", "a-Q4_K_M-00002-of-00003.gguf"];
-        assert!(matches!(model(&lacking, None), Err(HubFailure::Incomplete { number: 3, count: 3 })));
-        assert!(matches!(named(&FILES, "none.gguf"), Err(HubFailure::NoSuchFile { .. })));
+        assert!(matches!(model(&lacking, None), Err(ChoiceError::Incomplete { number: 3, count: 3 })));
+        assert!(matches!(named(&FILES, "none.gguf"), Err(ChoiceError::NoSuchFile { .. })));
         assert_eq!(named(&FILES, FILES[0]).unwrap().len(), 2);
     }
 
@@ -190,8 +218,7 @@ mod tests {
 
     #[test]
     fn quantisations_are_named_by_what_tells_them_apart() {
-        let file = |path: &&str| HubFile { path: (*path).to_owned(), size: Some(7), digest: None };
-        let found = quantisations(&FILES.iter().map(file).collect::<Vec<_>>());
+        let found = quantisations(&FILES.map(|path| (path, Some(7))));
         let found: Vec<(&str, usize, Option<u64>)> =
             found.iter().map(|one| (one.name.as_str(), one.files.len(), one.size)).collect();
         let expected = [
