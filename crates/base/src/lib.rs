@@ -27,6 +27,7 @@ mod order;
 mod printable;
 mod priority;
 mod round;
+mod secret_name;
 
 pub use backend::{Backend, Backends, CardMaker};
 pub use bus_rate::BusRate;
@@ -50,3 +51,4 @@ pub use order::Order;
 pub use printable::{indented, is_control, one_line};
 pub use priority::Priority;
 pub use round::round_u64;
+pub use secret_name::{ends_as_secret, may_name_secret};

@@ -8,27 +8,14 @@
 
 use serde_json::Value;
 
+use super::may_name_secret;
+
 /// Stands for a secret.
 const MASK: &str = "***";
 /// Scripts within scripts (`sh -c "bash -c '…'"`) that are read.
 const DEEPEST: u32 = 4;
-/// Last words of names whose value is a secret. `--api-key-file` names a file, and `--max-tokens` is a
-/// number.
-const SECRET: [&str; 13] = [
-    "key",
-    "keys",
-    "token",
-    "secret",
-    "secrets",
-    "password",
-    "passwd",
-    "passphrase",
-    "credential",
-    "credentials",
-    "authorization",
-    "cookie",
-    "bearer",
-];
+/// Ends of names of headers that hold a secret.
+const SECRET_HEADERS: [&str; 2] = ["authorization", "bearer"];
 /// Flags whose value is a secret though their name ends otherwise; `-hft` is llama.cpp's form of
 /// `--hf-token`.
 const SHORT: [&str; 2] = ["-hft", "--proxy-user"];
@@ -156,12 +143,8 @@ fn is_name(text: &str) -> bool {
 
 /// True for the name of a flag, a variable, a header or a key of JSON that holds a secret.
 fn is_secret(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    // Of a variable any part counts (`AWS_ACCESS_KEY_ID`), of a flag the last (`--api-key-file`).
-    let is_variable = !name.contains('-') && !name.ends_with("_file");
-    let last = name.rsplit(['-', '_']).next().unwrap_or_default();
-    is_variable && name.split('_').any(|part| SECRET.contains(&part))
-        || SECRET.iter().any(|word| last.ends_with(word))
+    let is_header = || SECRET_HEADERS.iter().any(|end| name.to_ascii_lowercase().ends_with(end));
+    may_name_secret(name) || is_header()
 }
 
 /// `Name: value` without its value; `None` for any other text.

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::ffi::OsString;
 
-use plimsoll_base::Order;
+use plimsoll_base::{Order, ends_as_secret};
 use plimsoll_process::Environment;
 use plimsoll_wire::env as names;
 
@@ -39,7 +39,8 @@ const PASSED: &[&str] = &[
      PODMAN_USERNS DBUS_SESSION_BUS_ADDRESS DISPLAY WAYLAND_DISPLAY XAUTHORITY",
 ];
 
-/// Beginnings of names that only engines and the runtimes of cards read, without secrets of another kind.
+/// Beginnings of names that only engines and the runtimes of cards read, without secrets of another kind. One
+/// that ends as those of secrets do passes by `pass-env` alone.
 /// `TF_*` would be Terraform's too, `NEO*` a database's, `UV_*` and `NODE_*` those of package registries.
 const PASSED_BEGINNINGS: &[&str] = &[
     "LC_ XDG_ MALLOC_",
@@ -50,27 +51,6 @@ const PASSED_BEGINNINGS: &[&str] = &[
      COMFYUI_ OLLAMA_ TORCH PYTORCH_ TRITON_ XLA_ JAX_ ACCELERATE_ DEEPSPEED_ XFORMERS_ OMP_ GOMP_ KMP_ MKL_ OPENBLAS_ \
      BLIS_ NUMEXPR_ DNNL_ ONEDNN_ OMPI_ GLOO_ UCX_ FI_",
     "HF_HUB_ HF_XET_ TRANSFORMERS_ TOKENIZERS_",
-];
-
-/// Endings of names whose value may be a secret; they pass by `pass-env` alone. `TOKENS` is a number in this
-/// field.
-const SECRET_ENDINGS: &[&str] = &[
-    "KEY",
-    "KEYS",
-    "TOKEN",
-    "SECRET",
-    "SECRETS",
-    "PASSWORD",
-    "PASSWORDS",
-    "PASSWD",
-    "PASSPHRASE",
-    "_PASS",
-    "_PW",
-    "_AUTH",
-    "CREDENTIAL",
-    "CREDENTIALS",
-    "COOKIE",
-    "_PAT",
 ];
 
 const AIP_HTTP_PORT: &str = "AIP_HTTP_PORT";
@@ -163,7 +143,8 @@ pub fn inherited(
     let passes = |(name, _): &(OsString, OsString)| {
         let name = upper(name.as_encoded_bytes());
         let is_usual = exact.contains(&name)
-            || !is_secret(&name) && beginnings.iter().any(|start| name.starts_with(start.as_bytes()));
+            || !ends_as_secret(&String::from_utf8_lossy(&name))
+                && beginnings.iter().any(|start| name.starts_with(start.as_bytes()));
         is_usual || more.iter().any(|pattern| fits(&name, &upper(pattern.as_bytes())))
     };
     let (passed, rest): (Vec<_>, Vec<_>) = daemon.into_iter().partition(passes);
@@ -174,13 +155,6 @@ pub fn inherited(
         .collect();
     rest.order();
     (passed, rest)
-}
-
-/// True for a name that ends as those of secrets do, also with a number behind it.
-fn is_secret(name: &[u8]) -> bool {
-    let end =
-        name.iter().rposition(|byte| !byte.is_ascii_digit() && *byte != b'_').map_or(0, |last| last + 1);
-    SECRET_ENDINGS.iter().any(|ending| name[..end].ends_with(ending.as_bytes()))
 }
 
 fn fits(name: &[u8], pattern: &[u8]) -> bool {

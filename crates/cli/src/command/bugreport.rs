@@ -13,11 +13,11 @@ use std::process::ExitCode;
 use clap::Args;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use plimsoll_base::{Bytes, Card};
+use plimsoll_base::{Bytes, Card, may_name_secret};
 use plimsoll_config::{Configuration, KeySecret};
 use serde_json::{Value, json};
 
-use self::redact::{Redactor, is_secret_name};
+use self::redact::Redactor;
 use super::engine;
 use super::server_verbs::ServerAddress;
 use crate::report::{ErrorReport, print};
@@ -129,11 +129,11 @@ fn read_config(path: &Path) -> Result<ReportFile, ErrorReport> {
 /// With all secrets that are known here by name.
 fn redactor(arguments: &Arguments, config: Option<&Configuration>) -> Redactor {
     let mut secrets: Vec<String> = std::env::vars_os()
-        .filter_map(|(name, value)| is_secret_name(name.to_str()?).then(|| value.into_string().ok())?)
+        .filter_map(|(name, value)| may_name_secret(name.to_str()?).then(|| value.into_string().ok())?)
         .collect();
     secrets.extend(arguments.server.api_key.clone());
     for model in config.iter().flat_map(|config| &config.models) {
-        let env = model.env.iter().filter(|(name, _)| is_secret_name(name));
+        let env = model.env.iter().filter(|(name, _)| may_name_secret(name));
         secrets.extend(env.map(|(_, value)| value.clone()));
         let options = model.launch.options();
         let flags = ["--api-key", "--hf-token"].into_iter();

@@ -78,12 +78,6 @@ impl Redactor {
     }
 }
 
-/// True for a variable of the environment that may hold a secret.
-pub(super) fn is_secret_name(name: &str) -> bool {
-    let name = name.to_ascii_uppercase();
-    ["KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL", "AUTH"].iter().any(|part| name.contains(part))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
