@@ -3,7 +3,7 @@
 //! Any other client of the port for hosts is refused and reported, and harms no host.
 
 use std::io::Write as _;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -30,8 +30,12 @@ pub(crate) struct Certified {
     lines: &'static str,
 }
 
-fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+/// An address that a host can bind later.
+///
+/// Its loopback address belongs to this process alone, so no other test or engine takes the port meanwhile.
+pub(super) fn free_address() -> SocketAddr {
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    TcpListener::bind((Ipv4Addr::new(127, high + 1, middle, low), 0)).unwrap().local_addr().unwrap()
 }
 
 pub(crate) fn plimsoll(words: &[&str]) -> Output {

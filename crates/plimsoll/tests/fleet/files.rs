@@ -2,13 +2,14 @@
 //!
 //! A host gives files to hosts of its fleet only.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use plimsoll_fleet::{FleetView, HostCopies};
 
+use super::certificates::free_address;
 use super::intruder::{Shown, Visit};
 use super::rig::{Fleet, KEY, dump_of, header, view};
 use super::server::Cluster;
@@ -42,9 +43,9 @@ fn plimsoll(words: &[&str]) -> String {
 
 impl Sharing {
     fn start(lines: &str) -> Self {
-        let port = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let (store, folder) = (Cluster::start(1), tempfile::tempdir().unwrap());
-        let mut fleet = Self { hosts: Vec::new(), ports: vec![port(), port()], store, folder };
+        let mut fleet =
+            Self { hosts: Vec::new(), ports: vec![free_address(), free_address()], store, folder };
         let address = fleet.store.address();
         let (_, name) = address.rsplit_once('/').unwrap();
         let (first, second) = (fleet.identity(0), fleet.identity(1));
