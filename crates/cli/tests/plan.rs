@@ -5,7 +5,10 @@ use plimsoll_flags::Options;
 use plimsoll_model::gguf::Header;
 use plimsoll_model::tiny::TinyModel;
 use plimsoll_model::{Dialect, Model};
-use plimsoll_plan::{Estimate, EstimateError, HostLimit, Models, PlannedHost, plan};
+use plimsoll_plan::{
+    Estimate, EstimateError, HostLimit, HostSize, Models, PlannedHost, QuestionError, QuestionText, document,
+    plan,
+};
 use plimsoll_planner::HostRoom;
 
 fn tiny() -> Model {
@@ -90,4 +93,56 @@ fn cards_that_share_the_host_count_with_it() {
         HostLimit { estimate: &estimate, cards: &cards, host }.doubt(&plan, &requested).map(|(_, fits)| fits)
     };
     assert_eq!((doubt(false), doubt(true)), (None, Some(false)));
+}
+
+fn answered(json: &str) -> Result<String, QuestionError> {
+    let question = QuestionText::from_json(json.as_bytes())?.read()?;
+    let plan = question.answer(&Estimate::new(tiny().into()))?;
+    Ok(document(&plan).unwrap())
+}
+
+#[test]
+fn a_question_in_json_has_the_plan_of_its_flags_and_cards() {
+    let stated: serde_json::Value = serde_json::from_str(
+        &answered(r#"{ "flags": ["-c", "2048"], "cards": ["2x3090"], "host": "64GiB", "depth": 100 }"#)
+            .unwrap(),
+    )
+    .unwrap();
+    assert_eq!((&stated["schema"], &stated["context"]), (&"plimsoll.plan/1".into(), &2048.into()));
+    let ids: Vec<&str> =
+        stated["cards"].as_array().unwrap().iter().filter_map(|card| card["id"].as_str()).collect();
+    assert_eq!(ids.len(), 2);
+    assert_ne!(ids[0], ids[1]);
+}
+
+#[test]
+fn a_question_that_cannot_be_answered_states_its_fault() {
+    for (json, fault) in [
+        ("[", "the question cannot be read: "),
+        (r#"{ "flag": [] }"#, "unknown field `flag`"),
+        (r#"{ "flags": ["-c"] }"#, "no card is given\nhint: "),
+        (r#"{ "cards": ["3091"] }"#, "`3091` is not a known card"),
+        (r#"{ "cards": ["3090"], "flags": ["--no-such-flag"] }"#, "unknown flag `--no-such-flag`"),
+        (
+            r#"{ "cards": ["3090"], "host": "32" }"#,
+            "the host's memory cannot be read: `32` is 32 B; did you mean",
+        ),
+        (r#"{ "cards": ["3090"], "engine": "vllm" }"#, "`vllm` is not a known engine"),
+        (r#"{ "cards": ["3090"], "engine": "llama.cpp@x" }"#, "`x` is not a build"),
+        (r#"{ "cards": ["3090"], "program": "x" }"#, "`x` is not a program"),
+        (r#"{ "cards": ["3090"], "flags": ["-c", "256"], "depth": 257 }"#, "hint: -c 257 extends it"),
+    ] {
+        let stated = answered(json).unwrap_err().to_string();
+        assert!(stated.contains(fault), "{json}: {stated}");
+    }
+}
+
+#[test]
+fn a_host_needs_a_unit_and_may_be_named_total() {
+    for text in ["32GiB", "total=32GiB"] {
+        assert_eq!(text.parse(), Ok(HostSize(Bytes::gib(32))));
+    }
+    for text in ["32", "", "total=", "much"] {
+        assert!(text.parse::<HostSize>().is_err(), "{text}");
+    }
 }

@@ -1,5 +1,7 @@
 //! Names the projects of engines (llama.cpp, ik_llama.cpp), and compares their build numbers.
 
+use std::str::FromStr;
+
 use plimsoll_model::Dialect;
 use serde::{Deserialize, Serialize};
 
@@ -59,5 +61,29 @@ impl EngineBuild {
             _ => return None,
         };
         Some((number > UNSTAMPED).then_some(number))
+    }
+}
+
+/// Why a text names no engine.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseEngineError {
+    #[error("`{0}` is not a known engine; the known engines are llama.cpp and ik_llama.cpp")]
+    FindEngine(String),
+    #[error("`{0}` is not a build; write for example llama.cpp@10605")]
+    ReadBuild(String),
+}
+
+/// Reads `llama.cpp` or, with its build, `llama.cpp@10605`.
+impl FromStr for EngineBuild {
+    type Err = ParseEngineError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (name, build) = text.split_once('@').map_or((text, None), |(name, build)| (name, Some(build)));
+        let kind =
+            [EngineKind::LlamaCpp, EngineKind::IkLlamaCpp].into_iter().find(|kind| kind.name() == name);
+        let kind = kind.ok_or_else(|| ParseEngineError::FindEngine(name.to_owned()))?;
+        let number =
+            |build: &str| Self::number_in(build).ok_or_else(|| ParseEngineError::ReadBuild(build.to_owned()));
+        Ok(Self { kind, build: build.map(number).transpose()?.flatten() })
     }
 }

@@ -19,7 +19,7 @@ mod value;
 mod warning;
 
 pub use device::{CARD_INTERFACES, device_number};
-pub use engine::{EngineBuild, EngineKind};
+pub use engine::{EngineBuild, EngineKind, ParseEngineError};
 pub use failure::{FlagError, FlagProblem, joined, quoted};
 pub use given::GivenFlag;
 pub use options::{Options, Setting, is_variable};
@@ -27,6 +27,6 @@ pub use origin::FlagOrigin;
 pub use params::{
     BufferOverride, FlashAttention, GpuLayers, ModelParams, NgramTokens, Parallel, RemoteSource, SplitMode,
 };
-pub use program::ProgramKind;
+pub use program::{ParseProgramError, ProgramKind};
 pub use value::{FlagValue, truth};
 pub use warning::Warning;

@@ -1,6 +1,8 @@
 //! Tells the programs of llama.cpp apart (such as llama-server and llama-cli), whose defaults and memory use
 //! differ.
 
+use std::str::FromStr;
+
 /// Program of an engine, such as llama-server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ProgramKind {
@@ -28,4 +30,20 @@ impl ProgramKind {
     }
 
     pub const NAMES: &'static str = "llama-server, llama-fit-params, llama-cli, library";
+}
+
+/// Error: a text names no program.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is not a program that plimsoll can plan for; the known programs are {names}",
+    names = ProgramKind::NAMES
+)]
+pub struct ParseProgramError(String);
+
+impl FromStr for ProgramKind {
+    type Err = ParseProgramError;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        Self::from_name(name).ok_or_else(|| ParseProgramError(name.to_owned()))
+    }
 }

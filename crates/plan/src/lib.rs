@@ -8,6 +8,8 @@ mod chosen;
 mod estimate;
 mod host_limit;
 mod need;
+mod question;
+mod room;
 
 use plimsoll_base::Card;
 use plimsoll_flags::Options;
@@ -18,6 +20,8 @@ pub use self::chosen::{Choice, ChoiceError};
 pub use self::estimate::{Estimate, EstimateError, Models};
 pub use self::host_limit::{HostLimit, PlannedHost};
 pub use self::need::PlannedNeed;
+pub use self::question::{Question, QuestionError, QuestionText, document};
+pub use self::room::{HostSize, HostSizeError, Room};
 
 /// Plans a model for llama-server with these flags, which blanks separate.
 ///

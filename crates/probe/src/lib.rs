@@ -2,6 +2,7 @@
 //! measurements.
 #![forbid(unsafe_code)]
 
+mod adapters;
 pub mod bus;
 pub mod contexts;
 mod estimate;
@@ -13,5 +14,6 @@ pub mod own_file;
 mod processor;
 mod user_folder;
 
+pub use adapters::missing_adapters;
 pub use estimate::estimate;
 pub use processor::processor;

@@ -24,15 +24,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use plimsoll_base::{Advice, Bytes, Card, CardSpec};
+use plimsoll_base::{Bytes, Card, CardSpec};
 use plimsoll_config::reserve_size;
 use plimsoll_flags::{Options, ProgramKind};
-use plimsoll_planner::{EngineBuild, EngineKind, Plan, PlanRequest, speed};
-use plimsoll_probe::bus;
+use plimsoll_plan::{HostSize, Question, Room};
+use plimsoll_planner::{EngineBuild, Plan};
 
 use self::exact::Estimated;
 use self::remote::RemoteFiles;
-use self::requested::{HostSize, Room};
 #[cfg(unix)]
 pub(super) use self::served::served;
 pub(crate) use self::spelling::{meant, spelled};
@@ -124,11 +123,11 @@ pub(crate) struct Arguments {
     depth: Option<u32>,
     /// Engine, with its build if known: llama.cpp, llama.cpp@10605, ik_llama.cpp. By default llama.cpp, or
     /// the engine that --exact asks
-    #[arg(long = "build", alias = "engine", value_name = "ENGINE[@BUILD]", value_parser = engine)]
+    #[arg(long = "build", alias = "engine", value_name = "ENGINE[@BUILD]")]
     engine: Option<EngineBuild>,
     /// Program of the engine that will run: llama-server, llama-fit-params, llama-cli, library. By default
     /// the program named before the flags, or llama-server
-    #[arg(long, value_parser = program)]
+    #[arg(long)]
     program: Option<ProgramKind>,
     /// Let an engine compute the sizes, without a GPU: the named llama-server, the one that `serve` would use
     /// or, with --check, the running one. Without this option, an installed engine with a backend for cards
@@ -175,10 +174,10 @@ fn planned(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     if let Some(target) = &arguments.check {
         return check::run(arguments, target);
     }
-    let mut room = Room::find(arguments)?;
+    let given = Options::from_argv(&arguments.flags)?;
+    let mut room = requested::room(arguments, &given)?;
     // Before `--fit` and the plan, so that both search within the budget.
     room.cards = arguments.occupied(room.cards);
-    let given = Options::from_argv(&arguments.flags)?;
     if arguments.quants {
         return quants::run(arguments, &given, &room.cards);
     }
@@ -187,32 +186,17 @@ fn planned(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     if let Some(directions) = &arguments.fit {
         return fit::run(arguments, directions, (&given, &options), &room);
     }
-    let cards = &room.cards;
-    let estimated = Estimated::of_plan(arguments, &options, cards)?;
-    let mut plan = estimated.plan(arguments, &options, cards)?;
-    if let Some(depth) = arguments.depth.map(u64::from) {
-        let context = plan.context;
-        if depth > context {
-            let why = format!(
-                "--depth {depth} is beyond the context of {context} tokens\nhint: -c {depth} extends it"
-            );
-            return Err(ErrorReport::new(why));
-        }
-        let speed = |request: &PlanRequest<'_>| speed(request, depth);
-        plan.speed = estimated.formulas().answer(&options, cards, speed)?;
-    }
-    room.limit(estimated.formulas()).limit_plan(&options, &mut plan, room.doubts(&options));
-    for hint in &mut plan.hints {
-        if let Advice::SpillCache(advice) = &mut hint.advice {
-            advice.bus = bus::measured();
-        }
-    }
+    let question = arguments.question(options, room);
+    let (options, cards) = (&question.options, &question.room.cards);
+    let estimated = Estimated::of_plan(arguments, options, cards)?;
+    let mut plan = estimated.plan(arguments, options, cards)?;
+    question.complete(estimated.formulas(), &mut plan)?;
     // Files before stdout: a plan is printed only if everything that was asked for has been written.
     if let Some(path) = &arguments.svg {
         write_file(path, screen::svg(&plan))?;
     }
     if let Some(path) = &arguments.html {
-        write_file(path, screen::html(&plan, &estimated.course(&options, cards, &plan)?))?;
+        write_file(path, screen::html(&plan, &estimated.course(options, cards, &plan)?))?;
     }
     // On stderr before the plan, because a closed stdout must not hide how often the engine ran.
     estimated.print_runs()?;
@@ -256,6 +240,10 @@ impl Arguments {
         !self.formulas && self.engine.is_none() && self.program() == ProgramKind::LlamaServer
     }
 
+    fn question(&self, options: Options, room: Room) -> Question {
+        Question { options, engine: self.engine(), program: self.program(), room, depth: self.depth }
+    }
+
     /// Returns the cards as a program within a budget sees them.
     fn occupied(&self, cards: Vec<Card>) -> Vec<Card> {
         match self.budget {
@@ -266,7 +254,7 @@ impl Arguments {
 
     /// Returns the described cards, or else those that `others` returns.
     fn described_or(&self, others: impl FnOnce() -> Vec<Card>) -> Result<Vec<Card>, ErrorReport> {
-        let cards = if self.cards.is_empty() { others() } else { requested::described(&self.cards) };
+        let cards = if self.cards.is_empty() { others() } else { Room::described(&self.cards, None).cards };
         if cards.is_empty() { Err(no_card()) } else { Ok(cards) }
     }
 }
@@ -296,30 +284,4 @@ fn no_card() -> ErrorReport {
         "no GPU was found on this machine, and the host's memory cannot be read\nhint: describe a card with \
             --card",
     )
-}
-
-/// Reads an engine with its build.
-pub(super) fn engine(text: &str) -> Result<EngineBuild, String> {
-    let (name, build) = text.split_once('@').map_or((text, None), |(name, build)| (name, Some(build)));
-    let kind = [EngineKind::LlamaCpp, EngineKind::IkLlamaCpp].into_iter().find(|kind| kind.name() == name);
-    let kind = kind.ok_or_else(|| {
-        format!(
-            "`{name}` is not a known engine; the known engines are llama.cpp \
-        and ik_llama.cpp"
-        )
-    })?;
-    let number = |build: &str| {
-        EngineBuild::number_in(build)
-            .ok_or_else(|| format!("`{build}` is not a build; write for example llama.cpp@10605"))
-    };
-    Ok(EngineBuild { kind, build: build.map(number).transpose()?.flatten() })
-}
-
-fn program(name: &str) -> Result<ProgramKind, String> {
-    ProgramKind::from_name(name).ok_or_else(|| {
-        format!(
-            "`{name}` is not a program that plimsoll can plan for; the known programs are {}",
-            ProgramKind::NAMES
-        )
-    })
 }

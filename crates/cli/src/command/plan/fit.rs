@@ -9,11 +9,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use plimsoll_flags::Options;
+use plimsoll_plan::Room;
 use plimsoll_planner::fit::{Dimension, Fit, FitAnswer, RequestChange, edited};
 use serde_json::{Value, json};
 
 use super::paste::Pasted;
-use super::requested::Room;
 use super::{Arguments, Estimated};
 use crate::report::{ErrorReport, print, print_as, status};
 use crate::screen;

@@ -11,13 +11,12 @@ use plimsoll_base::{Bytes, Card, CardLimit, Company, Reason};
 use plimsoll_config::{Configuration, ConfiguredModel, Launch};
 use plimsoll_flags::{FlagOrigin, Options};
 use plimsoll_import::{Found, FoundModel, Places, find_read, write_toml};
-use plimsoll_plan::{Choice, PlannedNeed};
+use plimsoll_plan::{Choice, PlannedNeed, Room};
 use plimsoll_planner::Plan;
 use plimsoll_scheduler::place::{CandidateModel, Ledger, LoadedTogether, together};
 use serde_json::{Value, json};
 
-use super::Arguments;
-use super::requested::Room;
+use super::{Arguments, requested};
 use crate::report::{ErrorReport, print_as, print_data, status, write_file};
 use crate::screen::{TogetherReport, TogetherRow};
 use crate::terminal;
@@ -37,7 +36,7 @@ struct PlannedFile {
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     let given = Options::from_argv(&arguments.flags)?;
     refuse_others(arguments, &given)?;
-    let mut room = Room::find(arguments)?;
+    let mut room = requested::room(arguments, &given)?;
     room.cards = arguments.occupied(room.cards);
     let files = files(arguments, &given, &room);
     if files.is_empty() {

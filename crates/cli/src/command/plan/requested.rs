@@ -1,93 +1,49 @@
 //! Collects what `plimsoll plan` needs: engine flags, cards and host memory. It warns if one of them is
 //! uncertain.
 
-use std::str::FromStr;
-
-use plimsoll_base::{Bytes, Card, CardId, CardSpec, Reason, unit_of};
+use plimsoll_base::{CardSpec, Reason};
 use plimsoll_cards::{KernelCard, Machine};
 use plimsoll_engine::program;
 use plimsoll_flags::{Options, ProgramKind};
-use plimsoll_plan::{Estimate, HostLimit, PlannedHost};
+use plimsoll_plan::{PlannedHost, Room};
 use plimsoll_planner::HostRoom;
+use plimsoll_probe::{bus, missing_adapters};
 
 use super::{Arguments, no_card, served};
 use crate::report::ErrorReport;
 
-/// `--host`: `32GiB` or `total=32GiB`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct HostSize(Bytes);
-
-impl FromStr for HostSize {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let size = text.strip_prefix("total=").unwrap_or(text);
-        let bytes: Bytes = size.parse().map_err(|error| format!("{error}"))?;
-        if bytes < Bytes::mib(1) {
-            Err(format!("`{text}` is {bytes}; did you mean {size}{}?", unit_of(size)))
-        } else {
-            Ok(Self(bytes))
-        }
-    }
+/// Cards and host memory to plan for: the described cards, else those of this machine, else its host memory.
+/// An adapter that the flags name and that is not here is a doubt.
+pub(super) fn room(arguments: &Arguments, given: &Options) -> Result<Room, ErrorReport> {
+    let mut room = cards_and_host(arguments)?;
+    room.bus = bus::measured();
+    room.doubts.splice(0..0, missing_adapters(given));
+    Ok(room)
 }
 
-/// Cards and host memory to plan for.
-pub(super) struct Room {
-    pub(super) cards: Vec<Card>,
-    host: Option<PlannedHost>,
-    doubts: Vec<Reason>,
-}
-
-impl Room {
-    /// The described cards, else those of this machine, else its host memory.
-    pub(super) fn find(arguments: &Arguments) -> Result<Self, ErrorReport> {
-        let given = arguments
-            .host
-            .map(|HostSize(total)| PlannedHost { room: HostRoom { total, free: total }, is_shared: false });
-        if !arguments.cards.is_empty() {
-            let doubts = arguments.cards.iter().flat_map(|spec| &spec.doubts);
-            return Ok(Self {
-                cards: described(&arguments.cards),
-                host: given,
-                doubts: doubts.map(|doubt| Reason::new("card_in_doubt", doubt.clone())).collect(),
-            });
-        }
-        // NVML needs no CUDA context, so planning takes no memory of the card.
-        let machine = plimsoll_cards::look();
-        let cards = served(&machine);
-        let seen = machine.host.as_ref().map(|host| PlannedHost {
-            room: HostRoom { total: host.total, free: host.free },
-            is_shared: machine.unified || cards.iter().any(|card| card.shares_host),
-        });
-        if !cards.is_empty() {
-            return Ok(Self { cards, host: given.or(seen), doubts: Vec::new() });
-        }
-        let host = machine.host.clone().ok_or_else(no_card)?;
-        let text = format!(
-            "{}, so the plan is for host memory{}; describe another machine's card with --card, or \
-                examine this machine with `plimsoll doctor`",
-            why_host(&machine),
-            machine.kernel_cards.iter().filter_map(described_by).collect::<String>()
-        );
-        Ok(Self { cards: vec![host], host: None, doubts: vec![Reason::new("no_card_seen", text)] })
+fn cards_and_host(arguments: &Arguments) -> Result<Room, ErrorReport> {
+    let given = Room::described(&arguments.cards, arguments.host);
+    if !given.cards.is_empty() {
+        return Ok(given);
     }
-
-    /// Memory of the host, if it is known.
-    pub(super) fn host_total(&self) -> Option<Bytes> {
-        self.host.map(|host| host.room.total)
+    // NVML needs no CUDA context, so planning takes no memory of the card.
+    let machine = plimsoll_cards::look();
+    let cards = served(&machine);
+    let seen = machine.host.as_ref().map(|host| PlannedHost {
+        room: HostRoom { total: host.total, free: host.free },
+        is_shared: machine.unified || cards.iter().any(|card| card.shares_host),
+    });
+    if !cards.is_empty() {
+        return Ok(Room { cards, host: given.host.or(seen), ..given });
     }
-
-    /// The limit that the host's memory sets.
-    pub(super) fn limit<'a>(&'a self, estimate: &'a Estimate) -> HostLimit<'a> {
-        HostLimit { estimate, cards: &self.cards, host: self.host }
-    }
-
-    /// Doubts that hold for every plan of these flags.
-    pub(super) fn doubts(&self, options: &Options) -> Vec<Reason> {
-        let flags = options.remarks();
-        let flags = flags.iter().map(|remark| Reason::new("flag_misread", remark.to_string()));
-        flags.chain(missing_adapters(options)).chain(self.doubts.iter().cloned()).collect()
-    }
+    let host = machine.host.clone().ok_or_else(no_card)?;
+    let text = format!(
+        "{}, so the plan is for host memory{}; describe another machine's card with --card, or \
+            examine this machine with `plimsoll doctor`",
+        why_host(&machine),
+        machine.kernel_cards.iter().filter_map(described_by).collect::<String>()
+    );
+    Ok(Room { cards: vec![host], doubts: vec![Reason::new("no_card_seen", text)], ..Room::default() })
 }
 
 /// Why no GPU of a machine is planned for.
@@ -113,37 +69,6 @@ fn described_by(card: &KernelCard) -> Option<String> {
         None => name.parse::<CardSpec>().ok().map(|_| name.clone())?,
     };
     Some(format!("; --card \"{words}\" plans for the {name}"))
-}
-
-/// Adapters (LoRA) that are not on this machine, by their paths.
-fn missing_adapters(options: &Options) -> Vec<Reason> {
-    let params = options.params(ProgramKind::LlamaServer);
-    let adapters = params.map(|params| params.adapters).unwrap_or_default();
-    let missing = adapters.into_iter().filter(|path| !std::path::Path::new(path).exists());
-    let stated = |path: String| {
-        let text = format!(
-            "the adapter {path} is not on this machine, so neither its size nor its need is known; where it is missing, \
-            llama-server does not start"
-        );
-        Reason::new("adapter_missing", text).fact("path", path)
-    };
-    missing.map(stated).collect()
-}
-
-/// The described cards; those of one name are numbered: two `name=H200` are `H200` and `H200#2`.
-pub(super) fn described(specs: &[CardSpec]) -> Vec<Card> {
-    let mut cards: Vec<Card> = Vec::with_capacity(specs.len());
-    for card in specs.iter().flat_map(|spec| &spec.cards) {
-        let same = cards
-            .iter()
-            // A UUID distinguishes cards already; only cards without one, or with the same one, need a
-            // number.
-            .filter(|other| other.name == card.name && other.uuid == card.uuid)
-            .count();
-        let id = if same == 0 { card.id.clone() } else { CardId::new(&format!("{}#{}", card.id, same + 1)) };
-        cards.push(Card { id, ..card.clone() });
-    }
-    cards
 }
 
 /// Why a command line of another program is not planned; `None` for one of llama.cpp's that are known.
@@ -216,32 +141,5 @@ mod tests {
         assert!(stated("/opt/llama-bench -m m.gguf -p 512").unwrap().contains("`-c 1536`"));
         let vllm = stated("vllm serve org/model").unwrap();
         assert!(vllm.contains("not of `vllm`") && vllm.contains("plimsoll measure watch"), "{vllm}");
-    }
-
-    #[test]
-    fn an_adapter_that_is_not_there_is_named() {
-        let options = |line: &str| {
-            let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-            Options::from_argv(&words).unwrap()
-        };
-        let stated = missing_adapters(&options(
-            "-m m.gguf --lora /nowhere/a.gguf,/ --lora-scaled /nowhere/b.gguf:0.5",
-        ));
-        let paths: Vec<&str> = stated.iter().map(|reason| reason.text.as_str()).collect();
-        assert_eq!(paths.len(), 2, "{paths:?}");
-        assert!(
-            paths[0].contains("/nowhere/a.gguf") && paths[1].contains("/nowhere/b.gguf is not"),
-            "{paths:?}"
-        );
-    }
-
-    #[test]
-    fn a_host_needs_a_unit_and_may_be_named_total() {
-        for text in ["32GiB", "total=32GiB"] {
-            assert_eq!(text.parse::<HostSize>().unwrap().0, Bytes::gib(32));
-        }
-        for text in ["32", "", "total=", "much"] {
-            assert!(text.parse::<HostSize>().is_err(), "{text}");
-        }
     }
 }

@@ -10,12 +10,12 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use plimsoll_base::{Bytes, Card, CardKind};
-use plimsoll_flags::ProgramKind;
+use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_vllm::{Neighbour, ServeCommand, Together, VllmPlan, together};
 use serde_json::json;
 
 use self::folder::Checkpoint;
-use super::requested::{self, Room};
+use super::requested;
 use super::{Arguments, by_words};
 use crate::report::{ErrorReport, print_as, status};
 use crate::screen::VllmReport;
@@ -64,7 +64,7 @@ fn serve_words(words: &[String]) -> Option<&[String]> {
 
 pub(super) fn run(arguments: &Arguments, engines: &[Vec<String>]) -> Result<ExitCode, ErrorReport> {
     refuse_others(arguments)?;
-    let cards = Room::find(arguments)?.cards;
+    let cards = requested::room(arguments, &Options::default())?.cards;
     let card = cards.first().filter(|card| card.kind == CardKind::Cuda).ok_or_else(super::no_card)?;
     let planned: Vec<Planned> = engines
         .iter()

@@ -62,7 +62,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "POOL", help_heading = "Pools")]
     pool: Option<Pool>,
     /// With --pool plan: engine of the program, with its build if known: llama.cpp, llama.cpp@8390
-    #[arg(long, value_name = "ENGINE[@BUILD]", value_parser = plan::engine, help_heading = "Pools")]
+    #[arg(long, value_name = "ENGINE[@BUILD]", help_heading = "Pools")]
     build: Option<EngineBuild>,
     /// Report to the program that the cards have no virtual memory management, so that ggml uses its legacy
     /// pool
