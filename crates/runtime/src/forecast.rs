@@ -3,9 +3,10 @@
 //!
 //! It is logged at start and after a reload, and printed by `serve --check`.
 
+mod configured;
 mod doubts;
 mod parts;
-mod standing;
+mod planned;
 mod together;
 
 use std::rc::Rc;
@@ -15,15 +16,13 @@ use plimsoll_base::{Bytes, Card, CardId, CardKind, Curve, Hint, MemoryModel, Pla
 use plimsoll_config::ConfiguredModel;
 use plimsoll_flags::quoted;
 use plimsoll_planner::HostRoom;
-use plimsoll_scheduler::place::{
-    LearnedNeed, Ledger, NeedAnswers, PlacementQuery, PlacementVerdict, place_planned,
-};
+use plimsoll_scheduler::place::{LearnedNeed, Ledger, NeedAnswers, PlacementQuery, PlacementVerdict};
 use plimsoll_scheduler::{ModelId, SchedulerEvent};
 
+pub use self::configured::{StandingConflicts, TogetherForecast, conflicts, loaded_together};
 pub use self::doubts::{FlagsLeftOut, this_host};
-pub use self::standing::StandingConflicts;
-pub use self::standing::conflicts;
-pub use self::together::{TogetherForecast, loaded_together};
+pub(crate) use self::planned::{advise, answers, place_planned, with_answers};
+pub use self::together::{Beside, CandidateModel, CandidateVerdict, LoadedTogether, together};
 use super::Runtime;
 use super::operator_log::{in_a_line, label};
 use super::survey::{FoundProgram, Patience, Surveyor, profile};

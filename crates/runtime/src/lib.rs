@@ -61,13 +61,13 @@ use plimsoll_base::{BusRate, Hint};
 use plimsoll_cards::{KernelCard, Sampler};
 use plimsoll_config::Configuration;
 use plimsoll_process::Launcher;
-use plimsoll_scheduler::place::answers;
 use plimsoll_scheduler::{ModelId, ModelState, Moment, SchedulerEffect, SchedulerEvent};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use self::board::{Board, Webhook};
 use self::deadly::DeadlyBodies;
+use self::forecast::answers;
 use self::host_bound::follow_host_claim;
 use self::last_advice::LastAdvice;
 use self::parts::{Driver, EngineStarts, ModelFiles, Readings, Reports, Turns};
@@ -82,8 +82,8 @@ pub use config_error::ReadConfigError;
 pub use config_file::Config;
 pub use extension::{BeforeLoad, Extension};
 pub use forecast::{
-    FlagsLeftOut, Forecast, StandingConflicts, TogetherForecast, conflicts, loaded_together, this_host,
-    widest,
+    Beside, CandidateModel, CandidateVerdict, FlagsLeftOut, Forecast, LoadedTogether, StandingConflicts,
+    TogetherForecast, conflicts, loaded_together, this_host, together, widest,
 };
 pub use freeing::free_idle;
 pub use needs::{KnownNeeds, MeasuredNeeds};

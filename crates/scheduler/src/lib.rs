@@ -32,7 +32,7 @@ pub use effect::{ModelState, RequestRefusal, RequestRefusalKind, SchedulerEffect
 pub use event::{ConfigChange, Health, ProbeOutcome, RequestTraits, SchedulerEvent, UnknownRequest};
 pub use load_check::{Discrepancy, LoadCheck};
 pub use plimsoll_base::{CardLimit, End, RunId, Stage};
-pub use scheduler::{Scheduler, StateAuditError};
+pub use scheduler::Scheduler;
 pub use slope::ObservedGrowth;
 pub use spec::{ModelSpec, SchedulerSettings};
 pub use state::{

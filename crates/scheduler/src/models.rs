@@ -3,6 +3,8 @@
 //! At every change, the table updates its count of waiting models and its list of models whose state must be
 //! reported.
 
+#[cfg(test)]
+mod audit;
 mod pauses;
 mod run;
 mod slot;
@@ -158,21 +160,6 @@ impl ModelTable {
                 room.displaced += load_time;
             }
         }
-    }
-
-    /// Name of a list or sum that contradicts the state of the models.
-    pub(crate) fn stale_list(&self) -> Option<&'static str> {
-        let ids = |which: fn(&ModelSlot) -> bool| -> Vec<ModelId> {
-            self.iter().filter(|(_, slot)| which(slot)).map(|(id, _)| id).collect()
-        };
-        let times: Vec<Duration> = self.iter().filter_map(|(_, slot)| slot.load_time).collect();
-        let sum = (times.iter().sum(), u32::try_from(times.len()).unwrap_or(u32::MAX));
-        let stale = [
-            ("running", self.running != ids(|slot| slot.run.is_some())),
-            ("waiting", self.waiting != ids(ModelSlot::waits)),
-            ("load times", self.load_times != sum),
-        ];
-        stale.into_iter().find(|(_, is_stale)| *is_stale).map(|(name, _)| name)
     }
 
     pub(crate) fn mark_states_dirty(&mut self) {

@@ -9,19 +9,18 @@ mod evict;
 mod explain;
 mod ledger;
 mod placement;
-mod planned;
 mod query;
 mod sets;
-mod together;
 
 pub use answers::{CardSet, NeedAnswer, NeedAnswers};
 pub(crate) use evict::{EvictionCandidate, cheapest};
 pub(crate) use explain::{RULES, at_most, holding, kept_from_models, largest_first};
-pub use ledger::{Account, AuditError, ClaimError, KeptFree, Ledger, LedgerClaim, allowance};
+#[cfg(test)]
+pub use ledger::audit::AuditError;
+pub use ledger::{Account, ClaimError, KeptFree, Ledger, LedgerClaim, allowance};
 pub(crate) use placement::place_more;
 pub use placement::{
     CardStanding, CardTenant, LearnedNeed, NoPlacement, PlacementQuery, PlacementVerdict, PlanAdvice,
     Reservations, need, place,
 };
-pub use planned::{advise, answers, place_planned, with_answers};
-pub use together::{Beside, CandidateModel, CandidateVerdict, LoadedTogether, together};
+pub use sets::card_sets;

@@ -2,6 +2,8 @@
 //!
 //! A request is in one place: queued for its model, in flight at an engine, or held during a health check.
 
+#[cfg(test)]
+mod audit;
 mod line;
 
 use std::collections::BTreeSet;
@@ -155,18 +157,6 @@ impl Queue {
             (request.suspect, request.kills) = (None, 0);
             request.turn = line.push_front(request.age(id));
         }
-    }
-
-    pub(crate) fn places(&self) -> impl Iterator<Item = (RequestId, RequestPlace)> {
-        self.requests.iter().map(|(id, request)| (*id, request.place))
-    }
-
-    /// True if there is one deadline for each of these requests, which is its own, and no other.
-    pub(crate) fn deadlines_are_of(&self, queued: &BTreeSet<RequestId>) -> bool {
-        let is_own =
-            |(at, id): &(Moment, RequestId)| self.get(*id).is_some_and(|request| request.deadline == *at);
-        let ids: BTreeSet<RequestId> = self.deadlines.iter().map(|(_, id)| *id).collect();
-        ids == *queued && ids.len() == self.deadlines.len() && self.deadlines.iter().all(is_own)
     }
 
     /// Place of the last dispatch.

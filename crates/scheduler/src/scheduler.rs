@@ -3,6 +3,7 @@
 //! Each submodule handles one kind of event. Whenever memory is taken or freed, waiting models are placed
 //! again.
 
+#[cfg(test)]
 mod audit;
 mod blame;
 mod budget_requests;
@@ -22,7 +23,6 @@ mod sleeping;
 mod timers;
 mod yields;
 
-pub use self::audit::StateAuditError;
 use std::collections::BTreeMap;
 
 use plimsoll_base::{Bytes, CardId, Reason, RunId};

@@ -11,7 +11,7 @@ pub use daemon::{ConfigCheck, Daemon, DaemonError, DaemonHandle, Setup};
 pub use plimsoll_member::FleetError;
 pub use plimsoll_route::{Listen, openapi};
 pub use plimsoll_runtime::{
-    Config, ConfigureError, Forecast, ReadConfigError, StandingConflicts, TogetherForecast, UnknownCard,
-    post_mortem, widest,
+    Beside, CandidateModel, CandidateVerdict, Config, ConfigureError, Forecast, LoadedTogether,
+    ReadConfigError, StandingConflicts, TogetherForecast, UnknownCard, post_mortem, together, widest,
 };
 pub use plimsoll_task::{DaemonFuture, on_one_thread};

@@ -3,7 +3,7 @@
 
 use plimsoll_base::{Card, CardId, Placement};
 use plimsoll_report::{aligned, shortened, wrapped};
-use plimsoll_scheduler::place::{Beside, CandidateVerdict};
+use plimsoll_serve::{Beside, CandidateVerdict};
 use serde_json::{Value, json};
 
 /// Columns of the sentences.

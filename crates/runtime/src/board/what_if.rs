@@ -4,9 +4,10 @@
 use plimsoll_config::{ConfiguredModel, Launch};
 use plimsoll_flags::Options;
 use plimsoll_scheduler::ModelId;
-use plimsoll_scheduler::place::{NeedAnswers, advise, with_answers};
+use plimsoll_scheduler::place::NeedAnswers;
 use serde_json::{Value, json};
 
+use crate::forecast::{advise, with_answers};
 use crate::{SchedulerState, Surveyor};
 use plimsoll_route::WhatIfError;
 use plimsoll_task::spawn_blocking;

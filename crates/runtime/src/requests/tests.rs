@@ -8,7 +8,6 @@ use plimsoll_base::{
     Bytes, Card, CardId, CardKind, Counting, Curve, End, MemoryModel, Priority, Reason, Slots,
 };
 use plimsoll_log::Log;
-use plimsoll_scheduler::place::answers;
 use plimsoll_scheduler::{
     CardLimit, ClientId, ConfigChange, Health, ModelId, ModelSpec, Moment, RequestTraits, Scheduler,
     SchedulerEffect, SchedulerSettings,
@@ -16,6 +15,7 @@ use plimsoll_scheduler::{
 use proptest::prelude::*;
 
 use super::*;
+use crate::forecast::answers;
 
 const MODELS: u32 = 2;
 

@@ -10,8 +10,9 @@ use plimsoll_base::{Bytes, Card, CardId, CardShares, NeedSize, Placement, Reason
 
 use super::answers::CardSet;
 use super::evict::{self, EvictionCandidate};
+use super::explain;
 use super::ledger::{Account, Ledger};
-use super::{explain, sets};
+use super::sets::card_sets;
 
 pub use super::query::{
     CardStanding, CardTenant, LearnedNeed, NoPlacement, PlacementQuery, PlacementVerdict, PlanAdvice,
@@ -28,7 +29,7 @@ pub fn place(
     let placer = Placer::new(query, ledger, reserved, tenants);
     let mut best: Option<PlacementOption> = None;
     let mut unplanned = None;
-    for set in sets::candidates(ledger, query.allowed, &query.need.named) {
+    for set in card_sets(ledger, query.allowed, &query.need.named) {
         // Sets come smallest first: a larger one cannot beat a set that fits at once.
         if matches!(&best, Some(way) if way.ease == PlacementRank::Now && way.cards < set.len())
             || unplanned.is_some_and(|size| size < set.len())
@@ -90,7 +91,7 @@ pub(crate) fn place_more(
 pub fn need(query: &PlacementQuery, ledger: &Ledger) -> Result<Bytes, Vec<CardSet>> {
     let reserved = Reservations::default();
     let placer = Placer::new(query, ledger, &reserved, &[]);
-    for set in sets::candidates(ledger, query.allowed, &query.need.named) {
+    for set in card_sets(ledger, query.allowed, &query.need.named) {
         let placement = placer.placement(&set, Account::limit);
         if placer.lacks_answers() {
             return Err(placer.unplanned.into_inner());
@@ -142,7 +143,7 @@ impl PlacementOption {
     }
 }
 
-pub(super) struct Placer<'a> {
+struct Placer<'a> {
     query: &'a PlacementQuery<'a>,
     ledger: &'a Ledger,
     reserved: &'a Reservations,
@@ -150,11 +151,11 @@ pub(super) struct Placer<'a> {
     /// Those that could be stopped, the readiest first, and of these the least recently used.
     stoppable: Vec<&'a CardTenant>,
     /// Sets of cards that the plan has to tell of.
-    pub(super) unplanned: RefCell<Vec<CardSet>>,
+    unplanned: RefCell<Vec<CardSet>>,
 }
 
 impl<'a> Placer<'a> {
-    pub(super) fn new(
+    fn new(
         query: &'a PlacementQuery<'a>,
         ledger: &'a Ledger,
         reserved: &'a Reservations,
@@ -169,7 +170,7 @@ impl<'a> Placer<'a> {
         Self { query, ledger, reserved, tenants, stoppable, unplanned: RefCell::default() }
     }
 
-    pub(super) fn lacks_answers(&self) -> bool {
+    fn lacks_answers(&self) -> bool {
         !self.unplanned.borrow().is_empty()
     }
 
@@ -242,11 +243,7 @@ impl<'a> Placer<'a> {
     }
 
     /// Memory that the demand takes on the set if each card has `free` for it.
-    pub(super) fn placement(
-        &self,
-        set: &[usize],
-        free: impl Fn(&Account) -> Bytes,
-    ) -> Result<Placement, Reason> {
+    fn placement(&self, set: &[usize], free: impl Fn(&Account) -> Bytes) -> Result<Placement, Reason> {
         if let (NeedSize::Declared(size) | NeedSize::Divided(size), [index]) = (self.query.need.size, set) {
             let more = if size.is_zero() { Bytes::ZERO } else { self.query.learned.total() };
             let card = self.ledger.accounts()[*index].card().id.clone();
@@ -305,7 +302,7 @@ impl<'a> Placer<'a> {
     }
 
     /// False for a model of unknown need on a card that reports no memory.
-    pub(super) fn enters(&self, placement: &Placement) -> bool {
+    fn enters(&self, placement: &Placement) -> bool {
         !placement.alone || placement.shares.iter().all(|share| !share.bytes.is_zero())
     }
 
@@ -388,7 +385,7 @@ impl<'a> Placer<'a> {
 
     fn never(&self) -> NoPlacement {
         // Asked again for the explanation, which is needed only once a model is refused.
-        let sets = sets::candidates(self.ledger, self.query.allowed, &self.query.need.named);
+        let sets = card_sets(self.ledger, self.query.allowed, &self.query.need.named);
         let roomy = |it: &Placement| self.enters(it) && self.is_within(it, Account::limit);
         let emptied =
             |set: &Vec<usize>| self.placement(set, Account::limit).is_ok_and(|placement| roomy(&placement));

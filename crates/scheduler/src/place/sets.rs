@@ -9,7 +9,7 @@ use super::ledger::Ledger;
 const EXACT: usize = 6;
 
 /// Returns sets of indices into the ledger's accounts, fewest cards first.
-pub(super) fn candidates(ledger: &Ledger, allowed: &[CardId], named: &NamedDemand) -> Vec<Vec<usize>> {
+pub fn card_sets(ledger: &Ledger, allowed: &[CardId], named: &NamedDemand) -> Vec<Vec<usize>> {
     let accounts = ledger.accounts();
     let of_kind = |kind: CardKind| -> Vec<usize> {
         let usable = accounts.iter().enumerate().filter(|(_, account)| {

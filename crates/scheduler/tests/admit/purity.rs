@@ -23,30 +23,11 @@ fn inputs_and_outputs_are_data() {
     is_data::<NeedAnswers>();
 }
 
-/// Code for programs with plans at hand, which no other source of the scheduler uses.
-fn asks_plans(file: &Path) -> bool {
-    let name = file.to_string_lossy();
-    name.contains("/place/planned.rs") || name.contains("/place/together")
-}
-
-#[test]
-fn no_source_of_the_scheduler_uses_code_that_asks_plans() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    for file in
-        sources(&folder).into_iter().filter(|file| !asks_plans(file) && !file.ends_with("src/place.rs"))
-    {
-        let text = fs::read_to_string(&file).unwrap();
-        for word in ["planned::", "together::", "with_answers", "place_planned"] {
-            assert!(!text.contains(word), "{}: {word}", file.display());
-        }
-    }
-}
-
 #[test]
 fn no_source_calls_foreign_code() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     for crate_folder in ["../scheduler/src", "../base/src/demand.rs"] {
-        for file in sources(&folder.join(crate_folder)).into_iter().filter(|file| !asks_plans(file)) {
+        for file in sources(&folder.join(crate_folder)) {
             let text = fs::read_to_string(&file).unwrap();
             let product = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
             for (number, line) in (1..).zip(product.lines()) {

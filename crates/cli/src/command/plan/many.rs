@@ -13,7 +13,8 @@ use plimsoll_flags::{FlagOrigin, Options};
 use plimsoll_import::{Found, FoundModel, Places, find_read, write_toml};
 use plimsoll_plan::{Choice, PlannedNeed, Room};
 use plimsoll_planner::Plan;
-use plimsoll_scheduler::place::{CandidateModel, Ledger, LoadedTogether, together};
+use plimsoll_scheduler::place::Ledger;
+use plimsoll_serve::{CandidateModel, LoadedTogether, together};
 use serde_json::{Value, json};
 
 use super::{Arguments, requested};

@@ -2,13 +2,13 @@
 
 use plimsoll_base::{Hint, MemoryModel};
 
-use super::answers::{CardSet, NeedAnswer, NeedAnswers};
-use super::ledger::Ledger;
-use super::placement::place;
-use super::query::{CardTenant, PlacementQuery, PlacementVerdict, PlanAdvice, Reservations};
+use plimsoll_scheduler::place::{
+    CardSet, CardTenant, Ledger, NeedAnswer, NeedAnswers, PlacementQuery, PlacementVerdict, PlanAdvice,
+    Reservations, place,
+};
 
 /// What the model takes of each set of cards.
-pub fn answers(demand: &dyn MemoryModel, sets: &[CardSet]) -> Vec<NeedAnswer> {
+pub(crate) fn answers(demand: &dyn MemoryModel, sets: &[CardSet]) -> Vec<NeedAnswer> {
     let answer = |set: &CardSet| NeedAnswer {
         cards: set.iter().map(|card| (card.id.clone(), card.free)).collect(),
         ignores_free: demand.ignores_free(set),
@@ -18,7 +18,7 @@ pub fn answers(demand: &dyn MemoryModel, sets: &[CardSet]) -> Vec<NeedAnswer> {
 }
 
 /// Asks again with the answers of the plan, until it lacks none.
-pub fn with_answers<T>(
+pub(crate) fn with_answers<T>(
     demand: &dyn MemoryModel,
     answered: &mut NeedAnswers,
     ask: impl Fn(&NeedAnswers) -> Result<T, Vec<CardSet>>,
@@ -33,7 +33,7 @@ pub fn with_answers<T>(
 }
 
 /// Places a model beside these, with the advice of its plan where it fits on no cards.
-pub fn place_planned(
+pub(crate) fn place_planned(
     query: &PlacementQuery<'_>,
     demand: &dyn MemoryModel,
     ledger: &Ledger,
@@ -56,7 +56,7 @@ pub fn place_planned(
 }
 
 /// Puts the advice of the plan among the hints.
-pub fn advise(demand: &dyn MemoryModel, advice: &mut PlanAdvice, hints: &mut Vec<Hint>) {
+pub(crate) fn advise(demand: &dyn MemoryModel, advice: &mut PlanAdvice, hints: &mut Vec<Hint>) {
     if !advice.cards.is_empty() {
         let of_plan = demand.hints(&advice.cards);
         advice.fill(hints, of_plan);

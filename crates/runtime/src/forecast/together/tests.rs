@@ -134,9 +134,7 @@ fn exhaustive(models: &[CandidateModel<'_>], ledger: &Ledger) -> Worth {
 
 /// Worth of the group that the search finds, and whether it knows that to be the best.
 fn searched(models: &[CandidateModel<'_>], ledger: &Ledger) -> (Worth, bool) {
-    let needs: Vec<ModelNeed> = models.iter().map(|model| model.demand.need()).collect();
-    let mut search = GroupSearch::new(models, &needs, (0..models.len()).collect(), ledger);
-    let (group, is_largest) = search.run();
+    let (group, is_largest) = GroupSearch::new(models, (0..models.len()).collect(), ledger).run();
     let pinned = group.iter().filter(|(index, _)| models[*index].pinned).count();
     let cards: i64 = group.iter().map(|(_, it)| i64::try_from(it.shares.len()).unwrap()).sum();
     let bytes: u64 = group.iter().map(|(_, it)| it.total().get()).sum();

@@ -5,14 +5,10 @@ use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use plimsoll_base::{Bytes, CardId, ModelNeed, NeedSize, Order, Placement};
+use plimsoll_base::{Bytes, Card, CardId, ModelNeed, NeedSize, Order, Placement, Share};
+use plimsoll_scheduler::place::{Account, Ledger, card_sets};
 
-use super::super::answers::NeedAnswers;
-use super::super::ledger::{Account, Ledger};
-use super::super::placement::Placer;
-use super::super::query::Reservations;
-use super::super::{planned::with_answers, sets};
-use super::{CandidateModel, apart, query};
+use super::{CandidateModel, apart};
 
 /// Steps after which the search ends with the best group so far.
 const STEPS: usize = 50_000;
@@ -36,7 +32,7 @@ type Question = (usize, Vec<usize>, Vec<Bytes>);
 
 pub(super) struct GroupSearch<'a> {
     models: &'a [CandidateModel<'a>],
-    needs: &'a [ModelNeed],
+    needs: Vec<ModelNeed>,
     ledger: &'a Ledger,
     /// Models in the order in which they are placed.
     order: Vec<usize>,
@@ -58,28 +54,24 @@ pub(super) struct GroupSearch<'a> {
 }
 
 impl<'a> GroupSearch<'a> {
-    pub(super) fn new(
-        models: &'a [CandidateModel<'a>],
-        needs: &'a [ModelNeed],
-        able: Vec<usize>,
-        ledger: &'a Ledger,
-    ) -> Self {
+    pub(super) fn new(models: &'a [CandidateModel<'a>], able: Vec<usize>, ledger: &'a Ledger) -> Self {
+        let needs: Vec<ModelNeed> = models.iter().map(|model| model.demand.need()).collect();
         let cards = |set: &Vec<usize>| set.clone().into_iter().map(|index| ledger.accounts()[index].card());
         let sets_of = |(model, need): (&CandidateModel<'_>, &ModelNeed)| {
-            let mut sets = sets::candidates(ledger, &model.allowed, &need.named);
+            let mut sets = card_sets(ledger, &model.allowed, &need.named);
             sets.retain(|set| need.may_use(cards(set).collect::<Vec<_>>().into_iter()));
             // An engine that needs no card starts all the same.
             if sets.is_empty() { vec![Vec::new()] } else { sets }
         };
         let mut search = Self {
             models,
-            needs,
             ledger,
             order: able,
-            sets: models.iter().zip(needs).map(sets_of).collect(),
+            sets: models.iter().zip(&needs).map(sets_of).collect(),
             least: Vec::new(),
             sizes: Vec::new(),
-            twins: twins(models, needs, ledger),
+            twins: twins(models, &needs, ledger),
+            needs,
             known: RefCell::default(),
             free: ledger.accounts().iter().map(Account::free).collect(),
             chosen: Vec::new(),
@@ -180,27 +172,33 @@ impl<'a> GroupSearch<'a> {
         accounts.all(|(account, free)| placement.on(&account.card().id) <= *free)
     }
 
-    /// What the model takes of a set of cards, by the rules of the scheduler.
+    /// What the model takes of a set of cards with so much free memory.
     fn placement(&self, model: usize, set: &[usize], free: &[Bytes]) -> Option<Placement> {
         let of_set: Vec<Bytes> = set.iter().map(|card| free[*card]).collect();
         let key = (model, set.to_vec(), of_set);
         if let Some(known) = self.known.borrow().get(&key) {
             return known.clone();
         }
-        let (need, reserved) = (&self.needs[model], Reservations::default());
-        let free_of = |account: &Account| {
-            let index = self.ledger.accounts().iter().position(|it| it.card().id == account.card().id);
-            index.map_or(Bytes::ZERO, |index| free[index])
-        };
-        let ask = |answers: &NeedAnswers| {
-            let query = query(&self.models[model], need, answers);
-            let placer = Placer::new(&query, self.ledger, &reserved, &[]);
-            let placement = placer.placement(set, free_of).ok().filter(|placement| placer.enters(placement));
-            if placer.lacks_answers() { Err(placer.unplanned.take()) } else { Ok(placement) }
-        };
-        let found = with_answers(self.models[model].demand, &mut NeedAnswers::default(), ask);
+        let found = self.planned(model, set, free);
         self.known.borrow_mut().insert(key, found.clone());
         found
+    }
+
+    fn planned(&self, model: usize, set: &[usize], free: &[Bytes]) -> Option<Placement> {
+        let accounts = self.ledger.accounts();
+        let card = |index: &usize| Card { free: free[*index], ..accounts[*index].card().clone() };
+        let cards: Vec<Card> = set.iter().map(card).collect();
+        let offered: Vec<(&Card, Bytes)> = cards.iter().map(|card| (card, card.free)).collect();
+        let (need, demand) = (&self.needs[model], self.models[model].demand);
+        let shares = need.shares(&offered).unwrap_or_else(|| demand.on(&cards)).ok()?;
+        // A run of unknown need is given all that the card can hold.
+        let share = |(card, bytes): (CardId, Bytes)| {
+            let bytes = if need.is_alone() { self.ledger.account(&card)?.capacity() } else { bytes };
+            Some(Share::new(card, bytes))
+        };
+        let shares: Vec<Share> = shares.into_iter().map(share).collect::<Option<_>>()?;
+        let is_empty = need.is_alone() && shares.iter().any(|share| share.bytes.is_zero());
+        (!is_empty).then(|| Placement { shares, alone: need.is_alone() })
     }
 
     /// Memory below which the model never is, whatever is free.
