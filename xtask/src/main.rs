@@ -21,6 +21,7 @@ mod house;
 mod package;
 mod page;
 mod pypi;
+mod python;
 mod qemu;
 mod release;
 mod source;
@@ -77,6 +78,8 @@ enum Chore {
     Package,
     /// The web page of serve: its committed build is that of its sources, and Chromium shows what it should
     Page,
+    /// The Python package: installed from its wheel and tested with each CPython of this machine
+    Python(python::Options),
     /// `plimsoll reclaim` in an emulated kernel with a contiguous pool: some minutes, and packages by name
     QemuReclaim,
     /// Packages: a .deb, an archive, an OCI image, an SBOM and checksums; two builds give the same bytes
@@ -112,6 +115,7 @@ fn main() -> ExitCode {
         Chore::House(options) => house::run(&root, &options),
         Chore::Package => package::run(&root),
         Chore::Page => page::run(&root),
+        Chore::Python(options) => python::run(&root, &options),
         Chore::QemuReclaim => qemu::run(&root),
         Chore::Release(options) => release::run(&root, &options),
         Chore::Supply => supply::run(&root),

@@ -4,6 +4,7 @@
 //! byte then follows from the sources, the compiler and one date, so the packages can be rebuilt anywhere.
 //! The date is `SOURCE_DATE_EPOCH`, or else the time of the last commit.
 
+use std::error::Error;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -30,6 +31,7 @@ mod tests;
 use build::{BuildError, Programs};
 use contents::ContentsError;
 use libraries::LibraryError;
+use options::Architecture;
 pub(crate) use options::Options;
 use recipes::RecipeError;
 use sbom::SbomError;
@@ -91,6 +93,7 @@ fn packages(root: &Path, options: &Options, programs: &Programs, date: u64) -> R
     let architecture = options.architecture;
     let sbom = sbom::of(root, architecture)?;
     let tree = contents::tree(root, programs, &sbom)?;
+    let python = contents::python(root, programs)?;
     let libraries = libraries::needed(&programs.program, architecture)?;
     let pack = |name: &str| {
         let name = name.to_owned();
@@ -106,7 +109,7 @@ fn packages(root: &Path, options: &Options, programs: &Programs, date: u64) -> R
             deb::package(root, &tree, architecture, floor, date),
         ),
         (format!("{stem}.tar.gz"), Ok(archive)),
-        (wheel::name(architecture, floor), wheel::package(root, &tree, architecture, floor)),
+        (wheel::name(architecture, floor), wheel::package(root, (&tree, python), architecture, floor)),
         (format!("{stem}-oci.tar"), oci::image(&tree, &libraries, architecture, date)),
         (format!("{stem}.cdx.json"), Ok(sbom)),
     ];
@@ -129,6 +132,22 @@ fn packages(root: &Path, options: &Options, programs: &Programs, date: u64) -> R
         signature::sign(&path, secret, &keys)?;
     }
     Ok(sums)
+}
+
+/// Writes the wheel of a program and libraries that are built already into `out`; its path.
+pub(crate) fn wheel(
+    root: &Path,
+    (program, libraries): (&Path, &Path),
+    out: &Path,
+) -> Result<PathBuf, Box<dyn Error>> {
+    let programs = Programs::in_folders(program, libraries);
+    let architecture = Architecture::here();
+    let tree = contents::tree(root, &programs, &sbom::of(root, architecture)?)?;
+    let python = contents::python(root, &programs)?;
+    let floor = crate::artifacts::newest_glibc(&programs.program);
+    let path = out.join(wheel::name(architecture, floor));
+    fs::write(&path, wheel::package(root, (&tree, python), architecture, floor)?)?;
+    Ok(path)
 }
 
 /// A line for each package in the folder, those of an earlier run for another architecture included.

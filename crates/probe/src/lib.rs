@@ -10,6 +10,7 @@ pub mod folder;
 pub mod guard;
 pub mod headers;
 pub mod library;
+pub mod models;
 pub mod own_file;
 mod processor;
 mod user_folder;

@@ -10,6 +10,7 @@ use std::process::Command;
 use super::options::Architecture;
 
 const LIBRARIES: [&str; 2] = ["libplimsoll_guard.so", "libplimsoll_phantom.so"];
+const ABI: &str = "libplimsoll_abi.so";
 /// What the compiler calls the folders of this machine.
 const SOURCES: &str = "/usr/src/plimsoll";
 
@@ -30,6 +31,8 @@ pub(super) enum BuildError {
 pub(super) struct Programs {
     pub(super) program: PathBuf,
     pub(super) libraries: Vec<PathBuf>,
+    /// The library that the Python package loads.
+    pub(super) abi: PathBuf,
 }
 
 impl Programs {
@@ -37,9 +40,9 @@ impl Programs {
         Self::in_folders(folder, folder)
     }
 
-    fn in_folders(program: &Path, libraries: &Path) -> Self {
+    pub(super) fn in_folders(program: &Path, libraries: &Path) -> Self {
         let libraries = LIBRARIES.iter().map(|name| libraries.join(name)).collect();
-        Self { program: program.join("plimsoll"), libraries }
+        Self { program: program.join("plimsoll"), libraries, abi: program.join(ABI) }
     }
 }
 
@@ -63,7 +66,7 @@ pub(super) fn programs(
     let triple = architecture.triple();
     let flags = flags(root, &target, &standard_library(root)?);
     for arguments in [
-        ["--profile", "release", "--package", "plimsoll"].as_slice(),
+        ["--profile", "release", "--package", "plimsoll", "--package", "plimsoll-abi"].as_slice(),
         &["--profile", "guard", "--package", "plimsoll-guard", "--package", "plimsoll-phantom"],
     ] {
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

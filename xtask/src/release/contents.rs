@@ -26,6 +26,8 @@ const FILES: &[(&str, &str)] = &[
 /// Installed compressed, as Debian's policy has it.
 const COMPRESSED: &[(&str, &str)] = &[("CHANGELOG.md", "usr/share/doc/plimsoll/changelog.gz")];
 const PAGES: (&str, &str) = ("docs/reference/man", "usr/share/man/man1");
+/// Sources of the Python package.
+const PACKAGE: &str = "python/plimsoll";
 /// Configuration, which a package manager keeps when its owner has changed it.
 pub(super) const CONFIGURATION: &str = "etc/plimsoll/plimsoll.toml";
 
@@ -61,7 +63,25 @@ pub(super) fn tree(root: &Path, programs: &Programs, sbom: &[u8]) -> Result<File
     Ok(tree)
 }
 
-/// The same for a prefix of the user's choice, such as `/usr/local`, below one folder.
+/// The Python package, with the library that it loads.
+pub(super) fn python(root: &Path, programs: &Programs) -> Result<FileTree, ContentsError> {
+    let folder = root.join(PACKAGE);
+    let mut tree = FileTree::default();
+    let unread = |error| ContentsError { path: folder.clone(), error };
+    for entry in fs::read_dir(&folder).map_err(unread)? {
+        let path = entry.map_err(unread)?.path();
+        // Python leaves a folder of compiled files behind.
+        if path.is_file() {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            tree.file(format!("plimsoll/{name}"), 0o644, read(&path)?);
+        }
+    }
+    let name = programs.abi.file_name().unwrap_or_default().to_string_lossy();
+    tree.file(format!("plimsoll/{name}"), 0o644, read(&programs.abi)?);
+    Ok(tree)
+}
+
+/// The files of a system for a prefix of the user's choice, such as `/usr/local`, below one folder.
 pub(super) fn archive(tree: &FileTree) -> FileTree {
     let mut archive = FileTree::default();
     let top = format!("plimsoll-{}", super::VERSION);

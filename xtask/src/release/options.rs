@@ -11,6 +11,11 @@ pub(crate) enum Architecture {
 }
 
 impl Architecture {
+    /// The processor of this machine.
+    pub(super) fn here() -> Self {
+        if cfg!(target_arch = "aarch64") { Self::Arm64 } else { Self::Amd64 }
+    }
+
     /// Target of the compiler.
     pub(super) fn triple(self) -> &'static str {
         match self {

@@ -22,13 +22,19 @@ fn root() -> PathBuf {
     crate::root()
 }
 
-/// What a release installs, with three bytes for each program.
-fn small() -> FileTree {
+/// What a release installs, and the Python package, with three bytes for each program.
+fn small_with_python() -> (FileTree, FileTree) {
     let folder = tempfile::tempdir().unwrap();
-    for name in ["plimsoll", "libplimsoll_guard.so", "libplimsoll_phantom.so"] {
+    for name in ["plimsoll", "libplimsoll_guard.so", "libplimsoll_phantom.so", "libplimsoll_abi.so"] {
         fs::write(folder.path().join(name), "elf").unwrap();
     }
-    contents::tree(&root(), &Programs::in_folder(folder.path()), b"{}").unwrap()
+    let programs = Programs::in_folder(folder.path());
+    let tree = contents::tree(&root(), &programs, b"{}").unwrap();
+    (tree, contents::python(&root(), &programs).unwrap())
+}
+
+fn small() -> FileTree {
+    small_with_python().0
 }
 
 /// Options of a release that nobody signs.

@@ -1,4 +1,7 @@
-//! Writes the wheel for PyPI (PEP 427): program, libraries and documents as data files, for any Python 3.
+//! Writes the wheel for PyPI (PEP 427): the Python package, and program, libraries and documents as data.
+//!
+//! DECISION: one wheel for any Python 3, because the package reaches its library by `ctypes` and has no
+//! extension module.
 //!
 //! DECISION: the distribution is `plimsoll-gpu`, because `plimsoll` on PyPI is another project's. The program
 //! keeps its name.
@@ -38,13 +41,13 @@ fn tag(architecture: Architecture, floor: Option<(u32, u32)>) -> String {
 
 pub(super) fn package(
     root: &Path,
-    tree: &FileTree,
+    (tree, python): (&FileTree, FileTree),
     architecture: Architecture,
     floor: Option<(u32, u32)>,
 ) -> io::Result<Vec<u8>> {
     let top = format!("{NAME}-{VERSION}");
     let about = format!("{top}.dist-info");
-    let mut wheel = FileTree::default();
+    let mut wheel = python;
     for (path, node) in tree.nodes().filter(|(_, node)| matches!(node, Node::File { .. })) {
         let Some(path) = path.strip_prefix("usr/") else { continue };
         if let Some(program) = path.strip_prefix("bin/") {

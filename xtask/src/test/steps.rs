@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::options::Options;
 use super::{artefacts, doctests, loom, nextest};
-use crate::{artifacts, cross, docs, guard, house, package, page, supply, tidy, windows};
+use crate::{artifacts, cross, docs, guard, house, package, page, python, supply, tidy, windows};
 
 /// The result of a step; without tests, only whether it succeeded.
 #[derive(Debug, Default)]
@@ -98,6 +98,7 @@ pub(super) const STEPS: &[Step] = &[
     Step::chore("artifacts", artifacts::run),
     Step::chore("package", package::run),
     Step::chore("page", page::run_if_changed),
+    Step::chore("python", python::run_ends),
     Step::tests("tests", nextest::CI),
     Step::counted("doctests", doctests::run),
     Step::counted("loom", loom::run_if_changed),

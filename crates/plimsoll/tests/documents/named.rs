@@ -66,6 +66,8 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("fleet ps", "crates/plimsoll/tests/fleet/files.rs"),
     ("serve --print-unit", "crates/plimsoll/tests/serve/service_manager.rs"),
     ("bugreport plimsoll.toml", "crates/plimsoll/tests/bugreport.rs"),
+    ("plan --formulas --json", "python/tests/test_plimsoll.py"),
+    ("doctor --json", "python/tests/test_plimsoll.py"),
 ];
 
 /// What stands between `plimsoll` and the end of the command, a pipe or a redirection.

@@ -31,7 +31,12 @@ pub(super) fn built(out: &Path) -> Option<PathBuf> {
     let target = crate::guard::target(&root());
     let from = out.join("from");
     fs::create_dir(&from).unwrap();
-    for file in ["debug/plimsoll", "guard/libplimsoll_guard.so", "guard/libplimsoll_phantom.so"] {
+    for file in [
+        "debug/plimsoll",
+        "debug/libplimsoll_abi.so",
+        "guard/libplimsoll_guard.so",
+        "guard/libplimsoll_phantom.so",
+    ] {
         let path = target.join(file);
         fs::copy(&path, from.join(path.file_name().unwrap())).ok()?;
     }

@@ -22,13 +22,17 @@ for entry in wheel.infolist():
 ";
 
 fn wheel() -> Vec<u8> {
-    wheel::package(&root(), &small(), Architecture::Amd64, FLOOR).unwrap()
+    let (tree, python) = small_with_python();
+    wheel::package(&root(), (&tree, python), Architecture::Amd64, FLOOR).unwrap()
 }
 
 #[test]
 fn the_wheel_is_one_for_python_and_holds_program_and_libraries() {
     let list = reported("python3", &["-c", RECORD], &wheel());
     for line in [
+        "0o100644 plimsoll/__init__.py",
+        "0o100644 plimsoll/libplimsoll_abi.so",
+        "0o100644 plimsoll/py.typed",
         "0o100755 plimsoll_gpu-0.1.0.data/scripts/plimsoll",
         "0o100644 plimsoll_gpu-0.1.0.data/data/lib/plimsoll/libplimsoll_guard.so",
         "0o100644 plimsoll_gpu-0.1.0.data/data/share/man/man1/plimsoll.1.gz",

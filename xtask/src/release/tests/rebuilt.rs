@@ -26,7 +26,7 @@ fn sums_of_a_build(folder: &Path, architecture: Architecture) -> String {
     println!("{architecture}: the program has {size} bytes");
     assert!(size <= 15 << 20, "{size} bytes are more than 15 MiB");
     let hidden = format!("{}/.", std::env::var("HOME").unwrap());
-    for file in programs.libraries.iter().chain([&programs.program]) {
+    for file in programs.libraries.iter().chain([&programs.program, &programs.abi]) {
         let bytes = fs::read(file).unwrap();
         let named = [hidden.as_str(), folder.to_str().unwrap()]
             .into_iter()

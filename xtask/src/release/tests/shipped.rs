@@ -45,7 +45,7 @@ impl Shipped {
         for folder in ["out", "home", "from", "bin"] {
             fs::create_dir(shipped.at(folder)).unwrap();
         }
-        for name in ["plimsoll", "libplimsoll_guard.so", "libplimsoll_phantom.so"] {
+        for name in ["plimsoll", "libplimsoll_guard.so", "libplimsoll_phantom.so", "libplimsoll_abi.so"] {
             fs::write(shipped.at("from").join(name), PROGRAM).unwrap();
         }
         shipped.make_key("key")?;

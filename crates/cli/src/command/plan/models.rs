@@ -9,7 +9,6 @@ use plimsoll_model::Dialect;
 use plimsoll_plan::{Estimate, Models};
 use plimsoll_planner::fit::ContextPoint;
 use plimsoll_planner::{EngineBuild, Plan};
-use plimsoll_probe::headers::read_model;
 
 use super::remote;
 use crate::report::ErrorReport;
@@ -41,17 +40,12 @@ pub(super) fn estimate(
 fn read(params: &ModelParams, engine: EngineBuild) -> Result<Models, ErrorReport> {
     let dialect = engine.kind.dialect();
     let here = downloaded(params, dialect)?;
-    let read = |path: &String| read_model(Path::new(path), dialect);
-    let Some(main) = &here.model else {
-        return Err(ErrorReport::new("no model is given\nhint: plimsoll plan -- -m model.gguf"));
-    };
-    // The draft model and the projector are on the same cards, and often decide whether the whole fits.
-    let draft = here.draft_model.as_ref().map(read).transpose()?;
-    let main = read(main).map_err(|error| match elsewhere(main) {
-        Some(hint) => ErrorReport::new(format!("{error}\nhint: {hint}")),
-        None => error.into(),
-    })?;
-    Ok(Models { main, draft, projector: here.projector.as_ref().map(read).transpose()? })
+    plimsoll_probe::models::read(&here, dialect).map_err(|error| {
+        match here.model.as_deref().and_then(elsewhere) {
+            Some(hint) => ErrorReport::new(format!("{error}\nhint: {hint}")),
+            None => error.into(),
+        }
+    })
 }
 
 /// Advice for a name that is no file here and looks like one of a hub or of ollama.
