@@ -11,6 +11,7 @@ pub enum CardMaker {
     Nvidia,
     Amd,
     Intel,
+    Apple,
 }
 
 impl CardMaker {
@@ -33,6 +34,7 @@ impl CardMaker {
             Self::Nvidia => "NVIDIA",
             Self::Amd => "AMD",
             Self::Intel => "Intel",
+            Self::Apple => "Apple",
         }
     }
 
@@ -42,6 +44,7 @@ impl CardMaker {
             Self::Nvidia => "CUDA",
             Self::Amd => "HIP",
             Self::Intel => "SYCL",
+            Self::Apple => "Metal",
         }
     }
 }

@@ -110,7 +110,7 @@ impl Card {
     /// PCI vendor of a card of another maker than NVIDIA.
     pub fn pci_vendor(&self) -> Option<u32> {
         match self.maker {
-            CardMaker::Nvidia => None,
+            CardMaker::Nvidia | CardMaker::Apple => None,
             CardMaker::Amd => Some(0x1002),
             CardMaker::Intel => Some(0x8086),
         }
@@ -122,6 +122,7 @@ impl Card {
         match self.maker {
             CardMaker::Nvidia => Uuid::read(self.uuid.as_deref()?),
             CardMaker::Amd | CardMaker::Intel => Uuid::of_address(self.address.as_deref()?),
+            CardMaker::Apple => None,
         }
     }
 

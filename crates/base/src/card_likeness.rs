@@ -11,19 +11,21 @@ pub(super) enum Maker {
     Nvidia,
     Amd,
     Intel,
+    Apple,
     /// A processor, or a GPU of somebody else.
     Other,
 }
 
 /// Words by which makers are known.
-const MAKERS: [(Maker, &[&str]); 4] = [
+const MAKERS: [(Maker, &[&str]); 5] = [
     (
         Maker::Other,
-        &["ryzen", "epyc", "athlon", "core", "xeon", "apple", "snapdragon", "adreno", "mali", "iris", "uhd"],
+        &["ryzen", "epyc", "athlon", "core", "xeon", "snapdragon", "adreno", "mali", "iris", "uhd"],
     ),
     (Maker::Nvidia, &["nvidia", "geforce", "rtx", "gtx", "quadro", "tesla", "jetson", "titan"]),
     (Maker::Amd, &["amd", "radeon", "rx", "instinct", "vega", "ryzen", "strix"]),
     (Maker::Intel, &["intel", "arc", "iris", "uhd"]),
+    (Maker::Apple, &["apple"]),
 ];
 
 impl Maker {
@@ -48,6 +50,7 @@ impl CardMaker {
             Maker::Nvidia => Some(Self::Nvidia),
             Maker::Amd => Some(Self::Amd),
             Maker::Intel => Some(Self::Intel),
+            Maker::Apple => Some(Self::Apple),
             Maker::Other => None,
         })
     }
@@ -126,7 +129,7 @@ mod tests {
             ("Strix Halo", Some(CardMaker::Amd)),
             ("Intel(R) UHD Graphics 770 (ADL-S GT1)", Some(CardMaker::Intel)),
             ("NVIDIA L4", Some(CardMaker::Nvidia)),
-            ("Apple M2", None),
+            ("Apple M2", Some(CardMaker::Apple)),
         ] {
             assert_eq!(CardMaker::of_name(name), maker, "{name}");
         }

@@ -8,6 +8,7 @@ use std::str::FromStr;
 use super::card::{Card, CardId, CardKind, Counting};
 use super::card_likeness::Maker;
 use super::card_table;
+use super::mac::Mac;
 use crate::{Bytes, CardMaker, ParseBytesError};
 
 /// Error: a card description cannot be read.
@@ -25,6 +26,10 @@ pub enum CardSpecError {
         figures(name, nearest)
     )]
     Unknown { name: String, nearest: Vec<&'static str> },
+    #[error(
+        "`{name}` is sold with several sizes of memory; write its size too, for example --card \"{name} 48GB\""
+    )]
+    SizeOfMac { name: String },
     #[error("`{spec}` stands for several cards, but only one card can be given here")]
     Several { spec: String },
     #[error(
@@ -87,7 +92,7 @@ fn figures(name: &str, nearest: &[&str]) -> String {
         None | Some(Maker::Nvidia) => {
             "total=SIZE,cc=MAJOR.MINOR (nvidia-smi --query-gpu=memory.total,compute_cap)".to_owned()
         }
-        Some(Maker::Amd | Maker::Intel | Maker::Other) => {
+        Some(Maker::Amd | Maker::Intel | Maker::Apple | Maker::Other) => {
             "total=SIZE (`plimsoll doctor` on that machine states it)".to_owned()
         }
     })
@@ -117,11 +122,7 @@ impl FromStr for CardSpec {
         if let Some(product) = first {
             let name;
             (count, name) = counted(product);
-            let known = card_table::find(name)
-                .map_err(|nearest| CardSpecError::Unknown { name: name.to_owned(), nearest })?;
-            draft.doubts.extend(known.doubts());
-            draft.doubts.extend(known.larger(name));
-            draft.known = Some(known.card());
+            draft.know(name)?;
             words.next();
         }
         for word in words {
@@ -192,6 +193,25 @@ struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
+    /// Takes the card that has this product name.
+    fn know(&mut self, name: &str) -> Result<(), CardSpecError> {
+        let mac = Mac::find(name);
+        match (card_table::find(name), mac) {
+            (Ok(known), _) => {
+                self.doubts.extend(known.doubts());
+                self.doubts.extend(known.larger(name));
+                self.known = Some(known.card());
+            }
+            (Err(_), Some(mac)) => {
+                let size_of = || CardSpecError::SizeOfMac { name: mac.chip().to_owned() };
+                self.known = Some(mac.card().ok_or_else(size_of)?);
+                self.doubts.extend(mac.doubts());
+            }
+            (Err(nearest), None) => return Err(CardSpecError::Unknown { name: name.to_owned(), nearest }),
+        }
+        Ok(())
+    }
+
     fn take(&mut self, spec: &str, key: &str, value: &'a str) -> Result<(), CardSpecError> {
         let unreadable = |expected| CardSpecError::ReadValue {
             spec: spec.to_owned(),
@@ -391,6 +411,22 @@ mod tests {
         {
             assert!(spec.parse::<CardSpec>().is_err(), "{spec:.20}");
         }
+    }
+
+    #[test]
+    fn a_mac_is_a_card_of_its_own_memory() {
+        let spec = |text: &str| text.parse::<CardSpec>().unwrap();
+        let mac = spec("M4 Pro 48GB");
+        let card = &mac.cards[0];
+        assert_eq!((card.name.as_str(), card.maker), ("Apple M4 Pro", CardMaker::Apple));
+        assert_eq!((card.total, card.free), (Bytes::gib(48), Bytes::gib(36)));
+        assert!(mac.doubts.iter().any(|doubt| doubt.contains("nothing was measured on a Mac")));
+        let raised = spec("M4 Pro 48GB,free=44GiB");
+        assert!(raised.cards[0].free == Bytes::gib(44) && raised.doubts.len() == 1, "{:?}", raised.doubts);
+        assert_eq!(
+            "Apple M4 Max".parse::<CardSpec>(),
+            Err(CardSpecError::SizeOfMac { name: "Apple M4 Max".to_owned() })
+        );
     }
 
     #[test]

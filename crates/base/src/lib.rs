@@ -22,6 +22,7 @@ mod ending;
 mod exit;
 mod explain;
 mod id_map;
+mod mac;
 mod masking;
 mod order;
 mod printable;

@@ -104,7 +104,7 @@ impl Starter<'_> {
             let kernel = || self.kernel_card(card);
             match (card.maker, &card.uuid) {
                 (CardMaker::Nvidia, Some(uuid)) => visible.cuda.push(uuid.clone()),
-                (CardMaker::Nvidia, None) => return Visible::AsInherited,
+                (CardMaker::Nvidia, None) | (CardMaker::Apple, _) => return Visible::AsInherited,
                 (CardMaker::Amd, _) => {
                     let Some(kernel) = kernel() else { return Visible::AsInherited };
                     visible.rocr.extend(kernel.rocr_name());

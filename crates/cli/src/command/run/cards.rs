@@ -49,7 +49,9 @@ pub(crate) enum CardError {
 pub(super) fn identity(card: &Card) -> Option<String> {
     match card.maker {
         CardMaker::Nvidia => card.uuid.clone(),
-        CardMaker::Amd | CardMaker::Intel => card.identity().map(|identity| identity.to_string()),
+        CardMaker::Amd | CardMaker::Intel | CardMaker::Apple => {
+            card.identity().map(|identity| identity.to_string())
+        }
     }
 }
 
