@@ -10,8 +10,8 @@ use plimsoll_inject::{StartError, leave_ctrl_c, start};
 use plimsoll_probe::guard::{Record, read_pages, read_tree};
 use serde::Serialize;
 
-pub use crate::own_failure::own_failure;
-use crate::own_failure::{NOT_EXECUTABLE, NOT_FOUND, OWN_FAILURE};
+use crate::own_failure::OWN_FAILURE;
+pub use crate::own_failure::{NOT_EXECUTABLE, NOT_FOUND, own_failure};
 use crate::report::ErrorReport;
 
 /// Interval between readings of the pages.
