@@ -1,6 +1,6 @@
 /* Allocates 64 MiB at a time until it is refused: `client WAY [PROGRAM…]`. WAY is how it finds the driver: by
    its import table (`import`), `GetProcAddress` (`name`), `cuGetProcAddress` (`driver`) or the runtime
-   (`runtime`). `none` allocates nothing. `spawn` starts the rest of the words as a child instead, `both` as two.
+   (`runtime`). `none` allocates nothing, and prints its processor time so far. `spawn` starts the rest of the words as a child instead, `both` as two.
    It prints how many blocks it has, and holds them for HOLD_MS. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,9 +38,19 @@ static int spawn(const char *line, int count) {
     return 0;
 }
 
+static int cost(void) {
+    FILETIME begun, ended, kernel, user;
+    if (!GetProcessTimes(GetCurrentProcess(), &begun, &ended, &kernel, &user)) return 1;
+    /* In units of 100 ns. */
+    u64 system = (u64)kernel.dwHighDateTime << 32 | kernel.dwLowDateTime;
+    u64 own = (u64)user.dwHighDateTime << 32 | user.dwLowDateTime;
+    printf("processor: %llu ms\n", (system + own) / 10000);
+    return 0;
+}
+
 int main(int count, char **words) {
     if (count < 2) return 2;
-    if (!strcmp(words[1], "none")) return 0;
+    if (!strcmp(words[1], "none")) return cost();
     if (!strcmp(words[1], "spawn")) return spawn(strstr(GetCommandLineA(), "spawn") + 6, 1);
     if (!strcmp(words[1], "both")) return spawn(strstr(GetCommandLineA(), "both") + 5, 2);
     void *context;

@@ -18,6 +18,7 @@ mod entry_points;
 mod gpu;
 mod guard;
 mod house;
+mod macos;
 mod package;
 mod page;
 mod pypi;
@@ -26,6 +27,7 @@ mod qemu;
 mod release;
 mod source;
 mod stamp;
+mod standard_library;
 mod supply;
 mod test;
 mod tidy;
@@ -90,6 +92,8 @@ enum Chore {
     Test(test::Options),
     /// Rules that hold invariants and that no compiler checks
     Tidy,
+    /// The crates that plan and diagnose, compiled for macOS without being linked
+    Macos,
     /// The program for Windows: its parts are tested under Wine
     Windows(windows::Options),
 }
@@ -121,6 +125,7 @@ fn main() -> ExitCode {
         Chore::Supply => supply::run(&root),
         Chore::Test(options) => test::run(&root, &options),
         Chore::Tidy => tidy::run(&root),
+        Chore::Macos => macos::run(&root),
         Chore::Windows(options) => windows::run(&root, &options),
     }
 }

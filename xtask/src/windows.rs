@@ -1,13 +1,16 @@
 //! `cargo xtask windows`: builds the programs for Windows, and tests them under Wine on Linux.
 //!
-//! It needs Wine and minutes, so it is a part of `cargo xtask test --long` and not of CI. On a user's own
-//! machine, `rustup target add` and plain cargo do.
+//! It needs Wine and minutes, so it is a part of `cargo xtask test --long`. CI compiles the programs and runs
+//! some tests, where that needs no download. On a user's own machine, `rustup target add` and cargo do.
 
+use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
+use std::time::Instant;
 
-use crate::cross;
+use clap::ValueEnum;
+
 use crate::debian::run_to_end;
 use crate::test::{Outcome, counted};
 
@@ -16,206 +19,88 @@ mod backends;
 mod engine;
 mod exact;
 mod guard;
+mod parts;
 mod programs;
+mod seven;
 mod stand_ins;
-mod standard_library;
+mod toolchain;
 mod wine;
 
-use self::answers::Compared;
-use self::exact::Asked;
-use self::standard_library::StandardLibrary;
-
-pub(super) const TARGET: &str = "x86_64-pc-windows-gnu";
-
-/// The crates whose unit tests run under Wine: those that the program for Windows consists of.
-const PORTABLE: &[&str] = &[
-    "plimsoll-base",
-    "plimsoll-config",
-    "plimsoll-doctor",
-    "plimsoll-flags",
-    "plimsoll-host",
-    "plimsoll-model",
-    "plimsoll-planner",
-    "plimsoll-pool",
-    "plimsoll-probe",
-    "plimsoll-wire",
-];
+use self::parts::{Part, Shown};
+use self::toolchain::{Edition, Toolchain};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Test the program as a process too: its answers are compared with those of Linux, and an engine is
-    /// asked
-    #[arg(long)]
-    check: bool,
-    /// Run the process tests of guard, and nothing else
-    #[arg(long, conflicts_with = "check")]
-    guard: bool,
+    /// Test the program as a process too: all parts, or those that are named
+    #[arg(long, value_name = "PART", num_args = 0..)]
+    check: Option<Vec<Part>>,
 }
 
 pub(crate) fn run(root: &Path, options: &Options) -> ExitCode {
-    let outcome = if options.guard { guarded(root) } else { tested(root, options.check) };
-    ExitCode::from(u8::from(!outcome.succeeded))
+    let parts = match options.check.as_deref() {
+        None => &[Part::Units],
+        Some([]) => Part::value_variants(),
+        Some(named) => named,
+    };
+    ExitCode::from(u8::from(!tested(root, parts).succeeded))
 }
 
 /// All of it, for `cargo xtask test --long`.
 pub(crate) fn long(root: &Path) -> Outcome {
-    tested(root, true)
+    tested(root, Part::value_variants())
 }
 
-/// Builds the program and runs the process tests of guard.
-fn guarded(root: &Path) -> Outcome {
-    let measured = Toolchain::prepare(root).and_then(|mut toolchain| {
-        toolchain.prefix = Some(wine::prefix(root)?);
-        guard::run(&toolchain, &program(&toolchain)?)
+/// The sources that are compiled in CI, and crates of them whose unit tests run there.
+const COMPILED: [&str; 3] = ["plimsoll", "plimsoll-guard-windows", "plimsoll-phantom"];
+const TESTED: [&str; 3] = ["plimsoll-base", "plimsoll-host", "plimsoll-wire"];
+
+/// The step of CI: compiles the programs and runs some unit tests, where linker, library and Wine are there.
+///
+/// DECISION: it downloads nothing. A mirror that is slow or away must not fail a change.
+pub(crate) fn where_at_hand(root: &Path) -> Outcome {
+    let step = Toolchain::find(root, Edition::Ten).and_then(|found| {
+        let Some(toolchain) = found else {
+            println!("windows: not compiled here: `cargo xtask windows` brings linker, library and Wine");
+            return Ok(Outcome { succeeded: true, ..Outcome::default() });
+        };
+        let named = |packages: [&'static str; 3]| packages.into_iter().flat_map(|name| ["--package", name]);
+        run_to_end(toolchain.cargo("clippy").args(named(COMPILED)).args(["--", "--deny", "warnings"]))?;
+        Ok(counted(toolchain.cargo("test").arg("--tests").args(named(TESTED))))
     });
-    let outcome = measured.unwrap_or_else(|error| {
+    step.unwrap_or_else(|error| {
         eprintln!("windows: {error}");
         Outcome::default()
-    });
-    print_guarded(&outcome);
-    outcome
+    })
 }
 
-fn print_guarded(outcome: &Outcome) {
-    println!("windows: {} process tests of guard passed, {} failed", outcome.passed, outcome.failed);
-}
-
-/// Builds the program for Windows.
-fn program(toolchain: &Toolchain) -> io::Result<PathBuf> {
-    run_to_end(toolchain.cargo("build").args(["--package", "plimsoll"]))?;
-    Ok(toolchain.root.join("target").join(TARGET).join("debug/plimsoll.exe"))
-}
-
-/// Runs process tests, counts them, and names those that fail.
-fn judged<T>(
-    tests: impl IntoIterator<Item = (&'static str, T)>,
-    mut passes: impl FnMut(T) -> io::Result<bool>,
-) -> io::Result<Outcome> {
-    let mut outcome = Outcome::default();
-    for (name, test) in tests {
-        if passes(test)? {
-            outcome.passed += 1;
-        } else {
-            outcome.failed += 1;
-            eprintln!("windows: failed: {name}");
-        }
-    }
-    outcome.succeeded = outcome.failed == 0;
-    Ok(outcome)
-}
-
-/// What the processes of the program showed.
-struct Processes {
-    programs: Outcome,
-    guarded: Outcome,
-    answers: Compared,
-    asked: Asked,
-}
-
-/// Runs the tests, and says what is missing where they cannot. The figures come last.
-fn tested(root: &Path, checks_processes: bool) -> Outcome {
-    let measured = Toolchain::prepare(root).and_then(|mut toolchain| {
-        toolchain.prefix = Some(wine::prefix(root)?);
-        let processes = checks_processes.then(|| processes(&toolchain)).transpose()?;
-        let packages = PORTABLE.iter().flat_map(|package| ["--package", package]);
-        let mut cargo = toolchain.cargo("test");
-        let outcome = counted(cargo.args(["--tests", "--no-fail-fast"]).args(packages));
-        Ok((processes, outcome))
-    });
-    let (processes, mut outcome) = match measured {
-        Ok(measured) => measured,
+/// Runs the tests of these parts, and says what is missing where they cannot. The figures come last.
+fn tested(root: &Path, parts: &[Part]) -> Outcome {
+    let toolchain = match Toolchain::prepare(root, Edition::Ten) {
+        Ok(toolchain) => toolchain,
         Err(error) => {
             eprintln!("windows: {error}");
             return Outcome::default();
         }
     };
-    println!("windows: {} unit tests passed under Wine, {} failed", outcome.passed, outcome.failed);
-    if let Some(processes) = processes {
-        processes.print();
-        outcome.succeeded &= processes.succeeded();
-        outcome.passed += processes.programs.passed + processes.guarded.passed;
-        outcome.failed += processes.programs.failed + processes.guarded.failed;
+    let mut total = Outcome { succeeded: true, ..Outcome::default() };
+    let mut figures = String::new();
+    for part in parts {
+        let begun = Instant::now();
+        let Shown { outcome, figure } = part.run(&toolchain).unwrap_or_else(|error| Shown {
+            outcome: Outcome { failed: 1, ..Outcome::default() },
+            figure: format!("cannot be tested: {error}"),
+        });
+        let took = begun.elapsed();
+        let _ = writeln!(figures, "windows: {}: {figure} ({took:.0?})", part.name());
+        total.succeeded &= outcome.succeeded && outcome.failed == 0;
+        total.add(outcome);
     }
-    outcome
+    print!("{figures}");
+    total
 }
 
-/// Builds the program and tests its processes.
-fn processes(toolchain: &Toolchain) -> io::Result<Processes> {
-    let program = program(toolchain)?;
-    toolchain.keep_server()?;
-    Ok(Processes {
-        programs: programs::run(toolchain, &program)?,
-        guarded: guard::run(toolchain, &program)?,
-        asked: exact::compare(toolchain, &program)?,
-        answers: answers::compare(toolchain, &program)?,
-    })
-}
-
-impl Processes {
-    fn succeeded(&self) -> bool {
-        let is_well = |outcome: &Outcome| outcome.failed == 0;
-        is_well(&self.programs)
-            && is_well(&self.guarded)
-            && self.asked.different == 0
-            && self.answers.is_well()
-    }
-
-    fn print(&self) {
-        let Outcome { passed, failed, .. } = self.programs;
-        println!("windows: {passed} process tests passed under Wine, {failed} failed");
-        print_guarded(&self.guarded);
-        let Asked { equal, different } = self.asked;
-        println!("windows: of {equal} rows the engine asked for the bytes of the plan, of {different} not");
-        let Compared { equal, different, quickest } = &self.answers;
-        let quickest = quickest.unwrap_or_default();
-        println!(
-            "windows: {equal} answers are Linux's byte for byte, {different} are not; the quickest took {quickest:.2?}"
-        );
-    }
-}
-
-/// Cargo with all that it needs for Windows: the standard library, a linker, and Wine to run what it built.
-struct Toolchain {
-    root: PathBuf,
-    library: StandardLibrary,
-    /// Wine's, where programs run.
-    prefix: Option<PathBuf>,
-}
-
-impl Toolchain {
-    fn prepare(root: &Path) -> io::Result<Self> {
-        if cross::windows() != ExitCode::SUCCESS {
-            return Err(io::Error::other("the linker or Wine is missing"));
-        }
-        Ok(Self { root: root.to_owned(), library: StandardLibrary::find_or_build(root)?, prefix: None })
-    }
-
-    fn cargo(&self, verb: &str) -> Command {
-        let mut cargo = Command::new("cargo");
-        cargo.args([verb, "--target", TARGET]).current_dir(&self.root);
-        cargo.env("CARGO_TARGET_X86_64_PC_WINDOWS_GNU_LINKER", wine::LINKER);
-        cargo.env("CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER", wine::PROGRAM);
-        if let Some(flags) = self.library.flags() {
-            cargo.env("CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUSTFLAGS", flags);
-        }
-        self.surround(&mut cargo);
-        cargo
-    }
-
-    /// Wine, which takes a program and its words.
-    fn wine(&self) -> Command {
-        let mut wine = Command::new(wine::PROGRAM);
-        self.surround(&mut wine);
-        wine
-    }
-
-    fn surround(&self, command: &mut Command) {
-        if let Some(prefix) = &self.prefix {
-            wine::set(command, prefix);
-        }
-    }
-
-    fn keep_server(&self) -> io::Result<()> {
-        self.prefix.as_deref().map_or(Ok(()), wine::keep_server)
-    }
+/// Builds the program for Windows.
+fn program(toolchain: &Toolchain) -> io::Result<PathBuf> {
+    run_to_end(toolchain.cargo("build").args(["--package", "plimsoll"]))?;
+    Ok(toolchain.built().join("debug/plimsoll.exe"))
 }

@@ -23,7 +23,7 @@ impl Outcome {
         Self { succeeded, ..Self::default() }
     }
 
-    pub(super) fn add(&mut self, other: Self) {
+    pub(crate) fn add(&mut self, other: Self) {
         self.passed += other.passed;
         self.failed += other.failed;
         self.tests.extend(other.tests);
@@ -95,6 +95,7 @@ pub(super) const STEPS: &[Step] = &[
     Step::chore("references", docs::check_built),
     GUARD,
     Step::chore("aarch64", artefacts::check_aarch64),
+    Step::counted("windows", windows::where_at_hand),
     Step::chore("artifacts", artifacts::run),
     Step::chore("package", package::run),
     Step::chore("page", page::run_if_changed),

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
 use std::io;
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -15,9 +16,10 @@ use plimsoll_specimens::{Changes, write};
 use serde::Deserialize;
 
 use super::Toolchain;
+use super::parts::Shown;
 use crate::debian::run_to_end;
 
-/// The longest time of an answer under Wine.
+/// The longest time of the quickest answer under Wine: a busy machine delays the others.
 const LONGEST: Duration = Duration::from_secs(2);
 
 #[derive(Deserialize)]
@@ -36,40 +38,31 @@ pub(super) struct Row {
     args: String,
 }
 
-/// How many answers were equal, and the time of the quickest: a busy machine delays the others.
-#[derive(Default)]
-pub(super) struct Compared {
-    pub(super) equal: usize,
-    pub(super) different: usize,
-    pub(super) quickest: Option<Duration>,
-}
-
-impl Compared {
-    pub(super) fn is_well(&self) -> bool {
-        self.different == 0 && self.quickest.is_some_and(|time| time <= LONGEST)
-    }
-}
-
 /// Asks the program for Windows and Linux', and compares what they print.
-pub(super) fn compare(toolchain: &Toolchain, there: &Path) -> io::Result<Compared> {
+pub(super) fn compare(toolchain: &Toolchain, there: &Path) -> io::Result<Shown> {
     let root = &toolchain.root;
     run_to_end(Command::new("cargo").args(["build", "--package", "plimsoll"]).current_dir(root))?;
     let here = root.join("target/debug/plimsoll");
-    let mut compared = Compared::default();
+    let (mut equal, mut different, mut quickest) = (0, 0, Duration::MAX);
     for question in plans(root)?.into_iter().chain(diagnoses(root)?) {
         let answer = question.put(&mut Command::new(&here))?;
         let begun = Instant::now();
-        let is_equal = question.put(toolchain.wine().arg(there))? == answer;
-        let time = begun.elapsed();
-        compared.quickest = Some(compared.quickest.map_or(time, |quickest| quickest.min(time)));
-        if is_equal {
-            compared.equal += 1;
+        let answer_there = question.put(toolchain.wine().arg(there))?;
+        quickest = quickest.min(begun.elapsed());
+        if answer_there == answer {
+            equal += 1;
         } else {
-            compared.different += 1;
-            eprintln!("windows: another answer to `plimsoll {}`", question.words.join(" "));
+            different += 1;
+            let asked = question.words.join(" ");
+            eprintln!("windows: another answer to `plimsoll {asked}`: {}", answer_there.beside(&answer));
         }
     }
-    Ok(compared)
+    let figure = format!(
+        "{equal} answers are Linux's byte for byte, {different} are not; the quickest took {quickest:.2?}"
+    );
+    let mut shown = Shown::of_compared(equal, different, figure);
+    shown.outcome.succeeded &= quickest <= LONGEST;
+    Ok(shown)
 }
 
 /// A command line in a folder, whose files it names without one.
@@ -78,11 +71,33 @@ struct Question {
     words: Vec<String>,
 }
 
+#[derive(PartialEq, Eq)]
+struct Answer {
+    status: Option<i32>,
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+}
+
 impl Question {
-    /// Status, stdout and stderr.
-    fn put(&self, program: &mut Command) -> io::Result<(Option<i32>, Vec<u8>, Vec<u8>)> {
+    fn put(&self, program: &mut Command) -> io::Result<Answer> {
         let output = program.args(&self.words).current_dir(&self.folder).stdin(Stdio::null()).output()?;
-        Ok((output.status.code(), output.stdout, output.stderr))
+        Ok(Answer { status: output.status.code(), stdout: output.stdout, stderr: output.stderr })
+    }
+}
+
+impl Answer {
+    /// What it has otherwise than another answer: the status, and the first line of each stream.
+    fn beside(&self, other: &Self) -> String {
+        let mut text = format!("status {:?} for {:?}", self.status, other.status);
+        for (own, others) in [(&self.stdout, &other.stdout), (&self.stderr, &other.stderr)] {
+            let (own, others) = (String::from_utf8_lossy(own), String::from_utf8_lossy(others));
+            let length = own.lines().count().max(others.lines().count());
+            let lines = own.lines().chain(iter::repeat("")).zip(others.lines().chain(iter::repeat("")));
+            if let Some((own, others)) = lines.take(length).find(|(own, others)| own != others) {
+                text.push_str(&format!("; `{own}` for `{others}`"));
+            }
+        }
+        text
     }
 }
 

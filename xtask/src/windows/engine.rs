@@ -15,8 +15,12 @@ const SERVER: (&str, &str) =
 /// The build of the archive.
 pub(super) const BUILD: u32 = 10_605;
 const BACKENDS: &str = "@node-llama-cpp/win-x64-cuda-ext";
-/// The release whose backend for CUDA 12 fits the build: its interface of ggml is the same.
-const BACKEND: &str = "3.21.1";
+/// The release whose backend for CUDA 12 has the interface of the build.
+///
+/// DECISION: that of llama.cpp b10361, an older one. The next release (3.21.1) calls a function that the
+/// server hands to `graph_optimize` as its third argument, and servers of b10605 hand over two: with experts,
+/// whose weighting it fuses, it crashed.
+const BACKEND: &str = "3.20.0";
 
 /// The folder of `llama-server.exe`, with all that it loads.
 pub(super) fn folder() -> io::Result<PathBuf> {

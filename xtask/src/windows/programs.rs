@@ -43,8 +43,8 @@ fn tests<'a>() -> [(&'static str, Test<'a>); 10] {
 
 /// Runs each test in a folder of its own, and names those that fail.
 pub(super) fn run(toolchain: &Toolchain, program: &Path) -> io::Result<Outcome> {
-    super::judged(tests(), |test| {
-        let folder = toolchain.root.join("target/windows/trial");
+    super::parts::judged(tests(), |test| {
+        let folder = toolchain.work("trial");
         if folder.exists() {
             fs::remove_dir_all(&folder)?;
         }

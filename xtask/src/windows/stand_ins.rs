@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{TARGET, Toolchain, wine};
+use super::{Toolchain, wine};
 use crate::debian::run_to_end;
 
 /// Names that ggml's CUDA backends were linked with (CUDA 11 to 13).
@@ -20,7 +20,7 @@ const NAMES: [&str; 7] =
 pub(super) fn build(toolchain: &Toolchain) -> io::Result<PathBuf> {
     let mut cargo = toolchain.cargo("build");
     run_to_end(cargo.args(["--profile", "guard", "--package", "plimsoll-phantom"]))?;
-    let folder = toolchain.root.join("target").join(TARGET).join("guard");
+    let folder = toolchain.built().join("guard");
     let forwarders = folder.join("stand-ins");
     fs::create_dir_all(&forwarders)?;
     let exports = fs::read_to_string(toolchain.root.join("crates/phantom/exports.txt"))?;

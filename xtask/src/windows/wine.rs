@@ -5,26 +5,47 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::Edition;
 use crate::debian::run_to_end;
+
+/// Exit status of a server of Wine where the prefix has one (`server/request.c:acquire_lock` of Wine 8).
+const ALREADY_RUNS: i32 = 2;
 
 pub(super) const PROGRAM: &str = "wine";
 pub(super) const LINKER: &str = "x86_64-w64-mingw32-gcc";
+pub(super) const ARCHIVER: &str = "x86_64-w64-mingw32-ar";
 
-/// The prefix, made once, with the library that Wine 8 lacks.
-pub(super) fn prefix(root: &Path) -> io::Result<PathBuf> {
+/// The prefix of an edition, made once. It has the library that Wine 8 lacks, which Windows 7 lacks too.
+pub(super) fn prefix(root: &Path, edition: Edition) -> io::Result<PathBuf> {
     let folder = root.join("target/windows");
-    let prefix = folder.join("prefix");
-    let shim = prefix.join("drive_c/windows/system32/bcryptprimitives.dll");
-    if shim.is_file() {
+    let (prefix, begun) = match edition {
+        Edition::Seven => (folder.join("prefix-7"), folder.join("prefix-7.new")),
+        Edition::Ten => (folder.join("prefix"), folder.join("prefix.new")),
+    };
+    if prefix.is_dir() {
         return Ok(prefix);
     }
     fs::create_dir_all(&folder)?;
-    let mut boot = Command::new(PROGRAM);
-    set(&mut boot, &prefix);
-    run_to_end(boot.args(["wineboot", "--init"]))?;
-    let mut compiler = Command::new(LINKER);
-    compiler.args(["-O2", "-shared", "-o"]).arg(&shim);
-    run_to_end(compiler.arg(root.join("bench/windows/process_prng.c")).arg("-ladvapi32"))?;
+    let wine = |words: &[&str]| {
+        let mut wine = Command::new(PROGRAM);
+        set(&mut wine, &begun);
+        run_to_end(wine.args(words))
+    };
+    wine(&["wineboot", "--init"])?;
+    match edition {
+        Edition::Seven => wine(&["reg", "add", r"HKCU\Software\Wine", "/v", "Version", "/d", "win7", "/f"])?,
+        Edition::Ten => {
+            let shim = begun.join("drive_c/windows/system32/bcryptprimitives.dll");
+            let mut compiler = Command::new(LINKER);
+            compiler.args(["-O2", "-shared", "-o"]).arg(shim);
+            run_to_end(compiler.arg(root.join("bench/windows/process_prng.c")).arg("-ladvapi32"))?;
+        }
+    }
+    // What it holds is written at its end, and a server knows its prefix by the folder.
+    let mut server = Command::new("wineserver");
+    set(&mut server, &begun);
+    run_to_end(server.arg("--wait"))?;
+    fs::rename(begun, &prefix)?;
     Ok(prefix)
 }
 
@@ -32,7 +53,10 @@ pub(super) fn prefix(root: &Path) -> io::Result<PathBuf> {
 pub(super) fn keep_server(prefix: &Path) -> io::Result<()> {
     let mut server = Command::new("wineserver");
     set(&mut server, prefix);
-    run_to_end(server.arg("--persistent=60"))
+    match server.arg("--persistent=60").status()?.code() {
+        Some(0 | ALREADY_RUNS) => Ok(()),
+        code => Err(io::Error::other(format!("wineserver ended with {code:?}"))),
+    }
 }
 
 /// No installer of .NET or Gecko, and Microsoft's C++ library where a program brings it.

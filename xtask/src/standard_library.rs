@@ -1,7 +1,8 @@
-//! Provides Rust's standard library for Windows: the toolchain's own, or one built from Debian's sources.
+//! Provides Rust's standard library for another system: the toolchain's own, or one built from Debian's
+//! sources.
 //!
-//! DECISION: registries of packages have no built library for this target, and Debian has the sources of the
-//! exact release. What is built lies in the user's cache under the compiler's release and commit, with the
+//! DECISION: registries of packages have no built library for other systems, and Debian has the sources of
+//! the exact release. What is built lies in the user's cache under the compiler's release and commit, with the
 //! package beside it, which may leave the mirror.
 
 use std::fs;
@@ -9,7 +10,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::TARGET;
 use crate::debian::{AptState, run_to_end, unpack};
 
 /// The suite that has the sources of this release of Rust.
@@ -24,34 +24,53 @@ struct Compiler {
 }
 
 /// The folder to give to the compiler; `None` if its own has the target.
-pub(super) struct StandardLibrary(Option<PathBuf>);
+pub(crate) struct StandardLibrary(Option<PathBuf>);
 
 impl StandardLibrary {
-    pub(super) fn find_or_build(root: &Path) -> io::Result<Self> {
-        let own = output(Command::new("rustc").args(["--print", "target-libdir", "--target", TARGET]))?;
+    /// The library that is there already; `None` without one.
+    pub(crate) fn find(target: &str) -> io::Result<Option<Self>> {
+        let own = output(Command::new("rustc").args(["--print", "target-libdir", "--target", target]))?;
         if has_library(Path::new(own.trim())) {
-            return Ok(Self(None));
+            return Ok(Some(Self(None)));
         }
-        let compiler = Compiler::parse(&output(Command::new("rustc").arg("-Vv"))?)?;
-        let cache =
-            crate::cache().ok_or_else(|| io::Error::other("neither XDG_CACHE_HOME nor HOME is set"))?;
-        let cache = cache.join("rust-std");
-        let folder = cache.join(format!("{}-{}-{TARGET}", compiler.release, compiler.commit));
-        if !has_library(&libraries(&folder)) {
-            let work = root.join("target/windows/std");
-            let library = compiler.sources(&cache, &work)?;
-            build(&library, &work.join("target"), &folder)?;
-            fs::remove_dir_all(&work)?;
+        let folder = kept(&Compiler::own()?, target)?;
+        Ok(has_library(&libraries(&folder, target)).then_some(Self(Some(folder))))
+    }
+
+    pub(crate) fn find_or_build(root: &Path, target: &str) -> io::Result<Self> {
+        if let Some(there) = Self::find(target)? {
+            return Ok(there);
         }
+        let compiler = Compiler::own()?;
+        let folder = kept(&compiler, target)?;
+        let work = root.join("target/std").join(target);
+        let library = compiler.sources(target, &work)?;
+        build(target, &library, &work.join("target"), &folder)?;
+        fs::remove_dir_all(&work)?;
         Ok(Self(Some(folder)))
     }
 
-    pub(super) fn flags(&self) -> Option<String> {
+    pub(crate) fn flags(&self) -> Option<String> {
         self.0.as_ref().map(|folder| format!("--sysroot {}", folder.display()))
     }
 }
 
+/// The folder of libraries and their sources.
+fn cache() -> io::Result<PathBuf> {
+    let cache = crate::cache().ok_or_else(|| io::Error::other("neither XDG_CACHE_HOME nor HOME is set"))?;
+    Ok(cache.join("rust-std"))
+}
+
+/// Where the library of a target is kept.
+fn kept(compiler: &Compiler, target: &str) -> io::Result<PathBuf> {
+    Ok(cache()?.join(format!("{}-{}-{target}", compiler.release, compiler.commit)))
+}
+
 impl Compiler {
+    fn own() -> io::Result<Self> {
+        Self::parse(&output(Command::new("rustc").arg("-Vv"))?)
+    }
+
     fn parse(text: &str) -> io::Result<Self> {
         let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
         match (field("release: "), field("commit-hash: ").and_then(|hash| hash.get(..9))) {
@@ -63,12 +82,13 @@ impl Compiler {
     }
 
     /// The folder `library` of the sources, from a package that is kept in the cache.
-    fn sources(&self, cache: &Path, work: &Path) -> io::Result<PathBuf> {
-        let unpacked = work.join("sources");
+    fn sources(&self, target: &str, work: &Path) -> io::Result<PathBuf> {
+        let (cache, unpacked) = (cache()?, work.join("sources"));
         let kept = cache.join(format!("rust-src-{}.deb", self.release));
         if !kept.is_file() {
-            let package = self.package(&work.join("apt")).map_err(|error| self.unavailable(&kept, &error))?;
-            fs::create_dir_all(cache)?;
+            let package =
+                self.package(&work.join("apt")).map_err(|error| self.unavailable(target, &kept, &error))?;
+            fs::create_dir_all(&cache)?;
             fs::copy(package, &kept)?;
         }
         unpack(&[kept], &unpacked)?;
@@ -89,10 +109,10 @@ impl Compiler {
         apt.packages()?.pop().ok_or_else(|| io::Error::other("apt-get brought no package"))
     }
 
-    fn unavailable(&self, kept: &Path, error: &io::Error) -> io::Error {
+    fn unavailable(&self, target: &str, kept: &Path, error: &io::Error) -> io::Error {
         io::Error::other(format!(
-            "the standard library of Rust {} for {TARGET} cannot be built, because its sources cannot be had \
-                ({error})\nhint: `rustup target add {TARGET}` installs a built one; or put Debian's package \
+            "the standard library of Rust {} for {target} cannot be built, because its sources cannot be had \
+                ({error})\nhint: `rustup target add {target}` installs a built one; or put Debian's package \
                 rust-src of that release at {}",
             self.release,
             kept.display()
@@ -108,26 +128,26 @@ fn mirror() -> io::Result<String> {
 }
 
 /// Builds the library as Rust's own build does, and places it where `--sysroot` looks.
-fn build(library: &Path, target: &Path, folder: &Path) -> io::Result<()> {
+fn build(target: &str, library: &Path, work: &Path, folder: &Path) -> io::Result<()> {
     let mut cargo = Command::new("cargo");
-    cargo.args(["build", "--release", "--target", TARGET, "--features", "panic-unwind,backtrace"]);
-    cargo.current_dir(library.join("sysroot")).env("CARGO_TARGET_DIR", target);
+    cargo.args(["build", "--release", "--target", target, "--features", "panic-unwind,backtrace"]);
+    cargo.current_dir(library.join("sysroot")).env("CARGO_TARGET_DIR", work);
     // The sources use features that only the compiler's own library may.
     cargo.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", "-Zforce-unstable-if-unmarked -Cembed-bitcode=yes");
     cargo.env("__CARGO_DEFAULT_LIB_METADATA", "plimsoll");
     run_to_end(&mut cargo)?;
     let begun = folder.with_extension("new");
-    fs::create_dir_all(libraries(&begun))?;
-    for entry in fs::read_dir(target.join(TARGET).join("release/deps"))?.flatten() {
+    fs::create_dir_all(libraries(&begun, target))?;
+    for entry in fs::read_dir(work.join(target).join("release/deps"))?.flatten() {
         if entry.path().extension().is_some_and(|kind| kind == "rlib") {
-            fs::copy(entry.path(), libraries(&begun).join(entry.file_name()))?;
+            fs::copy(entry.path(), libraries(&begun, target).join(entry.file_name()))?;
         }
     }
     fs::rename(begun, folder)
 }
 
-fn libraries(folder: &Path) -> PathBuf {
-    folder.join("lib/rustlib").join(TARGET).join("lib")
+fn libraries(folder: &Path, target: &str) -> PathBuf {
+    folder.join("lib/rustlib").join(target).join("lib")
 }
 
 fn has_library(folder: &Path) -> bool {
