@@ -3,13 +3,13 @@
 //! Models are handled oldest first. A model that has waited longer than `patience` reserves the memory that
 //! it needs. The runs that are in use there go on until their turns are over.
 
-use plimsoll_base::{Bytes, CardId, Placement, Reason, RunId};
+use plimsoll_base::{Bytes, CardId, Placement, RunId};
 
 use super::Scheduler;
 use super::search::SearchStep;
 use crate::effect::SchedulerEffect;
 use crate::models::{Drain, MemoryWait, ModelSlot, NeighbourQuery, RoomObstacle, RunState};
-use crate::place::{PlacementVerdict, Reservations};
+use crate::place::{Account, PlacementVerdict, Reservations};
 use crate::state::{Contention, RoomVerdict, StateRef};
 use crate::time::{ModelId, Moment};
 
@@ -106,10 +106,12 @@ impl Scheduler {
                 let impatient = since + self.settings.patience;
                 next.into_iter().filter(|_| waits).for_each(|at| self.arm(at));
                 if !waits || impatient <= self.now {
-                    return self.commit(id, &placement, stop, contention, reserved);
+                    reserved.reserve_load(id, &placement, &stop, self.ledger());
+                    let drains = self.commit(id, &placement, stop, contention);
+                    return if drains { SearchStep::Changed } else { SearchStep::Unchanged };
                 }
                 self.set_victims(id, Vec::new());
-                self.note_need(id, placement.total(), placement.cards());
+                self.note_need(id, &placement);
                 self.arm(impatient);
                 let any_idle = self.state().idle_for(contention, id).0;
                 return if any_idle { SearchStep::Unchanged } else { SearchStep::Waits };
@@ -201,23 +203,34 @@ impl Scheduler {
         placement: &Placement,
         reserved: &Reservations,
     ) {
-        let slack = self.state().all_slack(except);
         for share in placement.shares.iter().filter(|share| !share.bytes.is_zero()) {
-            for (run, slack) in slack.iter().filter(|(_, slack)| slack.card == share.card) {
-                let Some(account) = self.ledger().account(&share.card) else { continue };
-                let lacking = account.lacking(share.bytes + reserved.on(&share.card));
-                let occupied = account.occupied_by(*run);
-                if !lacking.is_zero() {
-                    let wanted = occupied.saturating_sub(lacking.min(slack.bytes));
-                    self.placements.ledger.shrink(*run, &share.card, wanted);
-                    self.lent(*run);
-                    self.claim_changed(*run, &share.card);
-                }
-            }
+            let wanted = share.bytes + reserved.on(&share.card);
+            self.lower_claims(except, &share.card, |_, account| account.lacking(wanted));
         }
     }
 
-    fn wait_mut(&mut self, id: ModelId) -> Option<&mut MemoryWait> {
+    /// Lowers claims on a card, each by its slack at most, until nothing is `lacking`.
+    pub(super) fn lower_claims(
+        &mut self,
+        except: Option<ModelId>,
+        card: &CardId,
+        lacking: impl Fn(&Self, &Account) -> Bytes,
+    ) {
+        for (run, slack) in
+            self.state().all_slack(except).into_iter().filter(|(_, slack)| slack.card == *card)
+        {
+            let Some(account) = self.ledger().account(card) else { return };
+            let (lacks, occupied) = (lacking(self, account), account.occupied_by(run));
+            if lacks.is_zero() {
+                return;
+            }
+            self.placements.ledger.shrink(run, card, occupied.saturating_sub(lacks.min(slack.bytes)));
+            self.lent(run);
+            self.claim_changed(run, card);
+        }
+    }
+
+    pub(super) fn wait_mut(&mut self, id: ModelId) -> Option<&mut MemoryWait> {
         self.models.get_mut(id)?.wait_mut()
     }
 
@@ -233,57 +246,34 @@ impl Scheduler {
         }
     }
 
-    /// Stops the victims as each is ready to, and reserves the memory that the model will take.
-    fn commit(
+    /// Drains those of the victims that may be stopped now for the model; true if there is one.
+    pub(super) fn commit(
         &mut self,
         id: ModelId,
         placement: &Placement,
         victims: Vec<RunId>,
         contention: &Contention,
-        reserved: &mut Reservations,
-    ) -> SearchStep {
-        reserved.reserve_load(id, placement, &victims, self.ledger());
-        let drains = self.drain_victims(id, &victims, contention);
-        self.set_victims(id, victims);
-        self.note_need(id, placement.total(), placement.cards());
-        if drains { SearchStep::Changed } else { SearchStep::Unchanged }
-    }
-
-    pub(super) fn note_need<'a>(
-        &mut self,
-        id: ModelId,
-        needs: Bytes,
-        cards: impl Iterator<Item = &'a CardId>,
-    ) {
-        if let Some(wait) = self.wait_mut(id) {
-            wait.needs = needs;
-            wait.cards.clear();
-            wait.cards.extend(cards.cloned());
-        }
-    }
-
-    /// Drains those of the runs that may be stopped now for the model `asking`; true if there is one.
-    pub(super) fn drain_victims(
-        &mut self,
-        asking: ModelId,
-        victims: &[RunId],
-        contention: &Contention,
     ) -> bool {
-        let state = self.state();
-        let (now, next) = state.drains(contention, asking, victims);
-        let sums: Vec<(ModelId, Option<Reason>)> =
-            now.into_iter().map(|id| (id, state.swap_sum(contention, asking, id))).collect();
-        let drains = !sums.is_empty();
-        for (id, sum) in sums {
-            if let Some(run) = self.models.get_mut(id).and_then(|slot| slot.run.as_mut()) {
+        let (now, next) = self.state().drains(contention, id, &victims);
+        let drains = !now.is_empty();
+        for victim in now {
+            let sum = self.state().swap_sum(contention, id, victim);
+            if let Some(run) = self.models.get_mut(victim).and_then(|slot| slot.run.as_mut()) {
                 run.swap_sum = sum.or(run.swap_sum.take());
             }
-            self.drain(id, Drain::Evict);
+            self.drain(victim, Drain::Evict);
         }
-        if let Some(at) = next {
-            self.arm(at);
-        }
+        next.into_iter().for_each(|at| self.arm(at));
+        // Remembered, so that the log can name the reason when they stop.
+        self.set_victims(id, victims);
+        self.note_need(id, placement);
         drains
+    }
+
+    fn note_need(&mut self, id: ModelId, placement: &Placement) {
+        if let Some(wait) = self.wait_mut(id) {
+            (wait.needs, wait.cards) = (placement.total(), placement.cards().cloned().collect());
+        }
     }
 
     // DECISION: a pin spares a run from the moment that it is set, as long as the run was only chosen, and
@@ -293,13 +283,11 @@ impl Scheduler {
     /// Calls off the choice of a pinned model's run as a victim.
     pub(super) fn spare_pinned(&mut self, id: ModelId) {
         let Some(slot) = self.models.get_mut(id).filter(|slot| slot.is_pinned()) else { return };
-        let Some(run) = slot.run.as_mut().filter(|run| !run.leaves()) else { return };
-        run.swap_sum = None;
-        let (spared, drained) = (run.id, run.draining.take().is_some());
+        let Some(run) = slot.run.as_ref().filter(|run| !run.leaves()) else { return };
+        let (spared, drains) = (run.id, run.draining.is_some());
         self.models.spare(spared);
-        if drained {
-            self.models.mark_states_dirty();
-            self.dispatch_queue(id);
+        if drains {
+            self.call_off(id);
         }
     }
 
@@ -307,16 +295,22 @@ impl Scheduler {
     pub(super) fn call_off_drains(&mut self) {
         let mut needed = self.state().victims_of(|_| true);
         needed.extend(self.yielding.keys());
-        for (run_id, id) in self.runs.living.clone() {
-            let Some(run) = self.models.get_mut(id).and_then(|slot| slot.run_mut(run_id)) else { continue };
-            // A run that was ordered to stop cannot be kept; only one that still finishes requests can.
-            let drains = run.draining == Some(Drain::Evict) && RunState::is_ready(run);
-            if drains && !needed.contains(&run_id) {
-                (run.draining, run.swap_sum) = (None, None);
-                self.models.mark_states_dirty();
-                self.mark_dirty();
-                self.dispatch_queue(id);
-            }
+        // A run that was ordered to stop cannot be kept; only one that still finishes requests can.
+        let drains = |run: &RunState| run.draining == Some(Drain::Evict) && run.is_ready();
+        let running = self.models.running();
+        let spared = running.filter(|(_, _, run)| drains(run) && !needed.contains(&run.id));
+        for id in spared.map(|(id, ..)| id).collect::<Vec<_>>() {
+            self.call_off(id);
+            self.mark_dirty();
+        }
+    }
+
+    /// Calls off the drain of a model's run.
+    fn call_off(&mut self, id: ModelId) {
+        if let Some(run) = self.models.get_mut(id).and_then(|slot| slot.run.as_mut()) {
+            (run.draining, run.swap_sum) = (None, None);
+            self.models.mark_states_dirty();
+            self.dispatch_queue(id);
         }
     }
 }

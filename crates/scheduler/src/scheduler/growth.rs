@@ -52,10 +52,7 @@ impl Scheduler {
         next.into_iter().for_each(|at| self.arm(at));
         if let Some(victims) = victims {
             reserved.reserve(&extra, &victims, self.ledger());
-            self.drain_victims(id, &victims, &contention);
-            // Remembered, so that the log can name the reason when they stop.
-            self.set_victims(id, victims);
-            self.note_need(id, extra.total(), extra.cards());
+            self.commit(id, &extra, victims, &contention);
         } else {
             self.set_victims(id, Vec::new());
             if self.now < impatient {
@@ -114,9 +111,7 @@ impl Scheduler {
         let claim = self.placements.ledger.raise(run, card, wanted)?;
         // Memory within a raised claim is no error of the plan, or depth would be learned as a need of every
         // later load.
-        if let Some((_, slot)) = self.living_mut(run)
-            && let Some(run) = &mut slot.run
-        {
+        if let Some((_, run)) = self.run_mut(run) {
             run.grow_placement(card, claim);
         }
         Some(claim)

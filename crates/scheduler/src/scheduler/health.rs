@@ -11,14 +11,13 @@ use crate::effect::SchedulerEffect;
 use crate::event::{Health, ProbeOutcome, UnknownRequest};
 use crate::queue::RequestPlace;
 use crate::refusal;
-use crate::time::{ModelId, RequestId};
+use crate::time::RequestId;
 
 impl Scheduler {
     pub(super) fn bounced(&mut self, id: RequestId) -> Result<(), UnknownRequest> {
         let (request, run_id) = self.queue.hold(id).ok_or(UnknownRequest(id))?;
-        self.leave_depth(request.model, run_id, id, None);
-        let run = self.models.get_mut(request.model);
-        let Some(run) = run.and_then(|slot| slot.run_mut(run_id)) else {
+        self.leave_depth(run_id, id, None);
+        let Some((_, run)) = self.run_mut(run_id) else {
             // The run ended before its death was noticed here.
             self.release_occupied(id);
             return Ok(());
@@ -27,7 +26,7 @@ impl Scheduler {
         let check = run.unanswered(id);
         // No further check is needed for a run that is taken for dead already.
         if run.suspect.is_some() {
-            self.suspect(request.model, run_id);
+            self.suspect(run_id);
         } else if check {
             self.emit(SchedulerEffect::CheckHealth { run: run_id });
         }
@@ -41,16 +40,13 @@ impl Scheduler {
     /// Starts a probe of a run that failed a request, unless one is under way or was a moment ago.
     pub(super) fn probe(&mut self, run_id: RunId) {
         let now = self.now;
-        let run = self.living_mut(run_id).and_then(|(_, slot)| slot.run_mut(run_id));
-        if run.is_some_and(|run| run.begin_probe(now)) {
+        if self.run_mut(run_id).is_some_and(|(_, run)| run.begin_probe(now)) {
             self.emit(SchedulerEffect::Probe { run: run_id });
         }
     }
 
     pub(super) fn slots_known(&mut self, run_id: RunId, slots: u32) {
-        if let Some((model, slot)) = self.living_mut(run_id)
-            && let Some(run) = slot.run_mut(run_id)
-        {
+        if let Some((model, run)) = self.run_mut(run_id) {
             run.slots = Some(slots.max(1));
             self.dispatch_queue(model);
         }
@@ -64,8 +60,7 @@ impl Scheduler {
         self.over(id, None)?;
         if let Some(request) = request
             && let RequestPlace::Sent(run_id) = request.place
-            && let Some((_, slot)) = self.living_mut(run_id)
-            && slot.run_mut(run_id).is_some_and(|run| run.gives_up(now, request.sent))
+            && self.run_mut(run_id).is_some_and(|(_, run)| run.gives_up(now, request.sent))
         {
             self.probe(run_id);
         }
@@ -74,12 +69,11 @@ impl Scheduler {
 
     pub(super) fn probed(&mut self, run_id: RunId, outcome: ProbeOutcome) {
         let now = self.now;
-        let Some((model, slot)) = self.living_mut(run_id) else { return };
-        let Some(run) = slot.run_mut(run_id) else { return };
+        let Some((_, run)) = self.run_mut(run_id) else { return };
         run.end_probe(now);
         // A process that was ordered to stop fails in any case.
         if outcome == ProbeOutcome::Fails && run.is_ready() {
-            self.suspect(model, run_id);
+            self.suspect(run_id);
         } else if let Some(due) = run.probe_due() {
             self.arm(due);
         }
@@ -95,7 +89,7 @@ impl Scheduler {
             Health::Silent => run.in_flight() == 0,
         };
         if fails {
-            return self.suspect(model, run_id);
+            return self.suspect(run_id);
         }
         let unanswered = run.take_unanswered();
         let refusal = refusal::unanswered(&slot.name);
@@ -114,9 +108,9 @@ impl Scheduler {
     }
 
     /// Takes a run for dead: it gets no more requests, and those without an answer wait for the next run.
-    fn suspect(&mut self, model: ModelId, run_id: RunId) {
+    fn suspect(&mut self, run_id: RunId) {
         let now = self.now;
-        let Some(run) = self.models.get_mut(model).and_then(|slot| slot.run_mut(run_id)) else { return };
+        let Some((_, run)) = self.run_mut(run_id) else { return };
         run.suspect.get_or_insert(now);
         let unanswered = run.take_unanswered();
         self.models.mark_states_dirty();

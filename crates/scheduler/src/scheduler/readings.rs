@@ -8,6 +8,7 @@ use plimsoll_base::{Bytes, CardId, RunId};
 use super::Scheduler;
 use crate::load_check::LoadCheck;
 use crate::models::{RunSleep, RunState};
+use crate::place::Ledger;
 use crate::time::{ModelId, Moment};
 
 impl Scheduler {
@@ -59,25 +60,21 @@ impl Scheduler {
 
     pub(super) fn cards_read(&mut self, free: &[(CardId, Bytes)], taken: Moment) {
         self.placements.read(free, taken);
-        let unchecked = self.models.running().filter(|(_, _, run)| {
-            // A reading from before the end of the load shows only part of it.
-            run.load_check.is_empty() && run.ready_at.is_some_and(|ready| ready <= taken)
-        });
-        let unchecked: Vec<ModelId> = unchecked.map(|(id, ..)| id).collect();
-        for id in unchecked {
-            let check = self.check_load(id);
-            if let Some(run) = self.models.get_mut(id).and_then(|slot| slot.run.as_mut()) {
-                run.load_check = check;
+        let ledger = &self.placements.ledger;
+        let running = self.models.iter_mut().filter_map(|slot| slot.run.as_mut());
+        // A reading from before the end of the load shows only part of it.
+        for run in running.filter(|run| run.ready_at.is_some_and(|ready| ready <= taken)) {
+            if run.load_check.is_empty() {
+                run.load_check = Self::check_load(ledger, run);
             }
         }
         self.mark_dirty();
     }
 
-    /// Compares free memory with the ledger for a model that has loaded.
-    fn check_load(&self, id: ModelId) -> Vec<LoadCheck> {
-        let Some(run) = self.models.get(id).and_then(|slot| slot.run.as_ref()) else { return Vec::new() };
+    /// Compares free memory with the ledger for a run that has loaded.
+    fn check_load(ledger: &Ledger, run: &RunState) -> Vec<LoadCheck> {
         let checks = run.start.iter().filter_map(|start| {
-            let account = self.ledger().account(&start.card)?;
+            let account = ledger.account(&start.card)?;
             let taken = start.free.saturating_sub(account.card().free);
             // The claim of the start, because measured memory beyond it has raised it since.
             let measured = account.claims().iter().find(|claim| claim.run == run.id);

@@ -104,7 +104,7 @@ impl Scheduler {
         let request = self.take_request(id).ok_or(UnknownRequest(id))?;
         match request.place {
             RequestPlace::Sent(run) => {
-                self.leave_depth(request.model, run, id, tokens);
+                self.leave_depth(run, id, tokens);
                 self.landed(&request, run);
             }
             RequestPlace::Queued => {
@@ -135,9 +135,8 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn leave_depth(&mut self, model: ModelId, run: RunId, id: RequestId, tokens: Option<u64>) {
-        let run = self.models.get_mut(model).and_then(|slot| slot.run_mut(run));
-        if let Some(occupancy) = run.and_then(|run| run.occupancy.as_mut()) {
+    pub(super) fn leave_depth(&mut self, run: RunId, id: RequestId, tokens: Option<u64>) {
+        if let Some(occupancy) = self.run_mut(run).and_then(|(_, run)| run.occupancy.as_mut()) {
             occupancy.leave(id, tokens);
         }
     }

@@ -22,6 +22,12 @@ impl Scheduler {
         Some((id, self.models.get_mut(id)?))
     }
 
+    /// A run that has a process, with its model.
+    pub(super) fn run_mut(&mut self, run: RunId) -> Option<(ModelId, &mut RunState)> {
+        let (id, slot) = self.living_mut(run)?;
+        Some((id, slot.run_mut(run)?))
+    }
+
     pub(super) fn progressed(&mut self, run_id: RunId, measured: bool) {
         let now = self.now;
         if let Some((_, slot)) = self.living_mut(run_id) {

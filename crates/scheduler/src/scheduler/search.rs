@@ -118,8 +118,7 @@ impl Scheduler {
             return false;
         }
         self.planned(id);
-        self.set_obstacle(id, wait.obstacle);
-        self.note_need(id, wait.needs, wait.cards.iter());
+        self.wait_mut(id).into_iter().for_each(|own| own.clone_from(&wait));
         // Before its patience is over, nothing but an idle run stops for it.
         self.arm(next.min(impatient));
         true

@@ -28,9 +28,7 @@ impl Scheduler {
 
     /// Notes that a run's claim was lowered for others.
     pub(super) fn lent(&mut self, run: RunId) {
-        if let Some((_, slot)) = self.living_mut(run)
-            && let Some(run) = slot.run.as_mut().filter(|run| run.sleep == RunSleep::Asleep)
-        {
+        if let Some((_, run)) = self.run_mut(run).filter(|(_, run)| run.sleep == RunSleep::Asleep) {
             run.sleep = RunSleep::Lent;
         }
     }
@@ -51,8 +49,7 @@ impl Scheduler {
 
     /// Takes back what was lent of a run that is awake, as far as it is free.
     pub(super) fn woke(&mut self, run_id: RunId) {
-        let Some((_, slot)) = self.living_mut(run_id) else { return };
-        let Some(run) = slot.run.as_mut().filter(|run| run.is_ready()) else { return };
+        let Some((_, run)) = self.run_mut(run_id).filter(|(_, run)| run.is_ready()) else { return };
         if std::mem::replace(&mut run.sleep, RunSleep::Awake) == RunSleep::Lent {
             for share in std::mem::take(&mut run.needs_awake) {
                 self.raise(run_id, &share.card, share.bytes);

@@ -81,7 +81,8 @@ impl Scheduler {
     }
 
     fn make_way(&mut self, card: &CardId) {
-        self.give_slack(card);
+        // Slack was never allocated.
+        self.lower_claims(None, card, Self::excess);
         let Some(account) = self.ledger().account(card) else { return };
         let (kept, excess) = (account.kept(), self.excess(account));
         let name = &account.card().name;
@@ -107,21 +108,6 @@ impl Scheduler {
                 lack = lack.saturating_sub(candidate.frees[0]);
                 self.leave(candidate.run, card, reason.clone());
             }
-        }
-    }
-
-    /// Takes the slack of claims as far as they pass the capacity: it was never allocated.
-    fn give_slack(&mut self, card: &CardId) {
-        for (run, slack) in self.state().all_slack(None).into_iter().filter(|(_, slack)| slack.card == *card)
-        {
-            let Some(account) = self.ledger().account(card) else { return };
-            let (over, occupied) = (self.excess(account), account.occupied_by(run));
-            if over.is_zero() {
-                return;
-            }
-            self.placements.ledger.shrink(run, card, occupied.saturating_sub(over.min(slack.bytes)));
-            self.lent(run);
-            self.claim_changed(run, card);
         }
     }
 
