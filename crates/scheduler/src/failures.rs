@@ -56,11 +56,13 @@ pub(crate) struct FailureRecord {
 }
 
 impl FailureRecord {
-    pub(crate) fn load_failed(&mut self, now: Moment, reason: Reason) {
+    /// Takes a load that failed; where it `lasts`, every load fails until the operator changes something.
+    pub(crate) fn load_failed(&mut self, now: Moment, reason: Reason, lasts: bool) {
         // The first crash of an engine that has served requests causes no wait. The lacking memory is added
         // to the next claim.
         (self.retried, self.died_serving) = (false, false);
         self.strike(now, reason, self.strikes + 1);
+        self.lasts = lasts;
     }
 
     /// Takes the end of a run that had been ready since then, and had answered requests or none.
@@ -75,12 +77,6 @@ impl FailureRecord {
         }
         self.died_serving = true;
         self.strike(now, reason, self.strikes);
-    }
-
-    /// The same of a load that fails again, whenever it is tried.
-    pub(crate) fn load_fails(&mut self, now: Moment, reason: Reason) {
-        self.load_failed(now, reason);
-        self.lasts = true;
     }
 
     fn strike(&mut self, now: Moment, reason: Reason, waits: u32) {
@@ -230,7 +226,7 @@ mod tests {
         let mut record = FailureRecord::default();
         let waits: Vec<u64> = (0..8)
             .map(|_| {
-                record.load_failed(at(0), reason());
+                record.load_failed(at(0), reason(), false);
                 record.deferred(at(0)).unwrap().as_secs()
             })
             .collect();
@@ -284,11 +280,11 @@ mod tests {
             let refusal = refusal::load_failed("b", record, Some(Duration::from_secs(1)));
             (refusal.kind, refusal.reason.code)
         };
-        record.load_failed(at(0), reason());
+        record.load_failed(at(0), reason(), false);
         assert_eq!(refused(&record), (RequestRefusalKind::LoadFailed, "load_failed"));
         record.run_failed(at(90), at(1), false, reason());
         assert_eq!(refused(&record), (RequestRefusalKind::EngineDied, "engine_died"));
-        record.load_failed(at(95), reason());
+        record.load_failed(at(95), reason(), false);
         assert_eq!(refused(&record).0, RequestRefusalKind::LoadFailed);
     }
 
@@ -300,13 +296,13 @@ mod tests {
         };
         let second = Some(Duration::from_secs(1));
         let mut record = FailureRecord::default();
-        record.load_fails(at(0), reason());
+        record.load_failed(at(0), reason(), true);
         assert_eq!(refused(&record), (RequestRefusalKind::Unstartable, None));
         record.forgive();
-        record.load_failed(at(0), reason());
+        record.load_failed(at(0), reason(), false);
         assert!(matches!(refused(&record), (RequestRefusalKind::LoadFailed, Some(_))));
         let mut record = FailureRecord::default();
-        record.load_failed(at(0), reason());
+        record.load_failed(at(0), reason(), false);
         assert_eq!(refused(&record), (RequestRefusalKind::LoadFailed, second));
         record.found_fault(reason());
         assert_eq!(refused(&record), (RequestRefusalKind::Unstartable, None));

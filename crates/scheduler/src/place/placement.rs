@@ -27,11 +27,11 @@ pub fn place(
     tenants: &[CardTenant],
 ) -> PlacementVerdict {
     let placer = Placer::new(query, ledger, reserved, tenants);
-    let mut best: Option<PlacementOption> = None;
+    let mut best: Option<(PlacementRank, PlacementVerdict)> = None;
     let mut unplanned = None;
     for set in card_sets(ledger, query.allowed, &query.need.named) {
         // Sets come smallest first: a larger one cannot beat a set that fits at once.
-        if matches!(&best, Some(way) if way.ease == PlacementRank::Now && way.cards < set.len())
+        if matches!(&best, Some((rank, PlacementVerdict::Fits(_))) if rank.cards < set.len())
             || unplanned.is_some_and(|size| size < set.len())
         {
             break;
@@ -39,7 +39,7 @@ pub fn place(
         let way = placer.way(&set);
         // The first of equals stays, so that the choice does not change from one search to the next.
         best = match (best, way) {
-            (Some(best), Some(way)) => Some(if way.rank() < best.rank() { way } else { best }),
+            (Some(best), Some(way)) => Some(if way.0 < best.0 { way } else { best }),
             (best, way) => best.or(way),
         };
         if unplanned.is_none() && placer.lacks_answers() {
@@ -49,7 +49,7 @@ pub fn place(
     let verdict = match best {
         _ if unplanned.is_some() => PlacementVerdict::Later,
         None => placer.without_cards(),
-        Some(best) => best.verdict(),
+        Some((_, verdict)) => verdict,
     };
     // A set that is not planned yet may be better than the best of the others.
     if placer.lacks_answers() {
@@ -81,9 +81,7 @@ pub(crate) fn place_more(
     if placer.deficits(more).all(|deficit| deficit.is_zero()) {
         return PlacementVerdict::Fits(more.clone());
     }
-    let victims = placer.victims(more);
-    let stopping = |runs| placer.created(PlacementRank::Stopping, &[], more.clone(), runs).verdict();
-    victims.map_or(PlacementVerdict::Later, stopping)
+    placer.after_stops(more.clone())
 }
 
 /// Memory that the model would take on the first set of cards that suits it, if they were empty; zero if none
@@ -103,44 +101,21 @@ pub fn need(query: &PlacementQuery, ledger: &Ledger) -> Result<Bytes, Vec<CardSe
     Ok(Bytes::ZERO)
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum PlacementRank {
-    Now,
-    Stopping,
-    Later,
-}
-
 /// Cost of each further card, in milliseconds: an engine on more cards is slower for its whole life.
 const SPREAD: u64 = 30_000;
 
-/// One way to place the model on a set of cards, and its cost.
-struct PlacementOption {
-    ease: PlacementRank,
-    cards: usize,
-    placement: Placement,
-    victims: Vec<RunId>,
-    /// Some of them are busy, loading or new.
-    waits: bool,
-    /// Cost and number of the victims that do not leave anyway, and of further cards.
+/// Worth of a way to place the model on a set of cards; a smaller one is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct PlacementRank {
+    /// 0 where it fits now, 1 where runs must stop, 2 where others come first.
+    ease: u8,
+    /// Cost of the victims that do not leave anyway, and of further cards.
     cost: u64,
+    cards: usize,
+    /// The number of those victims, and the last use of the newest of them.
     stopped: usize,
     newest: u64,
     left_over: Bytes,
-}
-
-impl PlacementOption {
-    fn rank(&self) -> (PlacementRank, u64, usize, usize, u64, Bytes) {
-        (self.ease, self.cost, self.cards, self.stopped, self.newest, self.left_over)
-    }
-
-    fn verdict(self) -> PlacementVerdict {
-        let Self { placement, victims, waits, .. } = self;
-        match self.ease {
-            PlacementRank::Now => PlacementVerdict::Fits(placement),
-            PlacementRank::Stopping => PlacementVerdict::FitsAfter { placement, stop: victims, waits },
-            PlacementRank::Later => PlacementVerdict::Later,
-        }
-    }
 }
 
 struct Placer<'a> {
@@ -191,55 +166,58 @@ impl<'a> Placer<'a> {
         Err(Reason::new("unplanned", "the plan for these cards is not made yet"))
     }
 
-    fn way(&self, set: &[usize]) -> Option<PlacementOption> {
+    fn way(&self, set: &[usize]) -> Option<(PlacementRank, PlacementVerdict)> {
         // Before a refusal is written that nobody reads.
         if !self.query.need.may_use(set.iter().map(|index| self.ledger.accounts()[*index].card())) {
             return None;
         }
         let now = self.placement(set, Account::free).ok()?;
         if self.deficits(&now).all(|deficit| deficit.is_zero()) && self.enters(&now) {
-            return Some(self.created(PlacementRank::Now, set, now, Vec::new()));
+            return Some(self.ranked(set, PlacementVerdict::Fits(now)));
         }
         // A size on one card is the same whatever is free of it.
         let placement = match self.query.need.size {
             NeedSize::Declared(_) | NeedSize::Divided(_) if set.len() == 1 => now,
             _ => self.placement(set, |account| self.at_best(account)).ok()?,
         };
-        if !self.fits_at_best(&placement) {
-            return None;
-        }
-        Some(match self.victims(&placement) {
-            Some(victims) => self.created(PlacementRank::Stopping, set, placement, victims),
-            None => self.created(PlacementRank::Later, set, placement, Vec::new()),
-        })
+        self.fits_at_best(&placement).then(|| self.ranked(set, self.after_stops(placement)))
     }
 
-    fn created(
-        &self,
-        ease: PlacementRank,
-        set: &[usize],
-        placement: Placement,
-        victims: Vec<RunId>,
-    ) -> PlacementOption {
-        let is_stopped = |t: &&CardTenant| t.standing != CardStanding::Leaving && victims.contains(&t.run);
-        let stopped: Vec<&CardTenant> =
-            if victims.is_empty() { Vec::new() } else { self.tenants.iter().filter(is_stopped).collect() };
+    /// The verdict on a placement for which runs have to stop.
+    fn after_stops(&self, placement: Placement) -> PlacementVerdict {
+        let Some(stop) = self.victims(&placement) else { return PlacementVerdict::Later };
+        let waits = self.stopped(&stop).any(|tenant| tenant.standing != CardStanding::Idle);
+        PlacementVerdict::FitsAfter { placement, stop, waits }
+    }
+
+    /// Those of the runs that do not leave anyway.
+    fn stopped(&self, runs: &[RunId]) -> impl Iterator<Item = &CardTenant> {
+        let leaves = |tenant: &&CardTenant| tenant.standing == CardStanding::Leaving;
+        self.tenants.iter().filter(move |tenant| !leaves(tenant) && runs.contains(&tenant.run))
+    }
+
+    fn ranked(&self, set: &[usize], verdict: PlacementVerdict) -> (PlacementRank, PlacementVerdict) {
+        let (ease, takes, runs) = match &verdict {
+            PlacementVerdict::Fits(placement) => (0, placement.total(), &[][..]),
+            PlacementVerdict::FitsAfter { placement, stop, .. } => (1, placement.total(), &stop[..]),
+            // Ways that wait for other models are alike.
+            _ => (2, Bytes::ZERO, &[][..]),
+        };
+        let stopped: Vec<&CardTenant> = self.stopped(runs).collect();
         let stopped = || stopped.iter();
         let free: Bytes = set.iter().map(|index| self.ledger.accounts()[*index].free()).sum();
         let spread = SPREAD.saturating_mul(u64::try_from(set.len().saturating_sub(1)).unwrap_or(u64::MAX));
         let wait = stopped().map(|tenant| tenant.wait).max().unwrap_or(0);
-        PlacementOption {
+        let rank = PlacementRank {
             ease,
-            cards: set.len(),
-            waits: stopped().any(|tenant| tenant.standing != CardStanding::Idle),
             cost: stopped()
                 .fold(wait.saturating_add(spread), |sum, tenant| sum.saturating_add(tenant.cost.max(1))),
+            cards: set.len(),
             stopped: stopped().count(),
             newest: stopped().map(|tenant| tenant.last_used).max().unwrap_or(0),
-            left_over: free.saturating_sub(placement.total()),
-            placement,
-            victims,
-        }
+            left_over: free.saturating_sub(takes),
+        };
+        (rank, verdict)
     }
 
     /// Memory that the demand takes on the set if each card has `free` for it.
@@ -379,8 +357,9 @@ impl<'a> Placer<'a> {
 
     /// The verdict if no set of cards suits: an engine that needs no card starts all the same.
     fn without_cards(&self) -> PlacementVerdict {
-        let way = self.way(&[]).filter(|way| way.placement.shares.is_empty());
-        way.map_or_else(|| PlacementVerdict::Never(Box::new(self.never())), PlacementOption::verdict)
+        let is_free = self.placement(&[], Account::free).is_ok_and(|placement| placement.shares.is_empty());
+        let way = is_free.then(|| self.way(&[])).flatten();
+        way.map_or_else(|| PlacementVerdict::Never(Box::new(self.never())), |(_, verdict)| verdict)
     }
 
     fn never(&self) -> NoPlacement {

@@ -156,7 +156,7 @@ impl Scheduler {
             return self.settings.asks;
         }
         let asks = self.settings.asks && could_help;
-        let Some(room) = self.models.get_mut(id).and_then(ModelSlot::room_mut) else { return false };
+        let Some(room) = self.room_mut(id) else { return false };
         if room.neighbours == NeighbourQuery::Before && asks {
             room.neighbours = NeighbourQuery::Pending;
             self.emit(SchedulerEffect::AskNeighbours { model: id });
@@ -180,7 +180,7 @@ impl Scheduler {
         };
         let reads = self.models.waiting().filter(|(_, slot)| waits(slot)).map(|(id, _)| id);
         for id in reads.collect::<Vec<_>>() {
-            if let Some(room) = self.models.get_mut(id).and_then(ModelSlot::room_mut) {
+            if let Some(room) = self.room_mut(id) {
                 room.has_read = true;
             }
             self.emit(SchedulerEffect::ReadAhead { model: id });
@@ -188,8 +188,7 @@ impl Scheduler {
     }
 
     pub(super) fn neighbours_requested(&mut self, id: ModelId) {
-        let room = self.models.get_mut(id).and_then(ModelSlot::room_mut);
-        if let Some(room) = room.filter(|room| room.neighbours == NeighbourQuery::Pending) {
+        if let Some(room) = self.room_mut(id).filter(|room| room.neighbours == NeighbourQuery::Pending) {
             room.neighbours = NeighbourQuery::Done;
             self.mark_dirty();
         }

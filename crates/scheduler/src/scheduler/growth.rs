@@ -27,13 +27,13 @@ impl Scheduler {
             self.set_depth_wait(id, None);
             return self.dispatch_queue(id);
         };
-        if need.asleep && !self.state().within_reach(id, &need.needs) {
+        if !self.state().within_reach(id, &need.needs) {
+            if !need.asleep {
+                return self.beyond_reach(id, &need, reserved);
+            }
             // Pinned models have its memory for good: it may fit on another card.
             self.set_depth_wait(id, None);
             return self.part(id, PartingCause::Lent);
-        }
-        if !self.state().within_reach(id, &need.needs) {
-            return self.beyond_reach(id, &need, reserved);
         }
         let extra = self.state().extra(need.run, &need.needs);
         let contention = self.state().contention();

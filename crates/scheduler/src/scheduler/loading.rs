@@ -74,8 +74,7 @@ impl Scheduler {
     /// Replaces the need of a model that waits for room. Its place in the order and its victims stay.
     fn resurveyed(&mut self, id: ModelId, result: Result<ModelNeed, Reason>) {
         let search = self.runs.next_search();
-        let room = self.models.get_mut(id).and_then(|slot| slot.room_mut());
-        if let (Some(room), Ok(need)) = (room, result) {
+        if let (Some(room), Ok(need)) = (self.room_mut(id), result) {
             // Answers that are on their way are about the need before.
             (room.id, room.need, room.plan) = (search, need, PlanProgress::default());
             self.placements.mark_dirty();
@@ -193,7 +192,7 @@ impl Scheduler {
         }
         // The failure that taught the larger need explains the refusal better than its size.
         let cause = slot.record.last_failure.take();
-        slot.record.load_failed(now, never.reason.because_all(cause));
+        slot.record.load_failed(now, never.reason.because_all(cause), false);
         let wait = slot.record.deferred(now);
         let refusal = refusal::load_failed(&slot.name, &slot.record, wait);
         self.give_up(id, refusal);

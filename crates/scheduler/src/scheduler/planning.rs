@@ -65,7 +65,7 @@ impl Scheduler {
         let now = self.now;
         let Some(slot) = self.models.get_mut(id) else { return };
         let text = format!("the plan of {} does not state its memory on these cards", slot.name);
-        slot.record.load_failed(now, Reason::new("unplanned", text));
+        slot.record.load_failed(now, Reason::new("unplanned", text), false);
         let refusal = refusal::load_failed(&slot.name, &slot.record, slot.record.deferred(now));
         self.give_up(id, refusal);
     }
@@ -162,7 +162,7 @@ impl Scheduler {
         run.depth_unwatched = Some(unwatched);
     }
 
-    fn room_mut(&mut self, id: ModelId) -> Option<&mut RoomSearch> {
+    pub(super) fn room_mut(&mut self, id: ModelId) -> Option<&mut RoomSearch> {
         self.models.get_mut(id).and_then(ModelSlot::room_mut)
     }
 }

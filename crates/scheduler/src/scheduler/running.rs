@@ -170,7 +170,7 @@ impl Scheduler {
                 if run.ready_at.is_some() {
                     self.failed_serving(id, &run, reason)
                 } else {
-                    self.load_failed(id, reason)
+                    self.load_failed(id, reason, false)
                 }
             }
             (RunPhase::Stopping { .. }, None) => {
@@ -181,7 +181,10 @@ impl Scheduler {
                 self.seek(id);
             }
             (RunPhase::Loading { .. }, None) => self.ended_loading(id, &run, end),
-            (RunPhase::Ready { .. }, None) => self.crashed(id, &run, end),
+            (RunPhase::Ready { .. }, None) => {
+                let (reason, _) = self.learn_from_end(id, &run, end);
+                self.failed_serving(id, &run, reason);
+            }
         }
         for request in unanswered {
             self.release_occupied(request);
@@ -205,11 +208,6 @@ impl Scheduler {
         if let Some(slot) = self.models.get_mut(id).filter(|_| failed) {
             slot.record.load_cost(now, now.since(run.started) + run.displaced);
         }
-    }
-
-    fn crashed(&mut self, id: ModelId, run: &RunState, end: End) {
-        let (reason, _) = self.learn_from_end(id, run, end);
-        self.failed_serving(id, run, reason);
     }
 
     /// The reason of an end, and whether other processes took memory that the run lacked. Takes what it
@@ -240,12 +238,7 @@ impl Scheduler {
         let (ran_out, lasts) =
             (matches!(end, End::OutOfMemory { .. }), matches!(end, End::Unstartable { lasts: true, .. }));
         let (reason, is_foreign) = self.learn_from_end(id, run, end);
-        let now = self.now;
         let Some(slot) = self.models.get_mut(id) else { return };
-        if lasts {
-            slot.record.load_fails(now, reason);
-            return self.after_crash(id);
-        }
         // A run that had a whole card cannot get more memory by a second try.
         if ran_out && !run.need.is_alone() && !std::mem::replace(&mut slot.record.retried, true) {
             slot.record.note(reason);
@@ -257,12 +250,12 @@ impl Scheduler {
             };
         }
         if !ran_out || is_foreign {
-            return self.load_failed(id, reason);
+            return self.load_failed(id, reason, lasts);
         }
         let text =
             format!("{} ran out of memory while loading, and no idle model is left to stop", slot.name);
         let reason = Reason::new("out_of_memory", text).fact("claim", run.placement.total()).because(reason);
-        self.load_failed(id, reason);
+        self.load_failed(id, reason, false);
     }
 
     /// Stops idle runs on the cards of a load that ran out of memory although it fitted by the ledger. The
@@ -281,10 +274,10 @@ impl Scheduler {
 
     /// Refuses all waiting requests with the cause, and holds the next load back, so that it does not fail in
     /// the same way at once.
-    fn load_failed(&mut self, id: ModelId, reason: Reason) {
+    fn load_failed(&mut self, id: ModelId, reason: Reason, lasts: bool) {
         let now = self.now;
         if let Some(slot) = self.models.get_mut(id) {
-            slot.record.load_failed(now, reason);
+            slot.record.load_failed(now, reason, lasts);
         }
         self.after_crash(id);
     }

@@ -196,7 +196,7 @@ impl StateRef<'_> {
             // Its turn begins when it is ready.
             let reload = self.expected_load(slot);
             let patience = self.patience_with(reload);
-            let mut losses: Vec<WaitLoss> = Vec::new();
+            let mut losses: Vec<WaitLoss> = Vec::with_capacity(waits.len());
             for wait in waits.iter().filter(|wait| self.may_use(wait, model, run)) {
                 losses.push(wait.after(losses.last(), begins + patience, patience));
             }
