@@ -2,8 +2,8 @@
 //! sources.
 //!
 //! DECISION: registries of packages have no built library for other systems, and Debian has the sources of
-//! the exact release. What is built lies in the user's cache under the compiler's release and commit, with the
-//! package beside it, which may leave the mirror.
+//! the exact release. What is built lies in the user's cache under the compiler's release and commit, with
+//! the package beside it, which may leave the mirror.
 
 use std::fs;
 use std::io;

@@ -29,8 +29,8 @@ pub fn ends_as_secret(name: &str) -> bool {
 
 /// True for a name that may be that of a secret. For what is only hidden: a name too many costs nothing.
 ///
-/// Of a variable any word counts (`AWS_ACCESS_KEY_ID`), of a flag the last: `--api-key-file` names a file, and
-/// `--max-tokens` is a number.
+/// Of a variable any word counts (`AWS_ACCESS_KEY_ID`), of a flag the last: `--api-key-file` names a file,
+/// and `--max-tokens` is a number.
 pub fn may_name_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let is_secret = |word: &str| is_end(word) || PARTS.iter().any(|part| word.contains(part));

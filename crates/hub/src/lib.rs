@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod beginning;
 mod cached;
 mod client;
 mod copy;
@@ -33,6 +34,7 @@ use linux as system;
 use windows as system;
 
 pub use address::Address;
+pub use beginning::Beginning;
 pub use cached::Caches;
 pub use client::{Bounds, Client, Traffic};
 pub use copy::{CopyCalls, FileCopy};

@@ -8,6 +8,7 @@ mod foreign;
 mod many;
 mod page;
 mod remote;
+mod vllm;
 
 use std::path::{Path, PathBuf};
 use std::process::Output;

@@ -10,7 +10,7 @@ use crate::layers::Layer;
 
 /// Tokens of a block that attention kernels take, which a larger block is a multiple of.
 const KERNEL_BLOCK: u64 = 16;
-/// Tokens of a block for compressed vectors: `vllm/platforms/cuda.py:check_and_update_config @ 0.15`.
+/// Tokens of a block for compressed vectors, in kernels that take no other.
 const LATENT_BLOCK: u64 = 64;
 
 /// Type of the numbers in the cache.
@@ -47,6 +47,8 @@ pub struct CacheSettings {
     pub cache_type: CacheType,
     /// Tokens of a block, where the user sets it.
     pub block: Option<u64>,
+    /// True where the card's kernels for compressed vectors take blocks of 64 tokens alone.
+    pub has_latent_blocks: bool,
     /// Tokens of one step, over all sequences.
     pub batched: u64,
     pub history: StateHistory,
@@ -69,14 +71,24 @@ pub struct CacheLayout {
     settings: CacheSettings,
 }
 
+/// Tokens of a block: `vllm/platforms/cuda.py:check_and_update_config @ 002db4951e0c`. The index of sparse
+/// attention takes blocks of 64 tokens on every card.
+fn block(attention: Attention, settings: CacheSettings) -> u64 {
+    let asked = settings.block.unwrap_or(KERNEL_BLOCK);
+    match attention {
+        Attention::Latent { index: Some(_), .. } => LATENT_BLOCK,
+        Attention::Latent { .. } if settings.has_latent_blocks && !asked.is_multiple_of(LATENT_BLOCK) => {
+            LATENT_BLOCK
+        }
+        _ => asked,
+    }
+}
+
 impl CacheLayout {
     /// The layout of a model's cache. `None` if no layer keeps anything.
     pub fn new(config: &ModelConfig, settings: CacheSettings) -> Option<Self> {
         let token = token_bytes(config, settings);
-        let base = settings.block.unwrap_or(match config.attention {
-            Attention::Latent { .. } => LATENT_BLOCK,
-            Attention::Heads { .. } => KERNEL_BLOCK,
-        });
+        let base = block(config.attention, settings);
         // The state of a recurrent layer takes one page, so attention's pages grow until they hold it.
         let state = config.state.map_or(0, |shape| state_bytes(shape, config.number, settings));
         let step = base.max(KERNEL_BLOCK);

@@ -172,24 +172,29 @@ impl Value<'_> {
         CommandError::Value { flag: self.flag.to_owned(), value, expected }
     }
 
-    /// A number from 1 on: `8192`, `32k` (thousands) or `32K` (of 1024):
-    /// `vllm/engine/arg_utils.py:human_readable_int @ 0.15`.
+    /// A number from 1 on: `8192`, `32k` and `25.6k` (thousands), or `32K` (of 1024):
+    /// `vllm/utils/argparse_utils.py:human_readable_int @ 00da11e37d1f`.
     fn count(&self) -> Result<u64, CommandError> {
-        let text = self.text()?;
-        let wrong = || self.wrong("write a number from 1 on, such as 8192, 32k or 32K");
+        let text = self.text()?.trim();
+        let wrong = || self.wrong("write a number from 1 on, such as 8192, 32k, 25.6k or 32K");
         let (number, unit) = text.split_at(text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).len());
-        let scale = match unit {
-            "" => 1,
-            "k" => 1_000,
-            "K" => 1 << 10,
-            "m" => 1_000_000,
-            "M" => 1 << 20,
-            "g" => 1_000_000_000,
-            "G" => 1 << 30,
+        let (scale, takes_fractions) = match unit {
+            "" => (1, false),
+            "k" => (1_000, true),
+            "K" => (1 << 10, false),
+            "m" => (1_000_000, true),
+            "M" => (1 << 20, false),
+            "g" => (1_000_000_000, true),
+            "G" => (1 << 30, false),
+            "t" => (1_000_000_000_000, true),
+            "T" => (1 << 40, false),
             _ => return Err(wrong()),
         };
-        let whole = number.parse::<u64>().ok().and_then(|number| number.checked_mul(scale));
-        whole.filter(|number| (1..=LARGEST).contains(number)).ok_or_else(wrong)
+        let scaled = match number.split_once('.').filter(|_| takes_fractions) {
+            Some((whole, fraction)) => scaled(whole, fraction, scale),
+            None => number.parse::<u64>().ok().and_then(|number| number.checked_mul(scale)),
+        };
+        scaled.filter(|number| (1..=LARGEST).contains(number)).ok_or_else(wrong)
     }
 
     fn context(&self) -> Result<u64, CommandError> {
@@ -253,4 +258,16 @@ impl Value<'_> {
             _ => return Err(self.wrong("known are auto, float32, float16 and bfloat16")),
         })
     }
+}
+
+/// `25.6` thousands are 25 600: whole numbers, as vLLM rounds down.
+fn scaled(whole: &str, fraction: &str, scale: u64) -> Option<u64> {
+    /// More digits than the largest scale has.
+    const DIGITS: usize = 12;
+    if fraction.is_empty() || !fraction.chars().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    let digits: u128 = format!("{fraction:0<DIGITS$}").get(..DIGITS)?.parse().ok()?;
+    let part = u64::try_from(digits * u128::from(scale) / 10_u128.pow(12)).ok()?;
+    whole.parse::<u64>().ok()?.checked_mul(scale)?.checked_add(part)
 }

@@ -161,7 +161,8 @@ impl VllmPlan {
         let used = usize::try_from(number).unwrap_or(usize::MAX);
         let given = cards.get(..used).ok_or(PlanError::Cards { asked: number, given: cards.len() })?;
         let card = given.iter().min_by_key(|card| card.free).ok_or(PlanError::NoCard)?;
-        let steps = Steps::of(command, card);
+        let asked = command.longest.unwrap_or(config.longest);
+        let steps = Steps::of(command, card, asked);
         let layout = CacheLayout::new(config, steps.cache(command, number)).ok_or(PlanError::NoCache)?;
         let utilisation = command.utilisation.unwrap_or(Utilisation::DEFAULT);
         let allowed = utilisation.of(card.total);
@@ -170,7 +171,6 @@ impl VllmPlan {
             Some(bytes) => Range::exactly(bytes),
             None => Range::rest(allowed, &terms.iter().map(|term| term.bytes).collect::<Vec<_>>()),
         };
-        let asked = command.longest.unwrap_or(config.longest);
         let likely = layout.blocks(cache.likely);
         let context = if asked == 0 { layout.longest(likely, config.longest).max(1) } else { asked };
         let needed = layout.memory_of(context);
@@ -217,6 +217,13 @@ fn of_cache(layout: &CacheLayout, cache: Range, context: u64, longest: u64) -> A
     }
 }
 
+/// Hopper has FlashMLA (`vllm/v1/attention/ops/flashmla.py:is_flashmla_dense_supported @ 055e47c28003`).
+/// Blackwell for servers has the kernel of FlashInfer. Other cards take any block. A card that is not known
+/// counts as one of servers.
+fn has_latent_blocks(card: &Card) -> bool {
+    card.compute_capability.is_none_or(|(major, _)| matches!(major, 9 | 10))
+}
+
 fn terms(config: &ModelConfig, tensors: &[Tensor], command: &ServeCommand, profile: &Profile) -> Vec<Term> {
     let held = weights(tensors, config, profile.tensor_parallel, command.loaded_as);
     let term = |name, bytes, source| Term { name, bytes, source };
@@ -232,16 +239,22 @@ fn terms(config: &ModelConfig, tensors: &[Tensor], command: &ServeCommand, profi
 struct Steps {
     batched: u64,
     sequences: u64,
+    has_latent_blocks: bool,
 }
 
 impl Steps {
     /// `vllm/engine/arg_utils.py:get_batch_defaults @ 0.15`: larger steps from 70 GiB on, but not on an A100.
-    fn of(command: &ServeCommand, card: &Card) -> Self {
+    /// `_set_default_max_num_seqs_and_batched_tokens_args`: no more tokens than all sequences have, and no
+    /// more sequences than tokens. `longest` is the longest context, 0 where vLLM chooses it.
+    fn of(command: &ServeCommand, card: &Card, longest: u64) -> Self {
         let is_large = card.total >= Bytes::gib(70) && !card.name.to_ascii_lowercase().contains("a100");
         let (batched, sequences) = if is_large { (8192, 1024) } else { (2048, 256) };
+        let all = command.sequences.unwrap_or(sequences).saturating_mul(longest);
+        let batched = command.batched.unwrap_or(if all == 0 { batched } else { batched.min(all) });
         Self {
-            batched: command.batched.unwrap_or(batched),
-            sequences: command.sequences.unwrap_or(sequences),
+            batched,
+            sequences: command.sequences.unwrap_or(sequences.min(batched)),
+            has_latent_blocks: has_latent_blocks(card),
         }
     }
 
@@ -250,6 +263,7 @@ impl Steps {
             tensor_parallel,
             cache_type: command.cache_type,
             block: command.block,
+            has_latent_blocks: self.has_latent_blocks,
             batched: self.batched,
             history: command.history.unwrap_or_default(),
             state_number: command.state_number,

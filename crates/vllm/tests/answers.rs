@@ -52,6 +52,41 @@ fn a_context_of_auto_is_the_longest_that_fits() {
 }
 
 #[test]
+fn a_step_has_no_more_tokens_than_all_sequences_together() {
+    let activations = |flags: &str| plan(flags, 15, 80 << 10).terms[1].bytes;
+    let usual = activations("m");
+    assert_eq!(activations("m --max-num-batched-tokens 8192"), usual);
+    let one = activations("m --max-num-seqs 1 --max-model-len 2048");
+    assert_eq!(one, activations("m --max-num-seqs 1 --max-num-batched-tokens 2048"));
+    assert!(one.likely < usual.likely);
+}
+
+#[test]
+fn compressed_vectors_have_the_blocks_of_their_cards_kernels() {
+    let latent = CONFIG.replace('{', r#"{"kv_lora_rank": 512, "qk_rope_head_dim": 64, "#);
+    let sparse = latent.replace('{', r#"{"index_topk": 2048, "index_head_dim": 128, "#);
+    let block = |config: &str, flags: &str, cc: &str| {
+        let words: Vec<String> = flags.split_whitespace().map(str::to_owned).collect();
+        let card: CardSpec = format!("name=card,total=80GiB,cc={cc}").parse().unwrap();
+        let (config, command) = (ModelConfig::read(config).unwrap(), ServeCommand::read(&words).unwrap());
+        VllmPlan::new(&config, &weights(15), &command, &card.cards).unwrap().block
+    };
+    for (config, flags, cc, expected) in [
+        (&latent, "m", "8.6", 16),
+        (&latent, "m", "9.0", 64),
+        (&latent, "m", "10.0", 64),
+        (&latent, "m", "12.0", 16),
+        (&latent, "m --block-size 32", "9.0", 64),
+        (&latent, "m --block-size 128", "9.0", 128),
+        (&latent, "m --block-size 32", "8.9", 32),
+        (&sparse, "m", "8.6", 64),
+    ] {
+        assert_eq!(block(config, flags, cc), expected, "{flags} {cc}");
+    }
+    assert_eq!(block(CONFIG, "m", "9.0"), 16);
+}
+
+#[test]
 fn tensor_parallelism_needs_its_cards() {
     let command = ServeCommand::read(&["m", "-tp", "2"].map(str::to_owned)).unwrap();
     let error = VllmPlan::new(&ModelConfig::read(CONFIG).unwrap(), &weights(1), &command, &card(24 << 10));

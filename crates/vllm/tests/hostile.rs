@@ -96,12 +96,28 @@ fn flags_are_read_as_vllm_reads_them() {
     assert_eq!(command.utilisation.unwrap().to_string(), "0.85");
     assert_eq!(command.model.as_deref(), Some("m"));
     assert_eq!(read("--enforce-eager m --max-model-len -1").unwrap().longest, Some(0));
+    for (written, read_as) in
+        [("25.6k", 25_600), ("1.5m", 1_500_000), ("0.001T", 0), ("1t", 1_000_000_000_000), ("1.0015k", 1_001)]
+    {
+        let found = read(&format!("m --max-num-batched-tokens {written}"));
+        assert_eq!(
+            found.ok().and_then(|command| command.batched),
+            (read_as > 0).then_some(read_as),
+            "{written}"
+        );
+    }
     assert_eq!(read("--trust-remote-code m").unwrap().model.as_deref(), Some("m"));
     assert!(matches!(read("m -pp 2"), Err(CommandError::NotPlanned { .. })));
     assert!(read("m -pp 1").is_ok());
-    for wrong in
-        ["m --gpu-memory-utilization 1.5", "m --max-num-seqs 0", "m --kv-cache-dtype q8", "m --block-size"]
-    {
+    for wrong in [
+        "m --gpu-memory-utilization 1.5",
+        "m --max-num-seqs 0",
+        "m --max-num-seqs 1.5K",
+        "m --max-num-seqs 1.k",
+        "m --max-num-seqs 1.5",
+        "m --kv-cache-dtype q8",
+        "m --block-size",
+    ] {
         assert!(read(wrong).is_err(), "{wrong}");
     }
     assert!(matches!(read("m n"), Err(CommandError::TwoModels(..))));

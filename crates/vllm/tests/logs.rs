@@ -54,6 +54,7 @@ impl Log {
             tensor_parallel: command.tensor_parallel.unwrap_or(1),
             cache_type: command.cache_type,
             block: command.block,
+            has_latent_blocks: true,
             batched: command.batched.unwrap_or(2048),
             history: command.history.unwrap_or(StateHistory::Aligned),
             state_number: command.state_number,

@@ -49,7 +49,7 @@ Examples:
   plimsoll plan -hf ggml-org/gemma-3-4b-it-GGUF --quants --card 3060
   plimsoll plan --fit ctx --card name=RTX3090,total=24GiB,free=23GiB,cc=8.6 -- -m model.gguf
   plimsoll plan *.gguf --card 2x3090 --toml > plimsoll.toml
-  plimsoll plan --card H100 -- vllm serve FOLDER --max-model-len 32768
+  plimsoll plan --card H100 -- vllm serve USER/REPO --max-model-len 32768
 
 Exit status: 0 if the model fits, 1 if it does not, 2 for bad input.";
 

@@ -33,7 +33,7 @@ fn server() -> FakeHub {
 }
 
 /// Runs `plimsoll plan` with the hub's address and caches in `home`.
-fn plan(server: &FakeHub, home: &Path, arguments: &[&str]) -> Output {
+pub(super) fn plan(server: &FakeHub, home: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::cargo_bin("plimsoll").unwrap();
     for name in
         ["HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "LLAMA_CACHE", "XDG_CACHE_HOME", "HF_TOKEN"]
@@ -44,7 +44,7 @@ fn plan(server: &FakeHub, home: &Path, arguments: &[&str]) -> Output {
     command.arg("plan").args(arguments).output().unwrap()
 }
 
-fn json(output: &Output) -> Value {
+pub(super) fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)))
 }
 

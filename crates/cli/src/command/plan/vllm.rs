@@ -1,10 +1,11 @@
-//! `plimsoll plan -- vllm serve MODEL FLAGS`: plans the memory of vLLM for a folder of safetensors, alone or
-//! beside another engine on the card.
+//! `plimsoll plan -- vllm serve MODEL FLAGS`: plans the memory of vLLM for a folder or a repository of
+//! safetensors, alone or beside another engine on the card.
 //!
 //! `+` stands between two command lines. Nothing runs, and no weight is read: headers and `config.json` say
 //! all.
 
 mod folder;
+mod repository;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -16,7 +17,7 @@ use serde_json::json;
 
 use self::folder::Checkpoint;
 use super::requested;
-use super::{Arguments, by_words};
+use super::{Arguments, by_words, remote};
 use crate::report::{ErrorReport, print_as, status};
 use crate::screen::VllmReport;
 
@@ -118,7 +119,7 @@ fn planned(arguments: &Arguments, engine: Engine, cards: &[Card]) -> Result<Plan
             let name = command.model.clone().ok_or_else(|| {
                 ErrorReport::new("no model is given\nhint: plimsoll plan -- vllm serve FOLDER")
             })?;
-            let checkpoint = Checkpoint::read(&name)?;
+            let checkpoint = checkpoint(arguments, &name)?;
             let plan = VllmPlan::new(&checkpoint.config, &checkpoint.tensors, &command, cards)?;
             Ok(Planned::Vllm { name, plan: Box::new(plan) })
         }
@@ -129,6 +130,20 @@ fn planned(arguments: &Arguments, engine: Engine, cards: &[Card]) -> Result<Plan
             let bytes = plan.cards.first().map_or(Bytes::ZERO, |card| card.peak);
             Ok(Planned::Fixed { name: plan.model, bytes })
         }
+    }
+}
+
+/// The checkpoint of a folder, of a copy in the hub's cache, or else of a repository on the hub.
+fn checkpoint(arguments: &Arguments, model: &str) -> Result<Checkpoint, ErrorReport> {
+    match folder::folder(model) {
+        Some(folder) => Checkpoint::read(&folder),
+        None if repository::is_one(model) => {
+            repository::read(&remote::hub(None, Some(arguments.header_limit))?, model)
+        }
+        None => Err(ErrorReport::new(format!(
+            "`{model}` is no folder\nhint: name a folder with config.json and safetensors, or a repository of \
+                the hub, USER/REPO"
+        ))),
     }
 }
 

@@ -1,8 +1,9 @@
 //! Finds a model's folder, and reads its `config.json` and the headers of its safetensors.
 //!
-//! A repository's name stands for the newest copy in the hub's cache on this machine. Nothing is downloaded.
+//! A repository's name stands for the newest copy in the hub's cache on this machine.
 
 use std::env;
+use std::fmt::Display;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,8 @@ use plimsoll_vllm::{Header, ModelConfig, Tensor, shards};
 
 use crate::report::ErrorReport;
 
+/// The file that lists those of the weights, where there are several.
+pub(super) const INDEX: &str = "model.safetensors.index.json";
 /// Larger than any `config.json`, and than the index of any model.
 const LONGEST_TEXT: Bytes = Bytes::mib(64);
 /// More files than any model has.
@@ -25,12 +28,12 @@ pub(super) struct Checkpoint {
 }
 
 impl Checkpoint {
-    pub(super) fn read(model: &str) -> Result<Self, ErrorReport> {
-        let folder = folder(model)?;
-        let of_config = |error| faulty(&folder.join("config.json"), error);
-        let config = ModelConfig::read(&text(&folder.join("config.json"))?).map_err(of_config)?;
+    /// Reads the files of a folder.
+    pub(super) fn read(folder: &Path) -> Result<Self, ErrorReport> {
+        let path = folder.join("config.json");
+        let config = ModelConfig::read(&text(&path)?).map_err(|error| faulty(path.display(), error))?;
         let mut tensors = Vec::new();
-        for file in files(&folder)? {
+        for file in files(folder)? {
             tensors.append(&mut header(&file)?.tensors);
         }
         Ok(Self { config, tensors })
@@ -38,24 +41,19 @@ impl Checkpoint {
 }
 
 /// The folder of this path, or else of this repository in the hub's cache.
-fn folder(model: &str) -> Result<PathBuf, ErrorReport> {
+pub(super) fn folder(model: &str) -> Option<PathBuf> {
     let given = PathBuf::from(model);
     if given.is_dir() {
-        return Ok(given);
+        return Some(given);
     }
-    Caches::of_environment(|name| env::var_os(name)).newest(model).ok_or_else(|| {
-        ErrorReport::new(format!(
-            "`{model}` is neither a folder nor in the hub's cache on this machine\nhint: `hf download {model}` \
-                fetches it"
-        ))
-    })
+    Caches::of_environment(|name| env::var_os(name)).newest(model)
 }
 
 /// The files of the weights: those of the index, or else all of the folder.
 fn files(folder: &Path) -> Result<Vec<PathBuf>, ErrorReport> {
-    let index = folder.join("model.safetensors.index.json");
+    let index = folder.join(INDEX);
     if index.is_file() {
-        let names = shards(&text(&index)?).map_err(|error| faulty(&index, error))?;
+        let names = shards(&text(&index)?).map_err(|error| faulty(index.display(), error))?;
         return Ok(names.into_iter().map(|name| folder.join(name)).collect());
     }
     let entries = fs::read_dir(folder).map_err(ErrorReport::of_file("cannot read", folder))?;
@@ -83,11 +81,11 @@ fn header(path: &Path) -> Result<Header, ErrorReport> {
     let length = file.metadata().map_err(unread())?.len();
     let mut start = Vec::new();
     file.by_ref().take(8).read_to_end(&mut start).map_err(unread())?;
-    let span = Header::span(&start, length).map_err(|error| faulty(path, error))?;
+    let span = Header::span(&start, length).map_err(|error| faulty(path.display(), error))?;
     file.take(span.saturating_sub(8)).read_to_end(&mut start).map_err(unread())?;
-    Header::read(&start, length).map_err(|error| faulty(path, error))
+    Header::read(&start, length).map_err(|error| faulty(path.display(), error))
 }
 
-fn faulty(path: &Path, error: impl std::fmt::Display) -> ErrorReport {
-    ErrorReport::new(format!("`{}`: {error}", path.display()))
+pub(super) fn faulty(file: impl Display, error: impl Display) -> ErrorReport {
+    ErrorReport::new(format!("`{file}`: {error}"))
 }
