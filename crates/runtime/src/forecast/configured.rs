@@ -109,3 +109,61 @@ fn conflict(
         placed.members().into_iter().map(|member| format!("`{}`", models[member].name)).collect();
     Some(format!("`{}` {what} beside {}: {why}", models[index].name, others.join(", ")))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use plimsoll_base::{Bytes, DeclaredSize, Reason};
+    use plimsoll_flags::FlagOrigin;
+
+    use super::*;
+
+    const LIMIT: &str = "name=RTX3090,total=24GiB,free=24GiB,cc=8.6";
+
+    fn entry(name: &str, pinned: bool, preload: bool) -> ConfiguredModel {
+        let entry = ConfiguredModel::new(name.to_owned(), FlagOrigin::CommandLine);
+        ConfiguredModel { pinned, preload, ..entry }
+    }
+
+    fn forecast(gib: u64) -> Forecast {
+        Forecast {
+            name: String::new(),
+            text: String::new(),
+            parts: Vec::new(),
+            warnings: Vec::new(),
+            note: None,
+            refused: None,
+            hints: Vec::new(),
+            host_too_small: false,
+            never: false,
+            profile: None,
+            demand: Some(Arc::new(DeclaredSize(Bytes::gib(gib)))),
+        }
+    }
+
+    fn found(entries: &[ConfiguredModel], forecasts: &[Forecast]) -> StandingConflicts {
+        let limit = CardLimit { card: LIMIT.parse().unwrap(), budget: None, reserve: Bytes::ZERO };
+        conflicts(entries, forecasts, &[limit], None)
+    }
+
+    #[test]
+    fn pinned_models_are_placed_the_largest_first_and_preloads_after_them() {
+        let entries = [entry("a", true, false), entry("b", true, false), entry("c", false, true)];
+        let fits = found(&entries, &[forecast(8), forecast(10), forecast(6)]);
+        assert_eq!(fits, StandingConflicts::default());
+        let StandingConflicts { pins, preloads } = found(&entries, &[forecast(8), forecast(18), forecast(7)]);
+        assert!(pins[0].starts_with("`a` is pinned, and cannot be loaded beside `b`: "), "{pins:?}");
+        assert!(preloads[0].starts_with("`c` is not loaded at the start beside `b`: "), "{preloads:?}");
+        assert_eq!((pins.len(), preloads.len()), (1, 1));
+    }
+
+    #[test]
+    fn a_model_that_is_refused_or_of_unknown_need_is_in_nobodys_way() {
+        let entries = [entry("a", true, false), entry("b", true, false)];
+        let refused = Forecast { refused: Some(Reason::new("missing", "no file")), ..forecast(20) };
+        assert_eq!(found(&entries, &[refused, forecast(20)]), StandingConflicts::default());
+        let unknown = Forecast { demand: None, ..forecast(20) };
+        assert_eq!(found(&entries, &[unknown, forecast(20)]), StandingConflicts::default());
+    }
+}
