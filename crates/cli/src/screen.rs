@@ -10,6 +10,7 @@ mod paper;
 mod plan;
 #[cfg(unix)]
 mod status;
+#[cfg(unix)]
 mod together;
 #[cfg(unix)]
 mod top;
@@ -24,6 +25,7 @@ pub(crate) use paper::Paper;
 pub(crate) use plan::plan;
 #[cfg(unix)]
 pub(crate) use status::{download, in_a_line, marks, server, status, yields};
+#[cfg(unix)]
 pub(crate) use together::{TogetherReport, TogetherRow};
 #[cfg(unix)]
 pub(crate) use top::{TopCommand, TopEffect, TopScreen};

@@ -7,6 +7,7 @@
 pub(crate) mod check;
 mod exact;
 pub(crate) mod fit;
+#[cfg(unix)]
 mod many;
 mod models;
 mod paste;
@@ -36,9 +37,9 @@ use self::remote::RemoteFiles;
 pub(super) use self::served::served;
 pub(crate) use self::spelling::{meant, spelled};
 #[cfg(windows)]
-use self::windows::check;
-#[cfg(windows)]
 pub(super) use self::windows::served;
+#[cfg(windows)]
+use self::windows::{check, many};
 use crate::report::{ErrorReport, NO_VERDICT, print_as, status, write_file};
 use crate::screen;
 
