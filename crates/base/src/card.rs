@@ -134,6 +134,29 @@ impl Card {
     }
 }
 
+/// The id of the host's memory as a card.
+pub const HOST_CARD: &str = "host";
+
+impl Card {
+    /// The host's memory as a card of its own.
+    pub fn of_host(total: Bytes, free: Bytes) -> Self {
+        Self {
+            id: CardId::new(HOST_CARD),
+            kind: CardKind::Host,
+            name: "host memory".to_owned(),
+            uuid: None,
+            total,
+            free,
+            compute_capability: None,
+            legacy_pool: false,
+            shares_host: false,
+            counting: Counting::Driver,
+            maker: CardMaker::Nvidia,
+            address: None,
+        }
+    }
+}
+
 /// A card, and the part of it that may be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CardLimit {
@@ -142,6 +165,29 @@ pub struct CardLimit {
     pub budget: Option<Bytes>,
     /// Bytes that no claim may use.
     pub reserve: Bytes,
+}
+
+/// Reserve on a card of this machine, for memory that a display server or a driver takes between two
+/// readings.
+const CARD_RESERVE: Bytes = Bytes::mib(256);
+/// Left untouched of the host: the machine has to live.
+const HOST_RESERVE: Bytes = Bytes::gib(1);
+
+impl CardLimit {
+    /// A card that exists as described: nothing is kept of it.
+    pub fn described(card: Card) -> Self {
+        Self { card, budget: None, reserve: Bytes::ZERO }
+    }
+
+    /// A card of this machine, but for a reserve; without one given, 256 MiB of a card, and of the host's
+    /// memory 1 GiB or a tenth.
+    pub fn of_machine(card: Card, reserve: Option<Bytes>) -> Self {
+        let usual = match card.kind {
+            CardKind::Host => HOST_RESERVE.min(card.total.scaled(1, 10)),
+            CardKind::Cuda => CARD_RESERVE,
+        };
+        Self { budget: None, reserve: reserve.unwrap_or(usual), card }
+    }
 }
 
 /// Bytes on one card.

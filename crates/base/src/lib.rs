@@ -33,7 +33,7 @@ mod secret_name;
 pub use backend::{Backend, Backends, CardMaker};
 pub use bus_rate::BusRate;
 pub use bytes::{Bytes, ParseBytesError};
-pub use card::{Card, CardId, CardKind, CardLimit, Counting, Share};
+pub use card::{Card, CardId, CardKind, CardLimit, Counting, HOST_CARD, Share};
 pub use card_spec::{CardSpec, CardSpecError, unit_of};
 pub use card_table::kept_by_driver;
 pub use company::{Company, ModelGroup, RunningModel};

@@ -2,14 +2,11 @@
 //!
 //! Free memory is `MemAvailable`, or the unused part of a cgroup's limit if that is less.
 
-use plimsoll_base::{Bytes, Card, CardId, CardKind, Counting};
+use plimsoll_base::{Bytes, Card, CardId, HOST_CARD};
 use plimsoll_host::{MemInfo, ProcTree, limits};
 
 use super::{Machine, Reading};
 use crate::running;
-
-/// The id of the host's card.
-pub const HOST_CARD: &str = "host";
 
 /// Total and available memory of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,20 +42,7 @@ impl HostMemory {
 
     /// The host as a card of its own.
     pub fn card(self) -> Card {
-        Card {
-            id: CardId::new(HOST_CARD),
-            kind: CardKind::Host,
-            name: "host memory".to_owned(),
-            uuid: None,
-            total: self.total,
-            free: self.available,
-            compute_capability: None,
-            legacy_pool: false,
-            shares_host: false,
-            counting: Counting::Driver,
-            maker: plimsoll_base::CardMaker::Nvidia,
-            address: None,
-        }
+        Card::of_host(self.total, self.available)
     }
 }
 

@@ -22,12 +22,13 @@ mod visible;
 use plimsoll_base::{Bytes, Card, CardId};
 use serde::{Deserialize, Serialize};
 
-pub use host::{HOST_CARD, HostMemory};
+pub use host::HostMemory;
 use kernel::KernelSurvey;
 pub use kernel::{Board, KernelCard, MemoryPool, RoomLimit};
 pub use linux::{OpenSysrootError, Sysroot};
 #[cfg(unix)]
 pub use lookout::answer_questions;
+pub use plimsoll_base::HOST_CARD;
 #[cfg(unix)]
 pub use sampler::{Sampler, StartSamplerError};
 

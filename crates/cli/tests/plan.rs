@@ -142,6 +142,8 @@ fn a_host_needs_a_unit_and_may_be_named_total() {
     for text in ["32GiB", "total=32GiB"] {
         assert_eq!(text.parse(), Ok(HostSize(Bytes::gib(32))));
     }
+    let address = "0.0.0.0".parse::<HostSize>().unwrap_err().to_string();
+    assert!(address.contains("`--listen 0.0.0.0:8080`"), "{address}");
     for text in ["32", "", "total=", "much"] {
         assert!(text.parse::<HostSize>().is_err(), "{text}");
     }

@@ -35,6 +35,8 @@ pub struct Choice {
     pub plan: Plan,
     /// The choice and its reason in one line.
     pub why: String,
+    /// The same without the cards of the plan: the context, and what is in host memory.
+    pub what: String,
 }
 
 /// Reason for which no flags were chosen.
@@ -278,8 +280,9 @@ impl<'a> Chooser<'a> {
         flags.extend(self.added.iter().cloned());
         let is_divided = changes.iter().any(|change| matches!(change, RequestChange::Cards { .. }));
         let devices = if is_divided { Vec::new() } else { self.devices(&cards, &options) };
-        let why = format!("{}{}", self.context_in_words(&plan, why), self.place_in_words(&plan, &changes));
-        Some(Choice { options, flags, cards, devices, plan, why })
+        let (context, moved) = (self.context_in_words(&plan, why), self.moved_in_words(&changes));
+        let why = format!("{context}{}{moved}", place_in_words(&plan));
+        Some(Choice { options, flags, cards, devices, plan, why, what: context + &moved })
     }
 
     /// `-dev` for an engine that sees more cards than these.
@@ -317,7 +320,7 @@ impl<'a> Chooser<'a> {
         }
     }
 
-    fn place_in_words(&self, plan: &Plan, changes: &[RequestChange]) -> String {
+    fn moved_in_words(&self, changes: &[RequestChange]) -> String {
         let layers = self.limit.estimate.models.main.hyper.layers.saturating_add(1);
         let moved = changes.iter().find_map(|change| match change {
             RequestChange::ExpertsOnHost(count) => {
@@ -328,10 +331,7 @@ impl<'a> Chooser<'a> {
             )),
             _ => None,
         });
-        let names: Vec<&str> = plan.cards.iter().map(|card| card.id.as_str()).collect();
-        let spare = plan.cards.iter().map(|card| card.headroom).min().unwrap_or_default();
-        let spare = Bytes::new(spare.unsigned_abs());
-        format!(" on {}, {spare} to spare{}", names.join(" and "), moved.unwrap_or_default())
+        moved.unwrap_or_default()
     }
 
     /// What the least request of all lacks.
@@ -368,4 +368,11 @@ impl<'a> Chooser<'a> {
             lacking: lacking.unwrap_or_else(|| "no set of cards holds it".to_owned()),
         }
     }
+}
+
+/// The cards of a plan that fits, and the least of its spare memory.
+fn place_in_words(plan: &Plan) -> String {
+    let names: Vec<&str> = plan.cards.iter().map(|card| card.id.as_str()).collect();
+    let spare = plan.cards.iter().map(|card| card.headroom).min().unwrap_or_default();
+    format!(" on {}, {} to spare", names.join(" and "), Bytes::new(spare.unsigned_abs()))
 }

@@ -8,6 +8,7 @@ mod chosen;
 mod estimate;
 mod host_limit;
 mod need;
+mod prompt_cache;
 mod question;
 mod room;
 
@@ -20,6 +21,7 @@ pub use self::chosen::{Choice, ChoiceError};
 pub use self::estimate::{Estimate, EstimateError, Models};
 pub use self::host_limit::{HostLimit, PlannedHost};
 pub use self::need::PlannedNeed;
+pub use self::prompt_cache::{prompt_cache, usual_prompt_cache};
 pub use self::question::{Question, QuestionError, QuestionText, document};
 pub use self::room::{HostSize, HostSizeError, Room};
 

@@ -1,8 +1,11 @@
 //! Holds what a plan is made for: cards, host memory, and doubts about both.
 
+use std::net::IpAddr;
 use std::str::FromStr;
 
-use plimsoll_base::{BusRate, Bytes, Card, CardId, CardSpec, ParseBytesError, Reason, unit_of};
+use plimsoll_base::{
+    BusRate, Bytes, Card, CardId, CardKind, CardSpec, HOST_CARD, ParseBytesError, Reason, unit_of,
+};
 use plimsoll_flags::Options;
 use plimsoll_planner::HostRoom;
 
@@ -19,6 +22,10 @@ pub enum HostSizeError {
     Read(#[from] ParseBytesError),
     #[error("`{text}` is {bytes}; did you mean {size}{}?", unit_of(size))]
     BareNumber { text: String, size: String, bytes: Bytes },
+    #[error(
+        "this option is the size of host memory; `--listen {address}:8080` of `plimsoll serve` is an address"
+    )]
+    Address { address: String },
 }
 
 impl FromStr for HostSize {
@@ -26,6 +33,10 @@ impl FromStr for HostSize {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let size = text.strip_prefix("total=").unwrap_or(text);
+        // llama-server's `--host` is an address.
+        if size == "localhost" || size.parse::<IpAddr>().is_ok() {
+            return Err(HostSizeError::Address { address: size.to_owned() });
+        }
         let bytes: Bytes = size.parse()?;
         if bytes < Bytes::mib(1) {
             return Err(HostSizeError::BareNumber { text: text.to_owned(), size: size.to_owned(), bytes });
@@ -48,7 +59,8 @@ pub struct Room {
 impl Room {
     /// The described cards, beside host memory of this size.
     ///
-    /// Cards of one name are numbered: two `name=H200` are `H200` and `H200#2`.
+    /// Cards of one name are numbered: two `name=H200` are `H200` and `H200#2`. Beside cards, a description of
+    /// host memory is that of the machine, and no card of its own.
     pub fn described(specs: &[CardSpec], host: Option<HostSize>) -> Self {
         let mut cards: Vec<Card> = Vec::with_capacity(specs.len());
         for card in specs.iter().flat_map(|spec| &spec.cards) {
@@ -64,18 +76,35 @@ impl Room {
         }
         let of_host =
             |HostSize(total)| PlannedHost { room: HostRoom { total, free: total }, is_shared: false };
+        let mut host = host.map(of_host);
+        if cards.iter().any(|card| card.kind == CardKind::Cuda) {
+            let described = cards.iter().find(|card| card.kind == CardKind::Host);
+            host = host.or(described.map(|card| PlannedHost {
+                room: HostRoom { total: card.total, free: card.free },
+                is_shared: false,
+            }));
+            cards.retain(|card| card.kind == CardKind::Cuda);
+        }
         let doubts = specs.iter().flat_map(|spec| &spec.doubts);
         Self {
             cards,
-            host: host.map(of_host),
+            host,
             bus: None,
             doubts: doubts.map(|doubt| Reason::new("card_in_doubt", doubt.clone())).collect(),
         }
     }
 
-    /// Memory of the host, if it is known.
-    pub fn host_total(&self) -> Option<Bytes> {
-        self.host.map(|host| host.room.total)
+    /// The host's memory beside cards that do not share it, if it is known.
+    pub fn host_beside(&self) -> Option<Card> {
+        let is_apart = |card: &Card| card.kind == CardKind::Cuda && !card.shares_host;
+        let PlannedHost { room, .. } = self.host.filter(|host| !host.is_shared)?;
+        self.cards.iter().all(is_apart).then(|| Card::of_host(room.total, room.free))
+    }
+
+    /// The host's memory where engines' caches of prompts are counted: beside cards, or as the only one.
+    pub fn host_counted(&self) -> Option<Card> {
+        let is_own = |card: &&Card| card.kind == CardKind::Host && card.id.as_str() == HOST_CARD;
+        self.host_beside().or_else(|| self.cards.iter().find(is_own).cloned())
     }
 
     /// The limit that the host's memory sets.

@@ -47,11 +47,6 @@ pub(super) struct RequestCost {
 }
 
 impl RequestCost {
-    pub(super) fn host_peak(&self) -> Bytes {
-        let host = &self.host;
-        host.weights.known() + host.kv.known() + host.compute.known() + host.output.known()
-    }
-
     /// Counts what the host holds on the card that shares its memory.
     pub(super) fn pool_host(&mut self, cards: &[Card]) {
         let Some(at) = cards.iter().position(|card| card.shares_host) else { return };

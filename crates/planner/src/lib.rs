@@ -104,7 +104,7 @@ fn assemble(of: &PlanCalculator<'_>, cost: RequestCost, largest: Option<u64>, re
         fits,
         speed: speed::planned(of, &cost.reserve, fits),
         hints,
-        host: HostPlan { peak: cost.host_peak(), terms: cost.host },
+        host: HostPlan { peak: cost.host.peak(), terms: cost.host },
         growth: cost.growth,
         largest_context: largest,
         trained_context: Some(fit::trained_context(request, cost.reserve.streams))

@@ -77,6 +77,13 @@ pub struct HostTerms {
     pub output: PlanTerm,
 }
 
+impl HostTerms {
+    /// Memory of the host at full context, as far as it is known.
+    pub fn peak(&self) -> Bytes {
+        self.weights.known() + self.kv.known() + self.compute.known() + self.output.known()
+    }
+}
+
 /// Memory of the model on one card.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CardPlan {

@@ -43,6 +43,8 @@ pub struct Forecast {
     /// The reason why it cannot run now: its files, its engine, or its need on these cards.
     pub refused: Option<Reason>,
     pub hints: Vec<Hint>,
+    /// Its program is missing, and nothing else.
+    pub lacks_program: Option<Reason>,
     /// The host has less memory than the model takes beside its cards. It is served all the same.
     pub host_too_small: bool,
     /// It fits on no set of cards, even on empty ones.
@@ -73,6 +75,7 @@ impl Forecast {
             note: None,
             refused: None,
             hints: Vec::new(),
+            lacks_program: None,
             host_too_small: false,
             never: false,
             profile: None,
@@ -82,8 +85,9 @@ impl Forecast {
 
     /// The forecast of a model whose engine is missing: it cannot be loaded, whatever it needs.
     fn without_engine(self, missing: Reason) -> Self {
-        let text = format!("{}; cannot be loaded: {}", self.text, in_a_line(&missing));
-        Self { text, refused: Some(self.refused.unwrap_or(missing)), ..self }
+        let text = format!("{}; cannot be started: {}", self.text, in_a_line(&missing));
+        let lacks_program = self.refused.is_none().then(|| missing.clone());
+        Self { text, lacks_program, refused: Some(self.refused.unwrap_or(missing)), ..self }
     }
 }
 
@@ -98,10 +102,14 @@ impl Surveyor {
             };
             match self.program(entry) {
                 Ok(program) => looked(&program),
-                Err(reason) if entry.launch.options().is_none() => {
+                Err(reason)
+                    if entry.launch.options().is_none()
+                        && entry.memory.is_none()
+                        && entry.part().is_none() =>
+                {
                     foresee(entry, &cards, &ledger, Err(reason))
                 }
-                // A plan needs no engine.
+                // Neither a plan nor a declared size needs an engine.
                 Err(reason) => looked(&FoundProgram::default()).without_engine(reason),
             }
         };

@@ -255,7 +255,7 @@ fn planned(
     };
     let planned = PlannedModel {
         host: host.map(|host| host.id.clone()),
-        prompt_cache: host.map(|host| host_cache::prompt_cache(&flags, host)),
+        prompt_cache: host.map(|host| plimsoll_plan::prompt_cache(&flags, host)),
         estimate: plimsoll_exact::estimate(models, engine, ProgramKind::LlamaServer),
         flags,
         machine: machine.to_vec(),

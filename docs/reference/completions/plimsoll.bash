@@ -2887,7 +2887,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__serve)
-            opts="-v -h --hf-repo --check --json --listen --open --card --reserve --models-max --warm --engine --log-file --log-level --log-format --guard --ask --reclaim-before-load --allow-origin --fleet --print-unit --user --reuse --chunk --reclaim --wait --spill --need --keep --on-oom --pool --hide-vmm --help"
+            opts="-v -h --hf-repo --check --json --listen --open --card --host --reserve --models-max --warm --engine --log-file --log-level --log-format --guard --ask --reclaim-before-load --allow-origin --fleet --print-unit --user --reuse --chunk --reclaim --wait --spill --need --keep --on-oom --pool --hide-vmm --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2906,6 +2906,10 @@ _plimsoll() {
                     return 0
                     ;;
                 --card)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --host)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -68,6 +68,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l hf-repo -d '
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l json -d 'With --check: print the answer as JSON (plimsoll.serve-check/1), or write it to FILE' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l listen -d 'Address to listen on: 127.0.0.1:8080, localhost:8080, 8080, or :8080 for all network interfaces; several between commas [default: 127.0.0.1:8080]' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l card -d 'Memory for models: cards (2x3060), a part of a card (name=H200,total=80GiB), or a part of host memory (kind=host,total=16GiB); repeatable' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l host -d 'With --card: host memory of that machine, e.g. 64GiB, as in plimsoll plan' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l reserve -d 'Memory to leave free on each card, e.g. 512MiB' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l models-max -d 'Maximum number of models loaded at a time, however much memory is free [default: 0, memory alone limits them]' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l warm -d 'Disk space for prompt caches, e.g. 8GiB: a llama-server\'s slots are saved before its model is unloaded, and restored after the next load [default: 0, nothing is saved]' -r

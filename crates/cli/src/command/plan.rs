@@ -49,8 +49,12 @@ Examples:
   plimsoll plan --card 2x3060 -- llama-server -m model.gguf -c 65536 -ctk q8_0 -ctv q8_0
   plimsoll plan -hf ggml-org/gemma-3-4b-it-GGUF --quants --card 3060
   plimsoll plan --fit ctx --card name=RTX3090,total=24GiB,free=23GiB,cc=8.6 -- -m model.gguf
-  plimsoll plan *.gguf --card 2x3090 --toml > plimsoll.toml
+  plimsoll plan ~/models --card 2x3090 --host 64GiB --toml > plimsoll.toml
   plimsoll plan --card H100 -- vllm serve USER/REPO --max-model-len 32768
+  plimsoll plan --card 3090 -- vllm serve USER/REPO + llama-server -m model.gguf -c 8192
+
+`+` between two command lines plans both engines on one card: the order of their starts, and the \
+`--gpu-memory-utilization` of vLLM.
 
 Exit status: 0 if the model fits, 1 if it does not, 2 for bad input.";
 
@@ -61,7 +65,8 @@ const LONGEST_PROMPT: i64 = 1 << 24;
 #[command(after_help = MORE)]
 pub(crate) struct Arguments {
     /// Model to plan: a GGUF file, its http or https address, or for vLLM a folder of safetensors. With
-    /// several files, the plan shows which fit at the same time, and which must be unloaded for the others
+    /// several files or a folder of them, the plan shows which fit at the same time, and which must be
+    /// unloaded for the others
     #[arg(value_name = "MODEL", conflicts_with = "named")]
     model: Vec<String>,
     /// Model to plan, as llama-server takes it
@@ -211,7 +216,8 @@ fn planned(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
 impl Arguments {
     /// Returns true for a plan of models that are placed beside each other.
     fn is_of_many(&self) -> bool {
-        self.model.len() > 1 || self.toml.is_some()
+        let is_folder = |model: &String| std::path::Path::new(model).is_dir();
+        self.model.len() > 1 || self.toml.is_some() || self.model.iter().any(is_folder)
     }
 
     /// Returns the model's source as flags of llama-server.

@@ -7,12 +7,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use plimsoll_base::{Bytes, CardSpec};
+use plimsoll_base::{Bytes, Card, CardSpec};
 use plimsoll_config::{
     GuardMode, GuardSettings, LogFormat, LogLevel, ReclaimBeforeLoad, ServeSettings, reserve_size, web_origin,
 };
 use plimsoll_log::{LogOptions, LogOutput};
 use plimsoll_nostd::heap;
+use plimsoll_plan::HostSize;
 use plimsoll_serve::{ConfigCheck, Daemon, DaemonError, Listen, Setup};
 
 mod check;
@@ -76,6 +77,9 @@ pub(crate) struct Arguments {
     /// (kind=host,total=16GiB); repeatable
     #[arg(long = "card", value_name = "SPEC")]
     cards: Vec<CardSpec>,
+    /// With --card: host memory of that machine, e.g. 64GiB, as in plimsoll plan
+    #[arg(long, value_name = "SIZE", requires = "cards")]
+    host: Option<HostSize>,
     /// Memory to leave free on each card, e.g. 512MiB
     #[arg(long, value_name = "SIZE", value_parser = reserve_size)]
     reserve: Option<Bytes>,
@@ -145,7 +149,12 @@ impl Arguments {
         ServeSettings {
             listen: self.listen,
             open: self.open,
-            cards: self.cards.into_iter().flat_map(|spec| spec.cards).collect(),
+            cards: self
+                .cards
+                .into_iter()
+                .flat_map(|spec| spec.cards)
+                .chain(self.host.map(|HostSize(total)| Card::of_host(total, total)))
+                .collect(),
             reserve: self.reserve,
             models_max: self.models_max,
             warm: self.warm,
@@ -291,6 +300,7 @@ mod tests {
     /// Options that no configuration can hold, and why.
     const WITHOUT_KEY: &[(&str, &str)] = &[
         ("check", "a run that serves nothing"),
+        ("host", "kind=host among the cards"),
         ("hf-repo", "a model, as a section with `flags` is"),
         ("json", "belongs to --check"),
         ("print-unit", "a run that serves nothing"),

@@ -80,6 +80,52 @@ fn twelve_models_on_three_cards_are_placed_and_served_without_a_change() {
 }
 
 #[test]
+fn a_folder_is_planned_as_its_files_and_the_hosts_memory_is_counted_as_serve_counts_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let models = folder.path().join("models");
+    std::fs::create_dir(&models).unwrap();
+    for (shape, name) in [("l8", "a"), ("m8", "b"), ("llama-1b", "c"), ("qwen3-4b", "d"), ("l8", "e")] {
+        write(shape, &models.join(format!("{name}.gguf")), &Changes::default()).unwrap();
+    }
+    let place = models.to_str().unwrap();
+    let file = folder.path().join("plimsoll.toml");
+    let to_file = format!("--toml={}", file.display());
+    let json = |output: &std::process::Output| -> Value {
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)))
+    };
+    // Each takes 100 MiB of it for prompts, and some hundred for its own.
+    let host = ["--host", "1600MiB"];
+    let planned = json(&plan(&[place.to_owned()], &[&CARDS[..], &host, &["--json", &to_file]].concat()));
+    let members = planned["together"].as_array().unwrap().len();
+    assert!((1..5).contains(&members), "{planned}");
+    let unbounded = json(&plan(&[place.to_owned()], &[&CARDS[..], &["--json"]].concat()));
+    assert_eq!(unbounded["verdict"], "all 5 models fit at the same time");
+    let described = ["--card", "kind=host,total=1600MiB"];
+    for host in [host, described] {
+        // Without its engine, both plan for the build that the formulas were read from.
+        let serve =
+            ["serve", file.to_str().unwrap(), "--check", "--json", "--engine", "/nowhere/llama-server"];
+        let words = [&serve[..], &CARDS, &host].concat();
+        let check = json(&plimsoll(&words));
+        assert_eq!(check["together"]["verdict"], planned["verdict"], "{check}");
+        assert_eq!(check["together"]["together"], planned["together"]);
+        let summary = check["summary"].as_str().unwrap();
+        assert!(
+            summary
+                .starts_with("5 of 5 models can be placed on these cards; 0 can be started, and 5 without"),
+            "{check}"
+        );
+        let sizes = |document: &Value| -> Vec<(Value, Value)> {
+            let rows = document["models"].as_array().unwrap().iter();
+            rows.map(|row| (row["memory"].clone(), row["host_memory"].clone())).collect()
+        };
+        assert_eq!(sizes(&check["together"]), sizes(&planned));
+        let one = json(&plan(&[place.to_owned()], &[&CARDS[..], &host, &["--json"]].concat()));
+        assert_eq!(one["together"], planned["together"]);
+    }
+}
+
+#[test]
 fn files_that_are_no_models_are_named_and_odd_names_are_served() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);

@@ -18,8 +18,8 @@ use crate::operator_log::in_a_line;
 pub struct TogetherForecast {
     /// In the order of the models; `None` for one whose need is unknown.
     pub models: Vec<Option<CandidateVerdict>>,
-    /// False if a larger group may exist.
-    pub is_largest: bool,
+    /// No group has more models.
+    pub most: usize,
 }
 
 /// Models that cannot be loaded together, though the configuration wants that.
@@ -46,7 +46,7 @@ pub fn loaded_together(
     let found = together(&candidates, &ledger);
     let mut verdicts = found.models.into_iter();
     let models = forecasts.iter().map(|forecast| forecast.demand.as_ref().and_then(|_| verdicts.next()));
-    TogetherForecast { models: models.collect(), is_largest: found.is_largest }
+    TogetherForecast { models: models.collect(), most: found.most }
 }
 
 /// Places the pinned models, and then those that are preloaded, on the cards as if nothing else ran.

@@ -14,7 +14,7 @@ use plimsoll_scheduler::place::{
     PlacementVerdict, need,
 };
 
-use self::search::GroupSearch;
+use self::search::{GroupSearch, Searched};
 use super::planned::{place_planned, with_answers};
 
 /// A model that may be loaded beside others.
@@ -54,11 +54,16 @@ pub enum Beside {
 pub struct LoadedTogether {
     /// In the order of the models.
     pub models: Vec<CandidateVerdict>,
-    /// False if the search gave up before it knew that no group is larger.
-    pub is_largest: bool,
+    /// No group has more models. As many as the group has, if the search went to its end.
+    pub most: usize,
 }
 
 impl LoadedTogether {
+    /// False if the search ended before it knew that no group is larger.
+    pub fn is_largest(&self) -> bool {
+        self.members().count() >= self.most
+    }
+
     /// Indices of the members.
     pub fn members(&self) -> impl Iterator<Item = usize> {
         let is_member = |model: &CandidateVerdict| matches!(model.beside, Beside::Member(_));
@@ -84,7 +89,7 @@ pub fn together(models: &[CandidateModel<'_>], ledger: &Ledger) -> LoadedTogethe
         })
         .collect();
     let able: Vec<usize> = (0..models.len()).filter(|index| alone[*index].is_ok()).collect();
-    let (group, is_largest) = GroupSearch::new(models, able.clone(), ledger).run();
+    let Searched { group, most } = GroupSearch::new(models, able.clone(), ledger).run();
     let mut loaded = PlacedModels::new(models, ledger.clone());
     for (index, placement) in group {
         loaded.add_if_room(index, placement);
@@ -112,7 +117,7 @@ pub fn together(models: &[CandidateModel<'_>], ledger: &Ledger) -> LoadedTogethe
     };
     let models = alone.into_iter().enumerate();
     let models = models.map(|(index, alone)| CandidateVerdict { alone, beside: beside(index) }).collect();
-    LoadedTogether { models, is_largest }
+    LoadedTogether { models, most }
 }
 
 /// Models that are placed beside each other: those of `members`, which are loaded and idle.

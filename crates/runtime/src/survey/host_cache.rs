@@ -1,19 +1,13 @@
-//! Counts and limits the host memory of llama-server's cache of idle prompts (`--cache-ram`).
+//! Limits the host memory of llama-server's cache of idle prompts (`--cache-ram`).
 
-use plimsoll_base::{Bytes, Card, CardKind, PromptCache};
+use plimsoll_base::{Card, CardKind};
 use plimsoll_cards::HOST_CARD;
 use plimsoll_flags::Options;
+use plimsoll_plan::usual_prompt_cache;
 use plimsoll_process::Environment;
 
-/// llama-server's own limit (`common.h: cache_ram_mib @ b11063`).
-const USUAL: Bytes = Bytes::gib(8);
-/// Part of the host's memory for the cache of one engine whose flags say nothing of it.
-const PART: (u64, u64) = (1, 16);
 const FLAG: &str = "--cache-ram";
 const VARIABLE: &str = "LLAMA_ARG_CACHE_RAM";
-/// Flags of engines that answer no prompts.
-const WITHOUT: [&str; 2] = ["--embedding", "--rerank"];
-
 /// The host's memory among the cards, unless the user described a part of it.
 ///
 /// DECISION: a described host is a budget for plans, as given. Engines' memory beyond their plans counts on
@@ -22,46 +16,25 @@ pub(super) fn host(cards: &[Card]) -> Option<&Card> {
     cards.iter().find(|card| card.kind == CardKind::Host && card.id.as_str() == HOST_CARD)
 }
 
-/// The most that the engine keeps of idle prompts.
-pub(super) fn prompt_cache(flags: &Options, host: &Card) -> PromptCache {
-    PromptCache { bytes: bytes(flags, host), is_set: flags.get(FLAG).is_some() }
-}
-
-fn bytes(flags: &Options, host: &Card) -> Bytes {
-    if WITHOUT.iter().any(|flag| flags.get(flag).is_some()) {
-        return Bytes::ZERO;
-    }
-    match flags.text(FLAG).map(|text| text.trim().parse::<i64>()) {
-        Some(Ok(mebibytes)) => match u64::try_from(mebibytes) {
-            Ok(mebibytes) => Bytes::mib(1).checked_mul(mebibytes).unwrap_or(Bytes::MAX),
-            // No limit: a claim of everything would leave no room for any model.
-            Err(_) => USUAL.min(host.total),
-        },
-        _ => given(host),
-    }
-}
-
-/// The limit of an engine whose flags give none. In whole MiB, as the variable takes it.
-fn given(host: &Card) -> Bytes {
-    Bytes::mib(USUAL.min(host.total.scaled(PART.0, PART.1)).whole_mib())
-}
-
 /// Limits the cache by a variable, which flags and older engines are not disturbed by.
 pub(crate) fn limit_prompt_cache(flags: &Options, cards: &[Card], environment: &mut Environment) {
     let host = host(cards).filter(|_| flags.get(FLAG).is_none() && environment.get(VARIABLE).is_none());
     if let Some(host) = host {
-        environment.set(VARIABLE, given(host).whole_mib().to_string());
+        environment.set(VARIABLE, usual_prompt_cache(host).whole_mib().to_string());
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_base::Bytes;
+    use plimsoll_plan::prompt_cache;
+
     use super::*;
 
     fn cache(flags: &str, total: &str) -> Bytes {
         let host = format!("name=host,kind=host,total={total}").parse().unwrap();
         let words: Vec<String> = flags.split_whitespace().map(str::to_owned).collect();
-        bytes(&Options::from_argv(&words).unwrap(), &host)
+        prompt_cache(&Options::from_argv(&words).unwrap(), &host).bytes
     }
 
     #[test]

@@ -5,13 +5,14 @@
 mod divided;
 
 use plimsoll_base::{
-    Advice, Bytes, CacheOverflow, Card, CardId, CardKind, Curve, Hint, HostNeed, MemoryModel, NamedDemand,
-    PromptCache, Reason, RequestedMemory, SpillWay,
+    Advice, Bytes, CacheOverflow, Card, CardId, CardKind, CardShares, Curve, Hint, HostNeed, MemoryModel,
+    NamedDemand, PromptCache, Reason, RequestedMemory, SpillWay,
 };
 use plimsoll_config::{ConfiguredModel, TooLarge};
 use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_plan::Estimate;
 use plimsoll_planner::exact::EngineSizes;
+use plimsoll_planner::fit::{ClosedForms, CostModel};
 use plimsoll_planner::{CardPlan, HostPlan, HostTerms, Plan, PlanError, PlanRequest, PlanTerm, Terms};
 
 use super::named;
@@ -58,14 +59,14 @@ impl PlannedModel {
         self.estimate.answer(&seen, cards, answer).map_err(|error| failed(&error))
     }
 
-    /// Adds what the model takes of the host's memory to its shares of other cards, `more` beside the plan's.
-    fn with_host(&self, plan: &Plan, more: Bytes, mut shares: Vec<(CardId, Bytes)>) -> Vec<(CardId, Bytes)> {
+    /// Adds what the model takes of the host's memory, `beside` its cards, to its shares of these.
+    fn with_host(&self, beside: Bytes, mut shares: CardShares) -> CardShares {
         let Some(host) = &self.host else { return shares };
         let prompts = self.prompts();
         match shares.iter_mut().find(|(card, _)| card == host) {
             // The plan of a model that computes there has all but the cache of prompts.
             Some((_, bytes)) => *bytes += prompts,
-            None => shares.push((host.clone(), plan.host.peak + prompts + more)),
+            None => shares.push((host.clone(), beside + prompts)),
         }
         shares
     }
@@ -84,6 +85,21 @@ impl PlannedModel {
 
     fn prompts(&self) -> Bytes {
         self.prompt_cache.map_or(Bytes::ZERO, |cache| cache.bytes)
+    }
+
+    /// The shares without a whole plan, where they are its peaks. A search for places asks often, and needs
+    /// neither advice nor the largest context.
+    fn priced(&self, cards: &[Card]) -> Result<Option<CardShares>, Reason> {
+        let is_divided = self.spill.is_some() || self.too_large == TooLarge::LimitDepth;
+        if is_divided || cards.iter().any(|card| card.shares_host) {
+            return Ok(None);
+        }
+        let price = self.answer(cards, |request| ClosedForms(*request).price(&[], request.cards))?;
+        let by = self.correction(cards).unwrap_or_default();
+        let by = by.into_iter().chain(std::iter::repeat(0));
+        let shares = cards.iter().zip(by).enumerate();
+        let shares = shares.map(|(at, (card, by))| (card.id.clone(), price.peak(at).shifted(by)));
+        Ok(Some(self.with_host(price.host.peak(), shares.collect())))
     }
 
     fn plan(&self, cards: &[Card]) -> Result<Plan, Reason> {
@@ -242,20 +258,23 @@ impl MemoryModel for PlannedModel {
             return Err(Reason::new("no_card", "the model needs a GPU, and this machine has none"));
         }
         let cards = &computing(cards)[..];
+        if let Some(shares) = self.priced(cards)? {
+            return Ok(shares);
+        }
         let plan = self.plan(cards)?;
         let peaks = self.peaks(&plan, cards);
         if let Some(shares) = self.divided(&plan, &peaks, cards) {
-            let on_host = self.overflow_of(&shares, cards).iter().map(|part| part.on_host).sum();
-            return Ok(self.with_host(&plan, on_host, shares));
+            let on_host: Bytes = self.overflow_of(&shares, cards).iter().map(|part| part.on_host).sum();
+            return Ok(self.with_host(plan.host.peak + on_host, shares));
         }
         if self.too_large == TooLarge::LimitDepth
             && self.alongside_prompts(cards).iter().zip(&peaks).any(|(card, peak)| *peak > card.free)
             && let Some(shares) = self.limited(&self.alongside_prompts(cards))
         {
-            return Ok(self.with_host(&plan, Bytes::ZERO, shares));
+            return Ok(self.with_host(plan.host.peak, shares));
         }
         let shares = plan.cards.iter().zip(peaks).map(|(card, peak)| (card.id.clone(), peak)).collect();
-        Ok(self.with_host(&plan, Bytes::ZERO, shares))
+        Ok(self.with_host(plan.host.peak, shares))
     }
 
     /// Layers are split by what is free of several cards, and a cache that overflows is as large as its card

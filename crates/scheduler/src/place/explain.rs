@@ -202,7 +202,13 @@ fn too_little(ledger: &Ledger, tenants: &[CardTenant], placement: &Placement, cr
             format!("{bytes} of the {} available on {}", room(account), account.card().name)
         })
         .collect();
-    let text = format!("on {} cards together the model takes {total}: {}", shares.len(), each.join(", "));
+    let cards = shares.iter().filter(|(account, _)| account.card().kind == CardKind::Cuda).count();
+    let place = match (cards, shares.len() - cards) {
+        (1, _) => "on one card and host memory".to_owned(),
+        (_, 0) => format!("on {cards} cards together"),
+        _ => format!("on {cards} cards and host memory together"),
+    };
+    let text = format!("{place} the model takes {total}: {}", each.join(", "));
     Reason::new("on_cards", text).fact("need", total).because_all(on_cards)
 }
 
@@ -334,7 +340,11 @@ fn hints(
     if query.need.is_alone() {
         hints.push(Hint::new(Advice::DeclareMemory));
     }
-    if !query.allowed.is_empty() && ledger.accounts().len() > query.allowed.len() {
+    let is_further = |account: &Account| {
+        let card = account.card();
+        card.kind == CardKind::Cuda && !query.allowed.contains(&card.id)
+    };
+    if !query.allowed.is_empty() && ledger.accounts().iter().any(is_further) {
         hints.push(Hint::new(Advice::AnotherCard));
     }
     (hints, advice)

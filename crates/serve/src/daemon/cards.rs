@@ -7,12 +7,6 @@ use plimsoll_base::{Backends, Bytes, Card, CardId, CardKind};
 use plimsoll_cards::Machine;
 use plimsoll_scheduler::CardLimit;
 
-/// Reserve on a card of this machine, for memory that a display server or a driver takes between two
-/// readings.
-const CARD_RESERVE: Bytes = Bytes::mib(256);
-/// Left untouched of the host: the machine has to live.
-const HOST_RESERVE: Bytes = Bytes::gib(1);
-
 /// Chooses the cards. A description with the name or UUID of a card of this machine is a budget on that card;
 /// any other describes a card of the user's own. Without descriptions, all cards are used that models are
 /// placed on, or the host's memory if there is none. `engine` has the backends of the usual engine.
@@ -30,10 +24,10 @@ pub(super) fn choose(
         limits.push(CardLimit { reserve: reserve.unwrap_or_default(), ..limit });
     }
     if described.is_empty() {
-        limits.extend(here.into_iter().map(|card| whole(card, reserve)));
+        limits.extend(here.into_iter().map(|card| CardLimit::of_machine(card, reserve)));
     }
     report(&machine, &limits, described.is_empty().then_some(engine));
-    let alongside = alongside(described, &machine, &limits).map(|host| whole(host, reserve));
+    let alongside = alongside(described, &machine, &limits).map(|host| CardLimit::of_machine(host, reserve));
     limits.into_iter().chain(alongside).collect()
 }
 
@@ -111,12 +105,6 @@ fn unmatched(wanted: &Card, present: &[Card]) -> String {
         "the card {} is not a card of this machine ({there}), so engines will not find it; {hint}",
         wanted.name
     )
-}
-
-fn whole(card: Card, reserve: Option<Bytes>) -> CardLimit {
-    let usual =
-        if card.kind == CardKind::Host { HOST_RESERVE.min(card.total.scaled(1, 10)) } else { CARD_RESERVE };
-    CardLimit { budget: None, reserve: reserve.unwrap_or(usual), card }
 }
 
 /// True if all descriptions are of host memory, so that no driver has to be called.

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use plimsoll_base::{Bytes, Card, CardLimit, Company, Reason};
+use plimsoll_base::{Bytes, CardKind, CardLimit, Company, Reason};
 use plimsoll_config::{Configuration, ConfiguredModel, Launch};
 use plimsoll_flags::{FlagOrigin, Options};
 use plimsoll_import::{Found, FoundModel, Places, find_read, write_toml};
@@ -39,11 +39,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     refuse_others(arguments, &given)?;
     let mut room = requested::room(arguments, &given)?;
     room.cards = arguments.occupied(room.cards);
+    let limits = limits(arguments, &mut room);
     let files = files(arguments, &given, &room);
     if files.is_empty() {
         return Err(ErrorReport::new("no model is given\nhint: plimsoll plan *.gguf --toml"));
     }
-    let found = placed(&files, &room.cards);
+    let found = placed(&files, &limits);
     let mut verdicts = found.models.iter();
     let rows = files.iter().map(|file| TogetherRow {
         name: &file.name,
@@ -55,9 +56,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
         },
     });
     let report = TogetherReport {
-        cards: room.cards.iter().collect(),
+        cards: limits.iter().map(|limit| &limit.card).collect(),
         models: rows.collect(),
-        is_largest: found.is_largest,
+        most: found.most,
     };
     let doubts = doubts(&files, &report, &room, &given);
     show(arguments, &files, &report, &doubts)?;
@@ -88,13 +89,20 @@ fn refuse_others(arguments: &Arguments, given: &Options) -> Result<(), ErrorRepo
 
 /// The models of the files that are named, each with its projector and draft, and the files that are none.
 fn files(arguments: &Arguments, given: &Options, room: &Room) -> Vec<PlannedFile> {
-    let named = arguments.model.iter().chain(&arguments.named).map(PathBuf::from);
-    let (folders, paths): (Vec<PathBuf>, Vec<PathBuf>) = named.partition(|path| path.is_dir());
+    let paths: Vec<PathBuf> = arguments.model.iter().chain(&arguments.named).map(PathBuf::from).collect();
+    let folders: Vec<PathBuf> = paths.iter().filter(|path| path.is_dir()).cloned().collect();
     let places = Places { paths, dialect: arguments.engine().kind.dialect(), ..Places::default() };
     let Found { models, passed_over, .. } = find_read(&places);
-    let is_folder = "it is a folder; name its files, or let `plimsoll serve FOLDER --check` find them";
-    let folders = folders.into_iter().map(|folder| (folder, is_folder.to_owned()));
-    let refused = passed_over.into_iter().chain(folders).map(|(path, why)| PlannedFile {
+    let file_of = |model: &FoundModel| PathBuf::from(model.options.text("--model").unwrap_or_default());
+    let is_empty = |folder: &PathBuf| {
+        let is_below = |path: &Path| path.starts_with(folder);
+        !models.iter().any(|model| is_below(&file_of(model)))
+            && !passed_over.iter().any(|(path, _)| is_below(path))
+    };
+    let no_file = "there is no GGUF file in this folder";
+    let empty: Vec<(PathBuf, String)> =
+        folders.into_iter().filter(is_empty).map(|folder| (folder, no_file.to_owned())).collect();
+    let refused = passed_over.into_iter().chain(empty).map(|(path, why)| PlannedFile {
         name: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
         options: Options::default(),
         path,
@@ -108,16 +116,34 @@ fn look(arguments: &Arguments, given: &Options, room: &Room, model: FoundModel) 
         let estimate = model.estimate(arguments.engine(), arguments.program())?;
         let options = model.options.clone().merged_over(given);
         let choice = room.limit(&estimate).choose(&options).map_err(|error| error.to_string())?;
-        let need = PlannedNeed::new(estimate, &choice, &room.cards);
+        let need = PlannedNeed::new(estimate, &choice, &room.cards, room.host_counted().as_ref());
         Ok((choice, need))
     })();
     let path = PathBuf::from(model.options.text("--model").unwrap_or_default());
     PlannedFile { name: model.name, path, options: model.options, choice }
 }
 
+/// The cards with what may be used of them, and the host's memory beside them, as `serve` has them. Flags are
+/// chosen within the same memory.
+fn limits(arguments: &Arguments, room: &mut Room) -> Vec<CardLimit> {
+    let cards = room.cards.iter().cloned().map(|card| match arguments.cards.is_empty() {
+        true => CardLimit::of_machine(card, None),
+        false => CardLimit::described(card),
+    });
+    let mut limits: Vec<CardLimit> = cards.collect();
+    for (card, limit) in room.cards.iter_mut().zip(&limits) {
+        card.free = card.free.saturating_sub(limit.reserve);
+    }
+    let is_described = arguments.host.is_some() || !arguments.cards.is_empty();
+    limits.extend(room.host_beside().map(|host| match is_described {
+        true => CardLimit::described(host),
+        false => CardLimit::of_machine(host, None),
+    }));
+    limits
+}
+
 /// Places the models for which flags were chosen.
-fn placed(files: &[PlannedFile], cards: &[Card]) -> LoadedTogether {
-    let limit = |card: &Card| CardLimit { card: card.clone(), budget: None, reserve: Bytes::ZERO };
+fn placed(files: &[PlannedFile], limits: &[CardLimit]) -> LoadedTogether {
     let company = Company::default();
     let chosen = files.iter().filter_map(|file| Some((file, &file.choice.as_ref().ok()?.1)));
     let candidates: Vec<CandidateModel<'_>> = chosen
@@ -130,21 +156,26 @@ fn placed(files: &[PlannedFile], cards: &[Card]) -> LoadedTogether {
             pinned: false,
         })
         .collect();
-    together(&candidates, &Ledger::new(cards.iter().map(limit).collect()))
+    together(&candidates, &Ledger::new(limits.to_vec()))
 }
 
-/// Doubts about the input, and about host memory for all members.
+/// Host memory that models together may take without a word, where nothing is known of the machine.
+const UNCHECKED: Bytes = Bytes::gib(4);
+
+/// Doubts about the input, and about host memory for all members where it is not counted.
 fn doubts(files: &[PlannedFile], report: &TogetherReport<'_>, room: &Room, given: &Options) -> Vec<Reason> {
     let is_member = |name: &str| report.models.iter().any(|row| row.name == name && row.member().is_some());
     let members = files.iter().filter(|file| is_member(&file.name));
     let plans = members.filter_map(|file| file.choice.as_ref().ok()).map(|(choice, _)| &choice.plan);
     let on_host: Bytes = plans.map(|plan: &Plan| plan.host.peak).sum();
     let mut doubts = room.doubts(given);
-    if let Some(total) = room.host_total().filter(|total| on_host > *total) {
+    let is_counted = room.host.is_some() || room.cards.iter().any(|card| card.kind == CardKind::Host);
+    if !is_counted && on_host > UNCHECKED {
         let text = format!(
-            "the models that fit on the cards at the same time take {on_host} of host memory besides, and the host has {total}"
+            "the models that fit on the cards at the same time take {on_host} of host memory besides, which is \
+                not counted; --host SIZE counts it"
         );
-        doubts.push(Reason::new("host_memory_lacks", text));
+        doubts.push(Reason::new("host_memory_unchecked", text));
     }
     doubts
 }
@@ -203,7 +234,7 @@ fn toml(
         if arguments.cards.is_empty() {
             model.cards = report.cards_of(row);
         }
-        comments.push((file.name.clone(), choice.why.clone()));
+        comments.push((file.name.clone(), format!("{}, on {}", choice.what, report.place_of(row))));
         configuration.models.push(model);
     }
     let comment = |model: &ConfiguredModel| {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use plimsoll_base::{counted, one_line};
+use plimsoll_base::{Card, counted, one_line};
 use plimsoll_config::ConfigMistakes;
 use plimsoll_flags::Warning;
 use plimsoll_report::wrapped;
@@ -76,7 +76,9 @@ fn report(check: &ConfigCheck, width: Option<usize>) -> String {
     // The ledger of the scheduler computes the limits, so `--check` and admission cannot disagree.
     let ledger = Ledger::new(check.cards.clone());
     for account in ledger.accounts() {
-        let (name, gives, total) = (&account.card().name, account.limit(), account.card().total);
+        let cards: Vec<&Card> = check.cards.iter().map(|limit| &limit.card).collect();
+        let name = label(&cards, account.card());
+        let (gives, total) = (account.limit(), account.card().total);
         lines.say(&format!("card  {name}  at most {gives} of {total} for models"), 6);
     }
     let groups = grouped(&check.models);
@@ -100,6 +102,16 @@ fn report(check: &ConfigCheck, width: Option<usize>) -> String {
     lines.text
 }
 
+/// The name of a card, and its identifier where another has the same name.
+fn label(cards: &[&Card], card: &Card) -> String {
+    match cards.iter().filter(|other| other.name == card.name).count() {
+        1 => card.name.clone(),
+        // The identifier of a described card is its name with a number.
+        _ if card.id.as_str().starts_with(&card.name) => card.id.to_string(),
+        _ => format!("{} {}", card.name, card.id),
+    }
+}
+
 /// The models beside each other.
 fn together(check: &ConfigCheck) -> TogetherReport<'_> {
     let rows = check.models.iter().zip(&check.together.models).map(|(model, verdict)| TogetherRow {
@@ -115,7 +127,7 @@ fn together(check: &ConfigCheck) -> TogetherReport<'_> {
     TogetherReport {
         cards: check.cards.iter().map(|limit| &limit.card).collect(),
         models: rows.collect(),
-        is_largest: check.together.is_largest,
+        most: check.together.most,
     }
 }
 
@@ -124,11 +136,20 @@ fn summary(check: &ConfigCheck) -> String {
     let count = |is: &dyn Fn(&Forecast) -> bool| check.models.iter().filter(|model| is(model)).count();
     let good = count(&|model| can_run(model));
     let never = count(&Forecast::never_fits);
-    let tight = count(&|model| model.refused.is_none() && model.host_too_small);
-    let broken = check.models.len() - good - never - tight;
-    let mut parts = vec![format!("{good} of {} can be loaded", counted(check.models.len(), "model"))];
-    if good > 1 && good == check.models.len() && together(check).all_together() {
+    let tight =
+        count(&|model| model.host_too_small && (model.refused.is_none() || model.lacks_program.is_some()));
+    let lacking = count(&|model| model.lacks_program.is_some() && !model.host_too_small);
+    let broken = check.models.len() - good - never - tight - lacking;
+    let models = counted(check.models.len(), "model");
+    let mut parts = vec![match lacking {
+        0 => format!("{good} of {models} can be loaded"),
+        _ => format!("{} of {models} can be placed on these cards", good + lacking),
+    }];
+    if good + lacking > 1 && good + lacking == check.models.len() && together(check).all_together() {
         parts[0] += ", all at the same time";
+    }
+    if lacking > 0 {
+        parts.push(format!("{good} can be started, and {lacking} without their program"));
     }
     let mut notify = |count: usize, what: &str| {
         if count > 0 {

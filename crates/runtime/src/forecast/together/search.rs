@@ -1,7 +1,9 @@
 //! Searches that group by branch and bound: each model is left out, or placed on each set of cards that has
 //! memory for it.
 
-use std::cell::RefCell;
+mod grown;
+
+use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -12,6 +14,8 @@ use super::{CandidateModel, apart};
 
 /// Steps after which the search ends with the best group so far.
 const STEPS: usize = 50_000;
+/// Plans after which it ends: one takes as long as dozens of steps.
+const PLANS: usize = 4000;
 /// Part of a planned size by which other free memory may lower it: layers are divided otherwise.
 const VARIES: (u64, u64) = (7, 8);
 
@@ -27,8 +31,22 @@ struct GroupWorth {
 pub(super) type Group = Vec<(usize, Placement)>;
 /// A set of cards, and what a model takes of it.
 type Place = (Vec<usize>, Placement);
-/// A model, a set of cards and what is free of each.
-type Question = (usize, Vec<usize>, Vec<Bytes>);
+/// A model, the number of its set of cards, and what is free of each of these; nothing where that is ignored.
+type Question = (usize, usize, Vec<Bytes>);
+
+/// What the search found.
+pub(super) struct Searched {
+    pub(super) group: Group,
+    /// No group has more models.
+    pub(super) most: usize,
+}
+
+/// Memory of accounts that models take on their sets of cards, and beside these.
+#[derive(Clone, Copy, Debug, Default)]
+struct Amount {
+    on_cards: Bytes,
+    beside: Bytes,
+}
 
 pub(super) struct GroupSearch<'a> {
     models: &'a [CandidateModel<'a>],
@@ -38,10 +56,15 @@ pub(super) struct GroupSearch<'a> {
     order: Vec<usize>,
     /// For each model, the sets of cards that may hold it, fewest cards first.
     sets: Vec<Vec<Vec<usize>>>,
-    /// For each place in the order, the least needs of the models from there on, summed up from the smallest.
-    least: Vec<Vec<Bytes>>,
+    /// Sets that each model takes the same of, whatever is free.
+    fixed: Vec<Vec<bool>>,
+    /// For each account, whether it is in some set of cards; the host's memory often is in none.
+    holds: Vec<bool>,
+    /// For each place in the order, the least needs of the models from there on, summed up from the smallest:
+    /// on cards and beside them.
+    least: Vec<[Vec<Bytes>; 2]>,
     /// Memory below which each model never is.
-    sizes: Vec<Bytes>,
+    sizes: Vec<Amount>,
     /// For each card, the first that no model tells from it.
     twins: Vec<usize>,
     /// What each model takes of a set of cards with so much free memory each.
@@ -51,23 +74,36 @@ pub(super) struct GroupSearch<'a> {
     chosen: Group,
     best: Option<(GroupWorth, Group)>,
     steps: usize,
+    plans: Cell<usize>,
 }
 
 impl<'a> GroupSearch<'a> {
     pub(super) fn new(models: &'a [CandidateModel<'a>], able: Vec<usize>, ledger: &'a Ledger) -> Self {
         let needs: Vec<ModelNeed> = models.iter().map(|model| model.demand.need()).collect();
-        let cards = |set: &Vec<usize>| set.clone().into_iter().map(|index| ledger.accounts()[index].card());
+        let cards = |set: &[usize]| -> Vec<&Card> {
+            set.iter().map(|index| ledger.accounts()[*index].card()).collect()
+        };
         let sets_of = |(model, need): (&CandidateModel<'_>, &ModelNeed)| {
             let mut sets = card_sets(ledger, &model.allowed, &need.named);
-            sets.retain(|set| need.may_use(cards(set).collect::<Vec<_>>().into_iter()));
+            sets.retain(|set| need.may_use(cards(set).into_iter()));
             // An engine that needs no card starts all the same.
             if sets.is_empty() { vec![Vec::new()] } else { sets }
         };
+        let all: Vec<Vec<Vec<usize>>> = models.iter().zip(&needs).map(sets_of).collect();
+        let is_fixed = |(model, sets): (&CandidateModel<'_>, &Vec<Vec<usize>>)| {
+            let of = |set: &Vec<usize>| {
+                model.demand.ignores_free(&cards(set).into_iter().cloned().collect::<Vec<_>>())
+            };
+            sets.iter().map(of).collect()
+        };
+        let in_some = |account: usize| all.iter().flatten().any(|set| set.contains(&account));
         let mut search = Self {
             models,
             ledger,
             order: able,
-            sets: models.iter().zip(&needs).map(sets_of).collect(),
+            fixed: models.iter().zip(&all).map(is_fixed).collect(),
+            holds: (0..ledger.accounts().len()).map(in_some).collect(),
+            sets: all,
             least: Vec::new(),
             sizes: Vec::new(),
             twins: twins(models, &needs, ledger),
@@ -77,62 +113,108 @@ impl<'a> GroupSearch<'a> {
             chosen: Vec::new(),
             best: None,
             steps: STEPS,
+            plans: Cell::new(PLANS),
         };
-        let sizes: Vec<Bytes> = (0..models.len()).map(|model| search.least_need(model)).collect();
-        search.order.order_by_key(|model| (!models[*model].pinned, Reverse(sizes[*model])));
-        search.least = (0..=search.order.len()).map(|at| sums(&search.order[at..], &sizes)).collect();
+        let sizes: Vec<Amount> = (0..models.len()).map(|model| search.least_need(model)).collect();
+        search.order.order_by_key(|model| (!models[*model].pinned, Reverse(sizes[*model].on_cards)));
+        let sums_from = |at| {
+            let of = |amount: fn(&Amount) -> Bytes| {
+                sums(search.order[at..].iter().map(|model| amount(&sizes[*model])).collect())
+            };
+            [of(|it| it.on_cards), of(|it| it.beside)]
+        };
+        search.least = (0..=search.order.len()).map(sums_from).collect();
         search.sizes = sizes;
         search
     }
 
-    /// The best group, and whether it is known to be.
-    pub(super) fn run(&mut self) -> (Group, bool) {
+    /// The best group. It begins with one that is found at once, so that a search that ends early has a good
+    /// one.
+    pub(super) fn run(&mut self) -> Searched {
+        let most = self.most(0, GroupWorth::default()).models;
+        self.grow();
         self.extend(0, GroupWorth::default());
-        (self.best.take().map(|(_, group)| group).unwrap_or_default(), self.steps > 0)
+        let group = self.best.take().map(|(_, group)| group).unwrap_or_default();
+        Searched { most: if self.is_over() { most } else { group.len() }, group }
+    }
+
+    /// True once the search has taken all its steps: a better group may exist.
+    pub(super) fn is_over(&self) -> bool {
+        self.steps == 0 || self.plans.get() == 0
     }
 
     fn extend(&mut self, at: usize, worth: GroupWorth) {
-        if self.steps == 0 || self.best.as_ref().is_some_and(|(best, _)| self.most(at, worth) <= *best) {
+        let bound = self.most(at, worth);
+        if self.is_over() || self.best.as_ref().is_some_and(|(best, _)| bound <= *best) {
             return;
         }
         self.steps -= 1;
         let Some(&model) = self.order.get(at) else {
-            if self.best.as_ref().is_none_or(|(best, _)| worth > *best) {
-                self.best = Some((worth, self.chosen.clone()));
-            }
+            self.keep(worth);
             return;
         };
         for (set, placement) in self.places(model) {
-            let before = self.free.clone();
-            for (free, account) in self.free.iter_mut().zip(self.ledger.accounts()) {
-                *free = free.saturating_sub(placement.on(&account.card().id));
-            }
-            let more = GroupWorth {
-                pinned: worth.pinned + usize::from(self.models[model].pinned),
-                models: worth.models + 1,
-                cards: Reverse(worth.cards.0 + set.len()),
-                bytes: worth.bytes + placement.total(),
-            };
-            self.chosen.push((model, placement));
+            let (before, more) = self.put(model, &set, placement, worth);
             self.extend(at + 1, more);
-            self.chosen.pop();
-            self.free = before;
+            self.take_back(before);
         }
         self.extend(at + 1, worth);
     }
 
+    /// Keeps the chosen models if they are worth more than the best so far.
+    fn keep(&mut self, worth: GroupWorth) {
+        if self.best.as_ref().is_none_or(|(best, _)| worth > *best) {
+            self.best = Some((worth, self.chosen.clone()));
+        }
+    }
+
+    /// Chooses a model; returns what was free before, and the worth of the group with it.
+    fn put(
+        &mut self,
+        model: usize,
+        set: &[usize],
+        placement: Placement,
+        worth: GroupWorth,
+    ) -> (Vec<Bytes>, GroupWorth) {
+        let before = self.free.clone();
+        for (free, account) in self.free.iter_mut().zip(self.ledger.accounts()) {
+            *free = free.saturating_sub(placement.on(&account.card().id));
+        }
+        let more = GroupWorth {
+            pinned: worth.pinned + usize::from(self.models[model].pinned),
+            models: worth.models + 1,
+            cards: Reverse(worth.cards.0 + set.len()),
+            bytes: worth.bytes + placement.total(),
+        };
+        self.chosen.push((model, placement));
+        (before, more)
+    }
+
+    fn take_back(&mut self, before: Vec<Bytes>) {
+        self.chosen.pop();
+        self.free = before;
+    }
+
     /// A worth that no group reaches which has these members and others from `at` on.
     fn most(&self, at: usize, worth: GroupWorth) -> GroupWorth {
-        let free: Bytes = self.free.iter().copied().sum();
+        let (on_cards, beside) = (self.room(true), self.room(false));
         let rest = &self.order[at..];
         let runs = self.ledger.most_runs().map_or(usize::MAX, |most| most.get().saturating_sub(worth.models));
-        let more = self.least[at].iter().take_while(|sum| **sum <= free).count().min(runs);
+        let fitting = |sums: &[Bytes], free| sums.iter().take_while(|sum| **sum <= free).count();
+        let [cards, others] = &self.least[at];
+        let more = fitting(cards, on_cards).min(fitting(others, beside)).min(runs);
         GroupWorth {
             pinned: worth.pinned + rest.iter().filter(|model| self.models[**model].pinned).count(),
             models: worth.models + more,
             cards: worth.cards,
-            bytes: if more == 0 { worth.bytes } else { worth.bytes + free },
+            bytes: if more == 0 { worth.bytes } else { worth.bytes + on_cards + beside },
         }
+    }
+
+    /// Free memory of the accounts that sets of cards hold, or of the others.
+    fn room(&self, on_cards: bool) -> Bytes {
+        let accounts = self.free.iter().zip(&self.holds);
+        accounts.filter(|(_, holds)| **holds == on_cards).map(|(free, _)| *free).sum()
     }
 
     /// The places of a model now, on as few cards as have room for it; the tightest first.
@@ -146,7 +228,7 @@ impl<'a> GroupSearch<'a> {
         }
         let mut places: Vec<Place> = Vec::new();
         let mut tried: Vec<Vec<(usize, Bytes)>> = Vec::new();
-        for set in &self.sets[model] {
+        for (number, set) in self.sets[model].iter().enumerate() {
             if places.first().is_some_and(|(fewest, _)| fewest.len() < set.len()) {
                 break;
             }
@@ -154,11 +236,11 @@ impl<'a> GroupSearch<'a> {
             alike.order();
             let free: Bytes = set.iter().map(|card| self.free[*card]).sum();
             // Before a plan is made that cannot fit.
-            if tried.contains(&alike) || self.sizes[model] > free {
+            if tried.contains(&alike) || self.sizes[model].on_cards > free {
                 continue;
             }
             tried.push(alike);
-            if let Some(placement) = self.placement(model, set, &self.free).filter(|it| self.has_room(it)) {
+            if let Some(placement) = self.placement(model, number).filter(|it| self.has_room(it)) {
                 places.push((set.clone(), placement));
             }
         }
@@ -172,21 +254,24 @@ impl<'a> GroupSearch<'a> {
         accounts.all(|(account, free)| placement.on(&account.card().id) <= *free)
     }
 
-    /// What the model takes of a set of cards with so much free memory.
-    fn placement(&self, model: usize, set: &[usize], free: &[Bytes]) -> Option<Placement> {
-        let of_set: Vec<Bytes> = set.iter().map(|card| free[*card]).collect();
-        let key = (model, set.to_vec(), of_set);
+    /// What the model takes of its set of cards of this number, with what is free now.
+    fn placement(&self, model: usize, number: usize) -> Option<Placement> {
+        let set = &self.sets[model][number];
+        let is_fixed = self.fixed[model][number];
+        let of_set = if is_fixed { Vec::new() } else { set.iter().map(|card| self.free[*card]).collect() };
+        let key = (model, number, of_set);
         if let Some(known) = self.known.borrow().get(&key) {
             return known.clone();
         }
-        let found = self.planned(model, set, free);
+        self.plans.set(self.plans.get().saturating_sub(1));
+        let found = self.planned(model, set);
         self.known.borrow_mut().insert(key, found.clone());
         found
     }
 
-    fn planned(&self, model: usize, set: &[usize], free: &[Bytes]) -> Option<Placement> {
+    fn planned(&self, model: usize, set: &[usize]) -> Option<Placement> {
         let accounts = self.ledger.accounts();
-        let card = |index: &usize| Card { free: free[*index], ..accounts[*index].card().clone() };
+        let card = |index: &usize| Card { free: self.free[*index], ..accounts[*index].card().clone() };
         let cards: Vec<Card> = set.iter().map(card).collect();
         let offered: Vec<(&Card, Bytes)> = cards.iter().map(|card| (card, card.free)).collect();
         let (need, demand) = (&self.needs[model], self.models[model].demand);
@@ -202,45 +287,48 @@ impl<'a> GroupSearch<'a> {
     }
 
     /// Memory below which the model never is, whatever is free.
-    fn least_need(&self, model: usize) -> Bytes {
+    fn least_need(&self, model: usize) -> Amount {
         match self.needs[model].size {
-            NeedSize::Declared(size) | NeedSize::Divided(size) => size,
-            NeedSize::Unknown => Bytes::ZERO,
+            NeedSize::Declared(size) | NeedSize::Divided(size) => {
+                Amount { on_cards: size, beside: Bytes::ZERO }
+            }
+            NeedSize::Unknown => Amount::default(),
             NeedSize::Planned => {
                 // More cards only add to it.
                 let fewest = self.sets[model].first().map_or(0, Vec::len);
-                let sets = || self.sets[model].iter().filter(|set| set.len() == fewest);
-                if fewest == 1 && !sets().all(|set| self.is_fixed(model, set)) {
-                    return Bytes::ZERO;
+                let numbers =
+                    || (0..self.sets[model].len()).filter(|it| self.sets[model][*it].len() == fewest);
+                let is_fixed = numbers().all(|number| self.fixed[model][number]);
+                if fewest == 1 && !is_fixed {
+                    return Amount::default();
                 }
-                // Host memory beside the cards is no part of what they must have.
-                let on_set = |set: &Vec<usize>| {
-                    let placement = self.placement(model, set, &self.free)?;
-                    let on = |index: &usize| placement.on(&self.ledger.accounts()[*index].card().id);
-                    Some(set.iter().map(on).sum::<Bytes>())
+                let placed: Vec<Placement> =
+                    numbers().filter_map(|number| self.placement(model, number)).collect();
+                let least = |on_cards| {
+                    let least = placed.iter().map(|it| self.part(it, on_cards)).min().unwrap_or_default();
+                    if is_fixed { least } else { least.scaled(VARIES.0, VARIES.1) }
                 };
-                let least = sets().filter_map(on_set).min().unwrap_or(Bytes::ZERO);
-                least.scaled(VARIES.0, VARIES.1)
+                Amount { on_cards: least(true), beside: least(false) }
             }
         }
     }
 
-    /// True where the model takes the same of these cards whatever is free.
-    fn is_fixed(&self, model: usize, set: &[usize]) -> bool {
-        let cards: Vec<_> = set.iter().map(|index| self.ledger.accounts()[*index].card().clone()).collect();
-        self.models[model].demand.ignores_free(&cards)
+    /// The part of a placement on accounts that sets of cards hold, or on the others.
+    fn part(&self, placement: &Placement, on_cards: bool) -> Bytes {
+        let accounts = self.ledger.accounts().iter().zip(&self.holds);
+        let own = accounts.filter(|(_, holds)| **holds == on_cards);
+        own.map(|(account, _)| placement.on(&account.card().id)).sum()
     }
 }
 
-/// Sums of the sizes of these models, from the smallest on.
-fn sums(models: &[usize], sizes: &[Bytes]) -> Vec<Bytes> {
-    let mut of_models: Vec<Bytes> = models.iter().map(|model| sizes[*model]).collect();
-    of_models.order();
+/// Sums of these sizes, from the smallest on.
+fn sums(mut sizes: Vec<Bytes>) -> Vec<Bytes> {
+    sizes.order();
     let add = |sum: &mut Bytes, size: Bytes| {
         *sum += size;
         Some(*sum)
     };
-    of_models.into_iter().scan(Bytes::ZERO, add).collect()
+    sizes.into_iter().scan(Bytes::ZERO, add).collect()
 }
 
 /// For each card, the first that is the same to every model.
