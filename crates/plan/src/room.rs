@@ -59,8 +59,8 @@ pub struct Room {
 impl Room {
     /// The described cards, beside host memory of this size.
     ///
-    /// Cards of one name are numbered: two `name=H200` are `H200` and `H200#2`. Beside cards, a description of
-    /// host memory is that of the machine, and no card of its own.
+    /// Cards of one name are numbered: two `name=H200` are `H200` and `H200#2`. Beside cards, described host
+    /// memory is that of the machine, and no card of its own.
     pub fn described(specs: &[CardSpec], host: Option<HostSize>) -> Self {
         let mut cards: Vec<Card> = Vec::with_capacity(specs.len());
         for card in specs.iter().flat_map(|spec| &spec.cards) {

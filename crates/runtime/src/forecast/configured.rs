@@ -135,6 +135,7 @@ mod tests {
             note: None,
             refused: None,
             hints: Vec::new(),
+            lacks_program: None,
             host_too_small: false,
             never: false,
             profile: None,

@@ -181,8 +181,8 @@ impl PlanAdvice {
     /// Puts the plan's advice for these cards among the hints.
     pub fn fill(&mut self, hints: &mut Vec<Hint>, of_plan: Vec<Hint>) {
         let place = self.place.min(hints.len());
-        // The plan takes what a card lacks for memory of other programs; the scheduler knows who holds it. The
-        // plan knows no card beside these, and the scheduler whether there is one.
+        // The plan takes what a card lacks for memory of other programs; the scheduler knows who holds it.
+        // It also knows whether there is a card beside these.
         let is_known_better =
             |hint: &Hint| matches!(hint.advice, Advice::FreeCard { .. } | Advice::AnotherCard);
         let of_plan = of_plan.into_iter().filter(|hint| !is_known_better(hint));

@@ -1,4 +1,4 @@
-//! Grows a first group: the pinned models, then each further one, the smallest first, for which there is room.
+//! Grows a first group: the pinned models, then each further one that finds room, the smallest first.
 
 use plimsoll_base::{Bytes, Order};
 
@@ -10,8 +10,8 @@ const STEPS_FOR_A_GROUP: usize = 400;
 impl GroupSearch<'_> {
     /// Grows a group by the models' memory on cards, and one by their memory beside these.
     ///
-    /// DECISION: a group of many models is one of small ones. A search that takes the largest first meets such
-    /// a group only after it has tried all groups with a large model, of which there are too many.
+    /// DECISION: a group of many models is one of small ones. A search that takes the largest first meets it
+    /// only after all groups with a large model, of which there are too many.
     pub(super) fn grow(&mut self) {
         self.grow_by(|search, model| search.sizes[model].on_cards);
         if self.holds.contains(&false) {
