@@ -41,7 +41,8 @@ impl FileIdentity {
     }
 }
 
-fn file_of(descriptor: c_int) -> Option<(u64, u64)> {
+/// Device and inode of the file that a descriptor means.
+pub(crate) fn file_of(descriptor: c_int) -> Option<(u64, u64)> {
     // SAFETY: a structure of plain numbers, for which zeroes are valid.
     let mut stat: libc::stat = unsafe { zeroed() };
     // By number: glibc exports the function fstat since 2.33 only, and 2.31 is the floor. The kernel's

@@ -7,7 +7,7 @@
 //! - `chain`: how the loader links layers; `table`: known instances and devices.
 //! - `instance`, `device`: their creation and end; `cards`: physical devices as cards.
 //! - `figures`: answers to memory queries; `heaps`: their arithmetic.
-//! - `memory`: allocations; `requests`: what each thread is about to allocate.
+//! - `memory`: allocations; `shared`: those that are exported and imported; `requests`: what each thread is about to allocate.
 //!
 //! Functions that are not hooked are the next layer's own, so commands cost nothing.
 //!
@@ -22,6 +22,7 @@ mod heaps;
 mod instance;
 mod memory;
 mod requests;
+mod shared;
 mod table;
 
 use core::ffi::{CStr, c_char, c_void};
@@ -131,6 +132,7 @@ lookup! {
     b"vkDestroyDevice" => device::destroy,
     b"vkAllocateMemory" => memory::allocate,
     b"vkFreeMemory" => memory::free,
+    b"vkGetMemoryFdKHR" => memory::export,
     b"vkGetBufferMemoryRequirements" => memory::requirements,
     b"vkGetBufferMemoryRequirements2" | b"vkGetBufferMemoryRequirements2KHR" => memory::requirements_2,
 }

@@ -22,6 +22,7 @@ pub(super) struct Device {
     pub(super) free: vk::PFN_vkFreeMemory,
     pub(super) requirements: vk::PFN_vkGetBufferMemoryRequirements,
     pub(super) requirements_2: Option<vk::PFN_vkGetBufferMemoryRequirements2>,
+    pub(super) export: Option<vk::PFN_vkGetMemoryFdKHR>,
     destroy: vk::PFN_vkDestroyDevice,
     /// The cards that it runs on: several for a group. None is one that is not guarded.
     pub(super) cards: Vec<Option<CardIndex>>,
@@ -56,6 +57,7 @@ impl Device {
                 free: cast(named(c"vkFreeMemory"))?,
                 requirements: cast(named(c"vkGetBufferMemoryRequirements"))?,
                 requirements_2: cast(requirements_2),
+                export: cast(named(c"vkGetMemoryFdKHR")),
                 destroy: cast(named(c"vkDestroyDevice"))?,
                 cards: group(physical, params)
                     .into_iter()
@@ -139,6 +141,6 @@ pub(super) unsafe extern "system" fn destroy(
         remove_device(device);
         // SAFETY: the caller's promise.
         unsafe { (known.destroy)(device, allocator) };
-        known.blocks.drain(|_| true, |block| block.gone(&known));
+        known.blocks.drain(|_| true, MemoryBlock::gone);
     }
 }

@@ -1,7 +1,7 @@
 //! Hooks of Vulkan's memory functions, which count allocations and keep them within the budget.
 
 use alloc::vec::Vec;
-use core::ffi::c_void;
+use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::Relaxed;
 
 use ash::vk::{self, Handle};
@@ -10,6 +10,7 @@ use super::chain::structure;
 use super::device::Device;
 use super::heaps::{counts, heap_of, host_type};
 use super::requests::StatedBuffer;
+use super::shared::SHARED;
 use super::table::find_device;
 use crate::account::claim::ClaimOutcome;
 use crate::account::spilled;
@@ -19,31 +20,45 @@ use crate::ladder::{self, Attempt};
 use crate::state::{CardIndex, card, ledger, page};
 use crate::trace::{self, TraceEvent, TraceKind};
 
-/// A live memory object.
+/// The memory of an object.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MemoryBlock {
-    size: u64,
+    pub(super) size: u64,
     place: BlockPlace,
     /// Its number in the trace.
-    id: u64,
+    pub(super) id: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum BlockPlace {
-    /// Heaps of the device's cards with these bits.
-    Cards(u32),
+    /// Heaps of these cards.
+    Cards(CardSet),
     /// The host's heap, although it was requested on this card.
     Spilled(CardIndex),
     /// The host's heap, as the program requested.
     Host,
 }
 
+/// Guarded cards, a bit for each place on the page.
+#[derive(Clone, Copy, Debug)]
+struct CardSet(u32);
+
+impl CardSet {
+    fn of(cards: impl Iterator<Item = CardIndex>) -> Self {
+        Self(cards.fold(0, |set, index| set | 1 << index.place()))
+    }
+
+    fn each(self) -> impl Iterator<Item = CardIndex> {
+        CardIndex::all().filter(move |index| self.0 & 1 << index.place() != 0)
+    }
+}
+
 impl MemoryBlock {
     /// Enters memory that the driver has given.
-    fn new(device: &Device, size: u64, place: BlockPlace) -> Self {
+    fn new(size: u64, place: BlockPlace) -> Self {
         let block = Self { size, place, id: trace::number() };
         match place {
-            BlockPlace::Cards(mask) => device.on(mask).for_each(|index| {
+            BlockPlace::Cards(cards) => cards.each().for_each(|index| {
                 card(index).allocations.fetch_add(1, Relaxed);
                 block.event(index).emit(TraceKind::Alloc);
             }),
@@ -56,10 +71,13 @@ impl MemoryBlock {
         block
     }
 
-    /// Returns its bytes.
-    pub(super) fn gone(self, device: &Device) {
+    /// Returns its bytes, if no other object has them.
+    pub(super) fn gone(self) {
+        if !SHARED.left(self) {
+            return;
+        }
         match self.place {
-            BlockPlace::Cards(mask) => device.on(mask).for_each(|index| {
+            BlockPlace::Cards(cards) => cards.each().for_each(|index| {
                 ledger::give(index, self.size);
                 self.event(index).emit(TraceKind::Free);
             }),
@@ -110,6 +128,8 @@ enum Requested {
     Cards(u32),
     /// Memory of the host.
     Host,
+    /// Memory that another object of this process has, too.
+    Shared(MemoryBlock),
     /// Nothing new, or nothing that the device has.
     Nothing,
 }
@@ -125,8 +145,9 @@ unsafe fn requested(device: &Device, params: *const vk::MemoryAllocateInfo<'stat
         return Requested::Nothing;
     };
     // SAFETY: the caller's promise.
-    if unsafe { is_import(params.p_next) } {
-        return Requested::Nothing;
+    if let Some(import) = unsafe { import(params.p_next) } {
+        let shared = import.and_then(|descriptor| SHARED.joined(descriptor, params.allocation_size));
+        return shared.map_or(Requested::Nothing, Requested::Shared);
     }
     if !counts(&device.memory, heap, device.integrated) {
         return Requested::Host;
@@ -136,18 +157,19 @@ unsafe fn requested(device: &Device, params: *const vk::MemoryAllocateInfo<'stat
     if device.on(mask).next().is_some() { Requested::Cards(mask) } else { Requested::Nothing }
 }
 
-/// True for memory that exists already: it is counted where it was made, and a host's pointer takes nothing.
+/// Memory that exists already: the descriptor by which it is imported, or none for a host's pointer, which
+/// takes nothing.
 ///
 /// # Safety
 /// A chain of structures of Vulkan, or null.
-unsafe fn is_import(chain: *const c_void) -> bool {
+unsafe fn import(chain: *const c_void) -> Option<Option<c_int>> {
     // SAFETY: the caller's promise.
     unsafe {
         let pointer = structure::<vk::ImportMemoryHostPointerInfoEXT<'static>>(chain);
         let file = structure::<vk::ImportMemoryFdInfoKHR<'static>>(chain);
         // A structure whose handle type is 0 is ignored, by Vulkan's rules.
-        pointer.is_some_and(|import| !import.handle_type.is_empty())
-            || file.is_some_and(|import| !import.handle_type.is_empty())
+        let file = file.filter(|import| !import.handle_type.is_empty()).map(|import| Some(import.fd));
+        file.or_else(|| pointer.filter(|import| !import.handle_type.is_empty()).map(|_| None))
     }
 }
 
@@ -169,6 +191,14 @@ pub(super) unsafe extern "system" fn allocate(
         let real = |params: *const _| (device.allocate)(handle, params, allocator, created);
         let (result, place) = match requested(&device, params) {
             Requested::Nothing => return real(params),
+            Requested::Shared(block) => {
+                let result = real(params);
+                match result {
+                    vk::Result::SUCCESS => device.blocks.insert((*created).as_raw(), block),
+                    _ => block.gone(),
+                }
+                return result;
+            }
             Requested::Host => (real(params), BlockPlace::Host),
             Requested::Cards(mask) => {
                 let request = CardRequest { device: &device, handle, params: &*params, mask };
@@ -180,7 +210,7 @@ pub(super) unsafe extern "system" fn allocate(
             }
         };
         if result == vk::Result::SUCCESS {
-            let block = MemoryBlock::new(&device, (*params).allocation_size, place);
+            let block = MemoryBlock::new((*params).allocation_size, place);
             device.blocks.insert((*created).as_raw(), block);
         }
         result
@@ -219,7 +249,7 @@ impl CardRequest<'_> {
         let outcome = ladder::ask_or(first, size, attempt, &mut ask, elsewhere);
         let place = match outcome {
             ClaimOutcome::Elsewhere => BlockPlace::Spilled(first),
-            _ => BlockPlace::Cards(self.mask),
+            _ => BlockPlace::Cards(CardSet::of(device.on(self.mask))),
         };
         if matches!(outcome, ClaimOutcome::Failed(_)) {
             device.requests.refuse(thread, size);
@@ -298,9 +328,32 @@ pub(super) unsafe extern "system" fn free(
     // SAFETY: the caller's promise.
     unsafe { (device.free)(handle, memory, allocator) };
     if let Some(block) = block {
-        block.gone(&device);
+        block.gone();
     }
     ladder::answer();
+}
+
+/// `vkGetMemoryFdKHR`.
+///
+/// # Safety
+/// As of Vulkan.
+pub(super) unsafe extern "system" fn export(
+    handle: vk::Device,
+    params: *const vk::MemoryGetFdInfoKHR<'static>,
+    descriptor: *mut c_int,
+) -> vk::Result {
+    let Some(device) = find_device(handle) else { return vk::Result::ERROR_INITIALIZATION_FAILED };
+    let Some(real) = device.export else { return vk::Result::ERROR_EXTENSION_NOT_PRESENT };
+    // SAFETY: the caller's promise.
+    unsafe {
+        let result = real(handle, params, descriptor);
+        if result == vk::Result::SUCCESS
+            && let Some(block) = device.blocks.find((*params).memory.as_raw())
+        {
+            SHARED.exported(block, *descriptor);
+        }
+        result
+    }
 }
 
 /// `vkGetBufferMemoryRequirements`.

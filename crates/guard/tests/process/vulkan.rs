@@ -206,6 +206,21 @@ fn memory_that_is_imported_was_counted_where_it_was_made() {
 }
 
 #[test]
+fn memory_counts_until_the_last_object_that_has_it_goes() {
+    let words =
+        ["open-shared", "share:1000000", "import:0", "free:0", "alloc:600000:0", "free:1", "alloc:600000:0"];
+    let run = guarded(Driver::Mesa, "budget=1500000").run(&words);
+    assert_eq!(said(&run, "import"), ["0 0"], "{}", run.stated);
+    // The import outlives the exporter, and its memory stays on the card until it goes.
+    assert_eq!((said(&run, "alloc"), allocated(&run)[0]), (vec!["-2", "0"], 600_000), "{}", run.stated);
+    let again = ["open-shared", "share:1000000", "import:0", "import:0", "free:1", "free:0", "free:2"];
+    let run = guarded(Driver::Mesa, "budget=1500000").run(&again);
+    assert_eq!((allocated(&run)[0], run.page().cards()[0].peak), (0, 1_000_000), "{}", run.stated);
+    let closed = guarded(Driver::Mesa, "").run(&["open-shared", "share:1000000", "import:0", "close"]);
+    assert_eq!(allocated(&closed)[0], 0, "{}", closed.stated);
+}
+
+#[test]
 fn a_program_sees_no_device_but_its_cards_by_their_place_on_the_pci_bus() {
     let card = |address: &str| format!("card={}:700000000 hide-others", Uuid::of_address(address).unwrap());
     // The second card has another vendor's identity, and no address of the options is its own.
