@@ -30,6 +30,10 @@ pub enum CardSpecError {
         "`{name}` is sold with several sizes of memory; write its size too, for example --card \"{name} 48GB\""
     )]
     SizeOfMac { name: String },
+    #[error(
+        "the {name} is sold with {sizes} of memory; add the size to its name: --card \"{name} {largest}GB\""
+    )]
+    NoSize { name: String, sizes: String, largest: u64 },
     #[error("`{spec}` stands for several cards, but only one card can be given here")]
     Several { spec: String },
     #[error(
@@ -177,6 +181,8 @@ fn decimal(value: &str, size: Bytes) -> Option<String> {
 struct Draft<'a> {
     /// The card that the table of known cards has under the product name.
     known: Option<Card>,
+    /// Sizes in GB of a known board that is sold with several, where its name tells none.
+    sizes: Vec<u64>,
     doubts: Vec<String>,
     name: Option<&'a str>,
     uuid: Option<&'a str>,
@@ -198,7 +204,8 @@ impl<'a> Draft<'a> {
         let mac = Mac::find(name);
         match (card_table::find(name), mac) {
             (Ok(known), _) => {
-                self.doubts.extend(known.doubts());
+                self.sizes = known.sizes(name);
+                self.doubts.extend(known.doubt());
                 self.doubts.extend(known.larger(name));
                 self.known = Some(known.card());
             }
@@ -253,7 +260,6 @@ impl<'a> Draft<'a> {
             ("kind", "cuda" | "host" | "unified") => {
                 (self.host, self.is_cuda) = (value == "host", value == "cuda");
                 self.unified = value == "unified";
-                self.doubts.retain(|doubt| !self.unified || !doubt.contains("does not support CUDA"));
             }
             ("kind", _) => return Err(unreadable("kind=cuda, kind=host or kind=unified")),
             ("pool", "vmm" | "legacy") => self.legacy_pool = Some(value == "legacy"),
@@ -282,6 +288,11 @@ impl<'a> Draft<'a> {
         let of_host = self.host.then_some("host").or(self.unified.then_some("unified"));
         let name = self.name.or(known.map(|known| known.name.as_str())).or(of_host);
         let name = name.filter(|name| !name.is_empty()).ok_or_else(|| lacks("name"))?;
+        if let (None, Some(known), [rest @ .., largest]) = (self.total, known, self.sizes.as_slice()) {
+            let sizes: Vec<String> = rest.iter().map(u64::to_string).collect();
+            let sizes = format!("{} or {largest} GB", sizes.join(", "));
+            return Err(CardSpecError::NoSize { name: known.name.clone(), sizes, largest: *largest });
+        }
         let total = self.total.or(known.map(|known| known.total));
         let known_name = || card_table::find(name).ok().map(|known| known.name());
         let total = total.ok_or_else(|| match known_name() {
@@ -367,7 +378,7 @@ mod tests {
         assert_eq!(first.compute_capability, Some((8, 6)));
         let changed = spec("3090,free=20GiB,name=mine").cards.remove(0);
         assert_eq!((changed.name.as_str(), changed.free), ("mine", Bytes::gib(20)));
-        assert!(spec("RX 7900 XTX").doubts[0].contains("does not support CUDA"));
+        assert!(spec("RX 7900 XTX").doubts.is_empty() && !spec("RX 7900 XTX").cards[0].maker.is_nvidia());
         let sizes = spec("5060ti").doubts.remove(0);
         assert!(
             sizes.contains("8151 MiB") && sizes.contains("GeForce RTX 5060 Ti 16GB with 16311 MiB"),
@@ -386,6 +397,9 @@ mod tests {
         assert!(spec("name=Board,total=32GiB,kind=unified").cards[0].shares_host);
         assert!(jetson.cards[0].legacy_pool && jetson.doubts[0].contains("shares its"));
         assert!(spec("Jetson AGX Orin 64GB,free=50GiB").doubts.is_empty());
+        let (orin, spark) = (&jetson.cards[0], &spec("DGX Spark").cards[0]);
+        // MemTotal of both: `data/sysroot/agx-orin-r39.2` and `data/sysroot/gb10`.
+        assert!(orin.free < Bytes::kib(64_324_608) && spark.free < Bytes::kib(125_515_264));
         let sold = spec("name=x,total=24GB").doubts;
         assert!(
             sold[0].contains("total=24GB means 22888 MiB") && sold[0].contains("total=24GiB"),

@@ -6,7 +6,7 @@
 
 use super::card::{Card, CardId, CardKind, Counting};
 use super::card_likeness::{Maker, are_alike, is_size, parts};
-use crate::{Bytes, CardMaker};
+use crate::{Bytes, CardMaker, Order};
 
 const TABLE: &str = include_str!("../data/cards.tsv");
 
@@ -125,14 +125,22 @@ pub(super) fn find(name: &str) -> Result<KnownCard, Vec<&'static str>> {
     Err(rows().filter(near).map(|row| row.name).take(NEAR).collect())
 }
 
+/// True for two names of one product. Boards that are sold with several sizes of memory have one GPU, whose
+/// name tells none: a `Strix Halo 64GB` has a `Radeon 8060S`.
+pub fn is_same_product(one: &str, other: &str) -> bool {
+    let (Ok(one), Ok(other)) = (find(one), find(other)) else { return false };
+    one == other || one.is_shared() && other.is_shared() && one.board() == other.board()
+}
+
 /// Memory that the driver of an idle card keeps: 240 to 550 MiB.
 pub fn kept_by_driver(total: Bytes) -> Bytes {
     total.scaled(1, 64).clamp(Bytes::mib(256), Bytes::mib(512))
 }
 
 impl KnownCard {
-    /// The card with the driver's own memory taken off what is free.
+    /// The card with what others hold of it taken off what is free.
     pub(super) fn card(&self) -> Card {
+        let (total, kept) = self.usable();
         Card {
             id: CardId::new(self.name),
             kind: CardKind::Cuda,
@@ -140,8 +148,8 @@ impl KnownCard {
             uuid: None,
             maker: CardMaker::of_name(self.name).unwrap_or_default(),
             address: None,
-            total: self.memory,
-            free: self.memory.saturating_sub(kept_by_driver(self.memory)),
+            total,
+            free: total.saturating_sub(kept),
             compute_capability: self.compute_capability,
             legacy_pool: self.is_shared() && self.name.starts_with("Jetson"),
             shares_host: self.is_shared(),
@@ -149,23 +157,47 @@ impl KnownCard {
         }
     }
 
+    /// Memory that a GPU can take, and the part of it that it finds taken.
+    ///
+    /// DECISION: of an APU the kernel's own limit, because nothing is known of the machine: half of the
+    /// memory (`ttm.pages_limit`, ttm_device.c:ttm_global_init). What the firmware sets aside only adds to
+    /// it. Linux shows 1/32 less than the modules have, of which half counts. On NVIDIA's boards it shows 4 to 7 % less
+    /// (`data/sysroot`), and needs some itself.
+    fn usable(&self) -> (Bytes, Bytes) {
+        match (self.is_shared(), self.compute_capability) {
+            (false, _) => (self.memory, kept_by_driver(self.memory)),
+            (true, None) => (self.memory.scaled(1, 2), self.memory.scaled(1, 64)),
+            (true, Some(_)) => (self.memory, self.memory.scaled(5, 64)),
+        }
+    }
+
     /// Limits of a plan for such a card.
-    pub(super) fn doubts(&self) -> impl Iterator<Item = String> {
-        let no_cuda = self.compute_capability.is_none().then(|| {
-            format!(
-                "the card {} does not support CUDA; the plan assumes a CUDA card of the same size, although \
-                    buffers and contexts have other sizes with ROCm, Vulkan and SYCL",
-                self.name
-            )
-        });
-        let shared = self.is_shared().then(|| {
-            format!(
-                "the card {} shares its {} of memory with the system; add free=SIZE, the available memory \
-                    that `free -m` shows on that machine",
-                self.name, self.memory
-            )
-        });
-        no_cuda.into_iter().chain(shared)
+    pub(super) fn doubt(&self) -> Option<String> {
+        let Self { name, memory, .. } = self;
+        let (total, kept) = self.usable();
+        match (self.is_shared(), self.compute_capability) {
+            (false, _) => None,
+            (true, None) => Some(format!(
+                "the {name} shares its {memory} of memory with the system, of which Linux gives a GPU half by \
+                    default (ttm.pages_limit); the plan has {} of these {total}; where the limit or the memory \
+                    that firmware sets aside is larger, add total=SIZE,free=SIZE as `plimsoll doctor` states \
+                    them there",
+                total.saturating_sub(kept)
+            )),
+            (true, Some(_)) => Some(format!(
+                "the {name} shares its {memory} of memory with the system, for which the plan leaves {kept}; add \
+                    free=SIZE, the available memory that `free -m` shows on that machine"
+            )),
+        }
+    }
+
+    /// The key of the board without the size at its end.
+    fn board(&self) -> String {
+        let key = key(self.name);
+        match key.strip_suffix("gb") {
+            Some(sized) => sized.trim_end_matches(|c: char| c.is_ascii_digit()).to_owned(),
+            None => key,
+        }
     }
 
     fn maker(&self) -> Maker {
@@ -180,20 +212,11 @@ impl KnownCard {
         self.name
     }
 
-    /// Names the cards that are sold under the same name with more memory, and boards with any other, where
-    /// the given name has no size.
+    /// Names the cards that are sold under the same name with more memory, where the given name has no size.
     pub(super) fn larger(&self, given: &str) -> Option<String> {
-        if sized(&usual(key(given))).is_some() {
-            return None;
-        }
-        let own = key(self.name);
-        let same = |row: &KnownCard| {
-            let key = key(row.name);
-            let size = key.strip_prefix(&*own).and_then(|size| size.strip_suffix("gb"));
-            size.is_some_and(|size| !size.is_empty() && size.bytes().all(|byte| byte.is_ascii_digit()))
-        };
-        let others: Vec<String> = rows()
-            .filter(|row| (row.memory > self.memory || self.is_shared()) && same(row))
+        let others: Vec<String> = self
+            .versions(given)
+            .filter(|row| row.memory > self.memory)
             .map(|row| format!("{} with {}", row.name, row.memory))
             .collect();
         (!others.is_empty()).then(|| {
@@ -203,6 +226,29 @@ impl KnownCard {
                 self.memory,
                 others.join(", the ")
             )
+        })
+    }
+
+    /// The sizes in GB of a board that is sold with several, where the given name has none.
+    pub(super) fn sizes(&self, given: &str) -> Vec<u64> {
+        let mut sizes: Vec<u64> = self.versions(given).map(|row| row.memory.get() >> 30).collect();
+        if sizes.is_empty() || !self.is_shared() {
+            return Vec::new();
+        }
+        sizes.push(self.memory.get() >> 30);
+        sizes.order();
+        sizes
+    }
+
+    /// Other rows of this name with a size behind it, where the given name has none.
+    fn versions(&self, given: &str) -> impl Iterator<Item = Self> {
+        let own = key(self.name);
+        let is_sized = sized(&usual(key(given))).is_some();
+        rows().filter(move |row| {
+            let key = key(row.name);
+            let size = key.strip_prefix(&*own).and_then(|size| size.strip_suffix("gb"));
+            !is_sized
+                && size.is_some_and(|size| !size.is_empty() && size.bytes().all(|byte| byte.is_ascii_digit()))
         })
     }
 
@@ -294,5 +340,36 @@ mod tests {
             assert!(find(absurd).unwrap_err().is_empty(), "{absurd}: {:?}", find(absurd));
         }
         assert!(find("").unwrap_err().is_empty());
+    }
+
+    #[test]
+    fn an_apu_needs_its_memory_and_takes_half_of_it_by_default() {
+        for name in
+            ["Strix Halo", "Ryzen AI Max+ 395", "Radeon 8060S", "2xStrix Halo", "Strix Halo,free=9GiB"]
+        {
+            let error = name.parse::<crate::CardSpec>().unwrap_err().to_string();
+            let stated = "the Strix Halo is sold with 32, 64, 96 or 128 GB of memory; add the size to its name: \
+                --card \"Strix Halo 128GB\"";
+            assert_eq!(error, stated, "{name}");
+        }
+        for (name, gib) in [
+            ("Strix Halo 128GB", 64),
+            ("Ryzen AI Max+ 395 128GB", 64),
+            ("Radeon 8060S 64GB", 32),
+            ("strix halo 32gb", 16),
+            ("Radeon 8050S 32GB", 16),
+        ] {
+            let spec = name.parse::<crate::CardSpec>().unwrap();
+            let card = &spec.cards[0];
+            assert_eq!((card.total, card.free), (Bytes::gib(gib), Bytes::mib(gib * 992)), "{name}");
+            assert!(
+                card.shares_host && spec.doubts[0].contains("half by default (ttm.pages_limit)"),
+                "{name}"
+            );
+        }
+        // Of a machine that is looked at nothing is assumed.
+        let stated = "Strix Halo,total=123392MiB,free=91136MiB".parse::<crate::CardSpec>().unwrap();
+        assert_eq!((stated.cards[0].total, stated.cards[0].free), (Bytes::mib(123_392), Bytes::mib(91_136)));
+        assert!(stated.doubts.is_empty(), "{:?}", stated.doubts);
     }
 }

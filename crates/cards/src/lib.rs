@@ -93,6 +93,11 @@ pub fn read() -> Reading {
     sources::CardSources::open().reading()
 }
 
+/// Release of the kernel that describes AMD's and Intel's cards: `6.17.0`.
+pub fn kernel_release() -> Option<String> {
+    sources::kernel_release()
+}
+
 /// The machine itself, or one whose files were captured; of the latter all cards are known by files alone.
 pub fn look_at(tree: &Sysroot) -> Machine {
     if tree.is_live() {
@@ -101,6 +106,16 @@ pub fn look_at(tree: &Sysroot) -> Machine {
     let survey = KernelSurvey::of_cards(tree);
     let host = HostMemory::of(tree).map(HostMemory::card);
     Machine { host, kernel_cards: survey.cards, notes: survey.notes, ..Machine::of_host() }
+}
+
+/// The same of the machine itself, or of one whose files were captured.
+pub fn read_at(tree: &Sysroot) -> Reading {
+    if tree.is_live() {
+        return read();
+    }
+    let mut reading = Reading::default();
+    reading.add_survey(KernelSurvey::of(tree));
+    reading
 }
 
 /// The cards that a process with this `CUDA_VISIBLE_DEVICES` sees.

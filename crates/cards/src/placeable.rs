@@ -1,10 +1,25 @@
 //! Chooses the GPUs of a machine on which models are placed.
 
-use plimsoll_base::{Backends, Card};
+use plimsoll_base::{Backends, Card, CardNames};
 
 use crate::{KernelCard, Machine};
 
 impl Machine {
+    /// What each GPU may be called by, in the order by which `plimsoll doctor` numbers them. Those of unknown
+    /// memory are among them.
+    pub fn names(&self) -> Vec<CardNames> {
+        let of_kernel = self.kernel_cards.iter().map(KernelCard::names);
+        self.cards.iter().map(Card::names).chain(of_kernel).collect()
+    }
+
+    /// The GPU at this place of [`Self::names`]; `None` where its memory is unknown.
+    pub fn numbered(&self, number: usize) -> Option<Card> {
+        match number.checked_sub(self.cards.len()) {
+            None => self.cards.get(number).cloned(),
+            Some(number) => self.kernel_cards.get(number).and_then(KernelCard::shown),
+        }
+    }
+
     /// All GPUs whose memory is known, those of NVIDIA first.
     pub fn gpus(&self) -> Vec<Card> {
         self.cards.iter().cloned().chain(self.kernel_cards.iter().filter_map(KernelCard::shown)).collect()

@@ -7,6 +7,7 @@ mod kernel;
 mod nvml;
 
 use self::kernel::KernelSource;
+pub(super) use self::kernel::release as kernel_release;
 use self::nvml::NvmlSource;
 use super::{Machine, Reading};
 

@@ -12,6 +12,7 @@ use plimsoll_verb::runtime;
 use self::misread::{misread, wants_json};
 
 mod bugreport;
+mod card_choice;
 pub(crate) mod doctor;
 pub(crate) mod engine;
 pub(crate) mod exec_child;

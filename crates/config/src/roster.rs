@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_base::{Bytes, Card, Company, Priority};
+use plimsoll_base::{Bytes, Card, CardKind, CardNames, Company, Priority, find_cards};
 use plimsoll_flags::{FlagOrigin, Options, Setting, Warning, quoted};
 
 use super::container::ContainerRun;
@@ -74,22 +74,27 @@ impl Configuration {
         }
     }
 
-    /// Refuses models that require a card which is not among these.
-    pub fn refuse_absent_cards<'a>(&mut self, cards: impl Iterator<Item = &'a Card>) {
-        let cards: Vec<&Card> = cards.collect();
-        for model in std::mem::take(&mut self.models) {
-            let absent = model.cards.iter().find(|name| !cards.iter().any(|card| card.answers_to(name)));
-            let mistake = absent.map(|card| {
-                let present: Vec<&str> = cards.iter().map(|card| card.id.as_str()).collect();
-                let text = format!(
-                    "model `{}` requires card `{}`, which this machine does not have; its cards are {}",
-                    quoted(&model.name),
-                    quoted(card),
-                    present.join(", ")
-                );
-                ConfigError::new(model.origin.0.clone(), ConfigProblem::Parse(text))
-            });
-            self.add(model, mistake.into_iter().collect());
+    /// Writes the ids of the cards in place of what models call theirs, and refuses models that require a
+    /// card which is not among these. Numbers count them as the engine's flags do (`CUDA0`).
+    pub fn resolve_cards<'a>(&mut self, cards: impl Iterator<Item = &'a Card>) {
+        let (gpus, host): (Vec<&Card>, Vec<&Card>) = cards.partition(|card| card.kind == CardKind::Cuda);
+        let names: Vec<CardNames> = gpus.iter().chain(&host).map(|card| card.names()).collect();
+        for mut model in std::mem::take(&mut self.models) {
+            let mut found: Vec<String> = Vec::new();
+            let mut mistakes = Vec::new();
+            for name in &model.cards {
+                match find_cards(name, &names) {
+                    Ok(places) => found.extend(places.into_iter().map(|place| names[place].id.clone())),
+                    Err(error) => {
+                        let text = format!("model `{}`: {error}", quoted(&model.name));
+                        mistakes.push(ConfigError::new(model.origin.0.clone(), ConfigProblem::Parse(text)));
+                    }
+                }
+            }
+            if mistakes.is_empty() {
+                model.cards = found;
+            }
+            self.add(model, mistakes);
         }
     }
 

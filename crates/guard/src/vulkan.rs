@@ -7,7 +7,8 @@
 //! - `chain`: how the loader links layers; `table`: known instances and devices.
 //! - `instance`, `device`: their creation and end; `cards`: physical devices as cards.
 //! - `figures`: answers to memory queries; `heaps`: their arithmetic.
-//! - `memory`: allocations; `shared`: those that are exported and imported; `requests`: what each thread is about to allocate.
+//! - `memory`: allocations; `shared`: those that are exported and imported.
+//! - `requests`: what each thread is about to allocate.
 //!
 //! Functions that are not hooked are the next layer's own, so commands cost nothing.
 //!

@@ -5,16 +5,40 @@
 
 use plimsoll_base::{Bytes, Reason};
 
+use crate::margin;
 use crate::named::interface;
 use crate::quirks::NEWEST_COMPARED;
 use crate::{EngineKind, PlanRequest};
 use plimsoll_flags::CARD_INTERFACES;
 
-/// `INTERFACE VERSION`, then `ARCHITECTURE MIB` for each of more than 1 MiB: closed form less engine.
+/// `INTERFACE VERSION`, then `ARCHITECTURE MIB` for each of more than 1 MiB: closed form less engine. A third
+/// word, `off`, says that it was seen without flash attention.
 const SEEN: &str = include_str!("../data/closed-forms.txt");
 
-/// The error of the formulas for this model on the newest engine compared, where it is more than 1 MiB.
-pub(super) fn stated(request: &PlanRequest<'_>) -> Option<Reason> {
+/// An error of the formulas: closed form less engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SeenError<'a> {
+    interface: &'a str,
+    version: &'a str,
+    /// Tenths of a MiB.
+    mib: i32,
+    pub(super) without_flash: bool,
+}
+
+impl SeenError<'_> {
+    fn size(self) -> Bytes {
+        Bytes::mib(1).scaled(u64::from(self.mib.unsigned_abs()), 10)
+    }
+
+    /// Bytes that the formulas lacked.
+    pub(super) fn missing(self) -> Option<Bytes> {
+        (self.mib < 0).then(|| self.size())
+    }
+}
+
+/// The error of the formulas for this model on the newest engine compared, where it is more than 1 MiB and
+/// the plan has no margin for it. `flash` is true with flash attention.
+pub(super) fn stated(request: &PlanRequest<'_>, flash: bool) -> Option<Reason> {
     let engine = request.engine;
     // Builds up to the one that the formulas mirror are held by rows of their own.
     let newer = engine.build.is_none_or(|build| build > NEWEST_COMPARED);
@@ -22,9 +46,13 @@ pub(super) fn stated(request: &PlanRequest<'_>) -> Option<Reason> {
         return None;
     }
     let architecture = request.model.architecture.as_str();
-    let (interface, version, mib) = seen(SEEN, interface(request), architecture)?;
-    let off = Bytes::mib(1).scaled(u64::from(mib.unsigned_abs()), 10);
-    let (word, fact) = if mib < 0 { ("low", "too_low") } else { ("high", "too_high") };
+    let seen = seen(SEEN, interface(request), architecture)?;
+    if margin::covers(request, flash, seen) {
+        return None;
+    }
+    let SeenError { interface, version, .. } = seen;
+    let off = seen.size();
+    let (word, fact) = if seen.missing().is_some() { ("low", "too_low") } else { ("high", "too_high") };
     let text = format!(
         "the formulas mirror llama.cpp b{NEWEST_COMPARED}; for architecture `{architecture}` on the newest \
         engine compared (llama.cpp {version}, {interface}), they were up to {off} too {word}; `plimsoll plan \
@@ -33,16 +61,18 @@ pub(super) fn stated(request: &PlanRequest<'_>) -> Option<Reason> {
     Some(Reason::new("formulas_off", text).fact(fact, off))
 }
 
-/// Interface, version and tenths of a MiB.
-fn seen<'a>(table: &'a str, wanted: &str, architecture: &str) -> Option<(&'a str, &'a str, i32)> {
+fn seen<'a>(table: &'a str, wanted: &str, architecture: &str) -> Option<SeenError<'a>> {
     let rows = table.lines().filter_map(|line| line.split_once(' '));
     let mut part = ("", "");
     for (name, value) in rows {
         if CARD_INTERFACES.contains(&name) {
             part = (name, value);
         } else if part.0 == wanted && name == architecture {
-            let (whole, tenth) = value.split_once('.')?;
-            return Some((part.0, part.1, format!("{whole}{tenth}").parse().ok()?));
+            let (number, without_flash) =
+                value.strip_suffix(" off").map_or((value, false), |number| (number, true));
+            let (whole, tenth) = number.split_once('.')?;
+            let mib = format!("{whole}{tenth}").parse().ok()?;
+            return Some(SeenError { interface: part.0, version: part.1, mib, without_flash });
         }
     }
     None
@@ -50,14 +80,17 @@ fn seen<'a>(table: &'a str, wanted: &str, architecture: &str) -> Option<(&'a str
 
 #[cfg(test)]
 mod tests {
-    use super::seen;
+    use super::{SeenError, seen};
 
     #[test]
     fn a_row_is_found_in_the_part_of_its_interface() {
-        let table = "# x\nCUDA b11063\nglm4moe -107.4\nllama -0.5\nVulkan b11669\nllama 8.0\nbad x\n";
-        assert_eq!(seen(table, "CUDA", "glm4moe"), Some(("CUDA", "b11063", -1074)));
-        assert_eq!(seen(table, "CUDA", "llama"), Some(("CUDA", "b11063", -5)));
-        assert_eq!(seen(table, "Vulkan", "llama"), Some(("Vulkan", "b11669", 80)));
+        let table = "# x\nCUDA b11063\nglm4moe -107.4\nllama -0.5\nVulkan b11669\nllama 8.0 off\nbad x\n";
+        let found = |interface: &'static str, version, mib, without_flash| {
+            Some(SeenError { interface, version, mib, without_flash })
+        };
+        assert_eq!(seen(table, "CUDA", "glm4moe"), found("CUDA", "b11063", -1074, false));
+        assert_eq!(seen(table, "CUDA", "llama"), found("CUDA", "b11063", -5, false));
+        assert_eq!(seen(table, "Vulkan", "llama"), found("Vulkan", "b11669", 80, true));
         for (interface, architecture) in
             [("ROCm", "llama"), ("CUDA", "qwen2"), ("Vulkan", "bad"), ("CUDA", "Vulkan")]
         {

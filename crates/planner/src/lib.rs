@@ -75,7 +75,7 @@ pub fn plan(request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
     let cost = calculator.at(u64::from(request.params.context))?;
     let largest = fit::largest_context(&calculator, &cost);
     let mut reasons = reasons::reasons(&calculator, &cost);
-    reasons.extend(drift::stated(request));
+    reasons.extend(drift::stated(request, calculator.flash().on));
     Ok(assemble(&calculator, cost, largest, reasons))
 }
 

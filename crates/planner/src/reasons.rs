@@ -108,7 +108,7 @@ fn caveats(calculator: &PlanCalculator<'_>, cost: &RequestCost) -> Vec<Reason> {
         computes && !calibration::is_known(request, card)
     };
     reasons.extend(request.cards.iter().enumerate().filter(assumed).map(|(_, card)| {
-        let what = format!("the size of the driver's context on {} is assumed, not measured", card.id);
+        let what = format!("the size of the driver's context on {} is assumed, not measured", card.name);
         let how = if card.maker.is_nvidia() {
             "`plimsoll measure calibrate` measures it"
         } else {

@@ -91,7 +91,7 @@ fn a_margin_is_stated_and_a_card_of_nvidias_has_none() {
     };
     let (nvidia, amd) = (of(on, "H200"), of(on, "AMD Radeon RX 7900 XTX"));
     assert_eq!((stated(&nvidia), compute(&amd)), (None, compute(&nvidia) + Bytes::mib(128)));
-    assert!(stated(&amd).unwrap().contains("adds 128 MiB"));
+    assert!(stated(&amd).unwrap().contains("adds a margin of 128 MiB"));
     let (cuda, either) = (of(off, "H200"), of(off, "AMD Radeon RX 7900 XTX"));
     assert_eq!(compute(&either), compute(&cuda) + compute(&cuda) + Bytes::mib(128));
     let hip = of("-c 8192 -fa off -dev ROCm0", "AMD Radeon RX 7900 XTX");
@@ -100,4 +100,23 @@ fn a_margin_is_stated_and_a_card_of_nvidias_has_none() {
     let (short, long) = (of(on, "Intel Arc B580"), of("-c 32768 -fa on", "Intel Arc B580"));
     let pool = |plan: &Plan| plan.cards[0].terms.pool.known();
     assert!(pool(&long) >= Bytes::mib(128) && pool(&short) >= Bytes::mib(32), "{:?}", pool(&long));
+}
+
+#[test]
+fn an_error_of_the_formulas_is_stated_where_the_margin_does_not_cover_it() {
+    let mut model = model("l8");
+    let stated = |model: &Model, flags: &str, card: &str| {
+        let plan = planned(model, flags, &format!("name={card},total=96GiB"));
+        let error = plan.warnings.iter().find(|reason| reason.code == "formulas_off");
+        error.map(|reason| reason.text.clone())
+    };
+    // Without flash attention an engine with Vulkan took 1028 MiB more; the doubled buffer covers it.
+    for card in ["Intel Arc B580", "AMD Radeon RX 7900 XTX"] {
+        for flags in ["-c 8192 -fa on", "-c 8192 -fa off"] {
+            assert_eq!(stated(&model, flags, card), None, "{card} {flags}");
+        }
+    }
+    model.architecture = "grok".to_owned();
+    let grok = stated(&model, "-c 8192 -fa on", "Intel Arc B580").unwrap();
+    assert!(grok.contains("up to 514 MiB too low"), "{grok}");
 }

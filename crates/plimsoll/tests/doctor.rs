@@ -343,10 +343,20 @@ fn cards_of_a_captured_machine_are_shown_in_bytes_and_unknown_figures_are_null()
     );
     write("sys/module/ttm/parameters/pages_limit", "31457280\n");
     write("proc/meminfo", "MemTotal: 131072000 kB\nMemFree: 1048576 kB\nMemAvailable: 93323264 kB\n");
+    write("proc/77/comm", "llama-server\n");
+    let client = "drm-driver: amdgpu\ndrm-client-id: 9\ndrm-pdev: 0000:c2:00.0\n";
+    write("proc/77/fdinfo/5", &format!("{client}drm-memory-vram: 100 MiB\ndrm-memory-gtt: 3996 MiB\n"));
     let sysroot = root.path().to_str().unwrap();
     let output = doctor(&["--json", "--sysroot", sysroot]).output().unwrap();
     assert_eq!(output.status.code(), Some(0));
     let verdict = json(&output);
+    let seen = verdict["seen"].as_array().unwrap();
+    let holder = seen.iter().find(|reason| reason["code"] == "holder").unwrap();
+    assert_eq!(
+        (&holder["facts"]["pid"], &holder["facts"]["used"]),
+        (&77.into(), &(4_u64 << 30).into()),
+        "{holder}"
+    );
     let [apu, card] = verdict["cards"].as_array().unwrap().as_slice() else { panic!("{verdict:#}") };
     assert_eq!(apu["name"], "AMD Radeon 8060S Graphics");
     assert_eq!((&apu["board"], &apu["limit"]), (&"shared".into(), &"mem_available".into()));
@@ -363,6 +373,7 @@ fn cards_of_a_captured_machine_are_shown_in_bytes_and_unknown_figures_are_null()
         ),
         "{text}"
     );
+    assert!(text.contains("card 0: llama-server (77) holds 4096 MiB\n"), "{text}");
     assert!(text.contains("mem_info_vram_total cannot be read"), "{text}");
 }
 

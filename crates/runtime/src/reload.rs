@@ -62,7 +62,7 @@ impl Runtime {
         let (mut config, chosen) = read.unwrap_or_else(|error| {
             Err(ReadConfigError::Read { path: path.to_owned(), error: std::io::Error::other(error) })
         })?;
-        config.roster.refuse_absent_cards(self.settings.cards());
+        config.roster.resolve_cards(self.settings.cards());
         // A mistake in its entry must not end a model that runs.
         let refuses_anew = self.state.registry.borrow().refuses_anew(&config.roster.refused);
         let mut config = if refuses_anew { config.whole()? } else { config };

@@ -206,7 +206,7 @@ impl Daemon {
             config.warn();
         }
         config.notify_of_variables(settings.cards());
-        config.roster.refuse_absent_cards(settings.cards());
+        config.roster.resolve_cards(settings.cards());
         if config.roster.models.is_empty() && !config.roster.refused.is_empty() {
             config = config.whole().map_err(ConfigureError::Read)?;
         }

@@ -2175,7 +2175,7 @@ _plimsoll() {
             return 0
             ;;
         plimsoll__subcmd__measure__subcmd__calibrate)
-            opts="-h --engine --write --alone --json --help"
+            opts="-h --engine --write --alone --export --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2186,6 +2186,10 @@ _plimsoll() {
                     return 0
                     ;;
                 --write)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --export)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -67,7 +67,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand quickstart" -s h -l he
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l hf-repo -d 'Serve a model of Hugging Face\'s hub, which its engine downloads (-hf)' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l json -d 'With --check: print the answer as JSON (plimsoll.serve-check/1), or write it to FILE' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l listen -d 'Address to listen on: 127.0.0.1:8080, localhost:8080, 8080, or :8080 for all network interfaces; several between commas [default: 127.0.0.1:8080]' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l card -d 'Memory for models: cards (2x3060), a part of a card (name=H200,total=80GiB), or a part of host memory (kind=host,total=16GiB); repeatable' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l card -d 'Memory for models: cards (2x3060, or the number, UUID or PCI address of a card here), a part of a card (name=H200,total=80GiB), or a part of host memory (kind=host,total=16GiB); repeatable' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l host -d 'With --card: host memory of that machine, e.g. 64GiB, as in plimsoll plan' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l reserve -d 'Memory to leave free on each card, e.g. 512MiB' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l models-max -d 'Maximum number of models loaded at a time, however much memory is free [default: 0, memory alone limits them]' -r
@@ -117,7 +117,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l html -d 'Writ
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l fit -d 'Search for the largest value that fits: ctx (context), ub (micro-batch), np (slots), kv (cache type), split (over cards), ngl (layers on cards), moe (experts on cards), several with commas, or all. Prints flags to paste on stdout, and the reasons on stderr' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l check -d 'Compare the plan with the memory of a running engine: a process id, or the address of a llama-server or plimsoll serve on this machine' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l margin -d 'With --check: largest difference that is accepted, e.g. 48MiB' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l card -d 'Card to plan for: a product name such as 3090, 2x3060 or "RX 7900 XTX", or a description such as name=H200,total=143771MiB,free=140000MiB,cc=9.0, or kind=host,total=16GiB for host memory; repeatable. By default the cards of this machine' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l card -d 'Card to plan for: a product name such as 3090, 2x3060 or "RX 7900 XTX", or a description such as name=H200,total=143771MiB,free=140000MiB,cc=9.0, or kind=host,total=16GiB for host memory, or the number, UUID or PCI address of a card of this machine; repeatable. By default the cards of this machine' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l host -d 'Host memory of the machine in the plan, e.g. 32GiB. By default this machine\'s, if the plan is for this machine\'s cards' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l budget -d 'Plan for a program under `plimsoll run --budget SIZE`: the budget is each card\'s capacity, counted as guard counts' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l depth -d 'Predict the speed once this many tokens of the context are in use, instead of all of them' -r
@@ -185,7 +185,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand logs" -s h -l help -d 
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand stop" -l url -d 'Address of the server' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand stop" -l api-key -d 'API key of the server' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand stop" -s h -l help -d 'Print help'
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l card -d 'Card that the program may see, by number, UUID or name, with its budget after `=`; AMD\'s and Intel\'s also by PCI address (0000:03:00.0); repeatable' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l card -d 'Card that the program may see, by number, UUID, PCI address (0000:03:00.0) or name, with its budget after `=`; repeatable' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l budget -d 'Budget on each card for which --card gives none, e.g. 4GiB; the program and all processes that it starts share it' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l trace -d 'Write a trace of each process\'s allocations to FILE.PID' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand run" -l report -d 'Write the summary as JSON (plimsoll.run/1)' -r -F
@@ -239,6 +239,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and not __fis
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and not __fish_seen_subcommand_from calibrate soak sweep watch help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from calibrate" -l engine -d 'llama-server with CUDA to measure with; by default the one that `plimsoll serve` would use' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from calibrate" -l write -d 'File for the table [default: plimsoll/contexts.toml in the user\'s configuration]' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from calibrate" -l export -d 'Measure nothing: write what is known of this machine\'s cards to FILE, to hand in, and print the same text; no UUID, address, path or process is in it' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from calibrate" -l json -d 'Print the measurements as JSON (plimsoll.calibration/1), or write it to FILE' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from calibrate" -l alone -d 'Compare the card\'s free memory before and after the engine starts. For machines on which the driver lists no processes, such as most containers; no other program may use the cards'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from calibrate" -s h -l help -d 'Print help'

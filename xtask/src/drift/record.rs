@@ -203,11 +203,13 @@ impl Forms {
     }
 
     fn text(&self) -> String {
-        let mut text = "# Closed form less engine, in MiB, by interface and architecture: `cargo xtask drift --write`.\n".to_owned();
+        let mut text = "# Closed form less engine, in MiB, by interface and architecture, and `off` where seen without flash attention: \
+            `cargo xtask drift --write`.\n".to_owned();
         for record in &self.0 {
             text += &format!("{} {}\n", record.interface, record.release());
             for (name, worst) in record.worst.iter().filter(|(_, worst)| worst.mib.abs() > STATED) {
-                text += &format!("{name} {:.1}\n", worst.mib);
+                let without_flash = if worst.flags.contains("-fa off") { " off" } else { "" };
+                text += &format!("{name} {:.1}{without_flash}\n", worst.mib);
             }
         }
         text

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use plimsoll_base::{Bytes, Card, CardId, CardKind, CardMaker, Counting};
+use plimsoll_base::{Bytes, Card, CardId, CardKind, CardMaker, CardNames, Counting};
 use serde::{Deserialize, Serialize};
 
 /// A GPU that no vendor's library was asked about. What the driver does not state is `None`.
@@ -50,6 +50,16 @@ impl KernelCard {
     pub fn maker(&self) -> Option<CardMaker> {
         let (vendor, _) = self.pci.as_deref()?.split_once(':')?;
         CardMaker::of_vendor(u16::from_str_radix(vendor, 16).ok()?)
+    }
+
+    pub fn names(&self) -> CardNames {
+        CardNames {
+            id: self.id.to_string(),
+            name: self.name.clone(),
+            uuid: self.uuid.clone(),
+            address: self.address.clone(),
+            maker: self.maker().unwrap_or_default(),
+        }
     }
 
     /// Its name in `ROCR_VISIBLE_DEVICES`: the UUID, or the number of one that has none.

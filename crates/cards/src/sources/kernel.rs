@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::CardSource;
-use crate::kernel::KernelSurvey;
+use crate::kernel::{CardFiles as _, KernelSurvey};
 use crate::{Machine, Reading, Sysroot};
 
 /// A folder whose `sys` and `proc` describe the cards, for tests.
@@ -69,14 +69,25 @@ impl CardSource for KernelSource {
 
     fn add_reading(&self, reading: &mut Reading) {
         let Ok(files) = &self.files else { return };
-        let survey = self.survey(files, Instant::now());
-        reading.free.extend(survey.cards.iter().filter_map(|card| Some((card.id.clone(), card.free?))));
-        reading.holders.extend(survey.holders);
-        reading.kernel_cards.extend(survey.cards);
+        reading.add_survey(self.survey(files, Instant::now()));
     }
 
     fn forget(&self) {
         self.last.take();
+    }
+}
+
+/// Release of the kernel whose files describe the cards: `6.17.0`.
+pub(crate) fn release() -> Option<String> {
+    let files = KernelSource::open().files.ok()?;
+    files.value("proc/sys/kernel/osrelease")
+}
+
+impl Reading {
+    pub(crate) fn add_survey(&mut self, survey: KernelSurvey) {
+        self.free.extend(survey.cards.iter().filter_map(|card| Some((card.id.clone(), card.free?))));
+        self.holders.extend(survey.holders);
+        self.kernel_cards.extend(survey.cards);
     }
 }
 

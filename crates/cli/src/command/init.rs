@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use plimsoll_base::{CardSpec, counted};
+use plimsoll_base::counted;
 use plimsoll_config::ServeSettings;
 use plimsoll_log::LogOutput;
 use plimsoll_serve::{ConfigCheck, Setup};
 
+use super::card_choice::{self, CardChoice};
 use super::import::write;
 use super::serve::{Sources, of_daemon, on_one_thread};
 use crate::report::{ErrorReport, status};
@@ -39,7 +40,7 @@ pub(crate) struct Arguments {
     force: bool,
     /// Card for models, e.g. 2x3060 or name=H200,total=80GiB; repeatable [default: those of this machine]
     #[arg(long = "card", value_name = "SPEC")]
-    cards: Vec<CardSpec>,
+    cards: Vec<CardChoice>,
 }
 
 pub(crate) fn run(arguments: Arguments, log: LogOutput) -> Result<ExitCode, ErrorReport> {
@@ -50,8 +51,9 @@ pub(crate) fn run(arguments: Arguments, log: LogOutput) -> Result<ExitCode, Erro
         let text = format!("{} is neither a folder nor a .gguf file", folders[0].display());
         return Err(ErrorReport::input(ErrorReport::new(text)));
     };
+    let specs = card_choice::described(&cards, || Ok(plimsoll_cards::look())).map_err(ErrorReport::input)?;
     let serve = ServeSettings {
-        cards: cards.into_iter().flat_map(|spec| spec.cards).collect(),
+        cards: specs.into_iter().flat_map(|spec| spec.cards).collect(),
         ..ServeSettings::default()
     };
     let setup = Setup { config, places: Some(places.clone()), serve, log };

@@ -40,6 +40,7 @@ pub(crate) use self::spelling::{meant, spelled};
 pub(super) use self::windows::served;
 #[cfg(windows)]
 use self::windows::{check, many};
+use super::card_choice::{self, CardChoice};
 use crate::report::{ErrorReport, NO_VERDICT, print_as, status, write_file};
 use crate::screen;
 
@@ -111,10 +112,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SIZE", requires = "check")]
     margin: Option<Bytes>,
     /// Card to plan for: a product name such as 3090, 2x3060 or "RX 7900 XTX", or a description such as
-    /// name=H200,total=143771MiB,free=140000MiB,cc=9.0, or kind=host,total=16GiB for host memory; repeatable.
-    /// By default the cards of this machine
+    /// name=H200,total=143771MiB,free=140000MiB,cc=9.0, or kind=host,total=16GiB for host memory, or the
+    /// number, UUID or PCI address of a card of this machine; repeatable. By default the cards of this
+    /// machine
     #[arg(long = "card", alias = "gpu", value_name = "SPEC")]
-    cards: Vec<CardSpec>,
+    cards: Vec<CardChoice>,
     /// Host memory of the machine in the plan, e.g. 32GiB. By default this machine's, if the plan is for this
     /// machine's cards
     #[arg(long, value_name = "SIZE", conflicts_with = "check")]
@@ -259,9 +261,15 @@ impl Arguments {
         }
     }
 
+    /// Returns what each `--card` stands for.
+    fn specs(&self) -> Result<Vec<CardSpec>, ErrorReport> {
+        card_choice::described(&self.cards, || Ok(plimsoll_cards::look()))
+    }
+
     /// Returns the described cards, or else those that `others` returns.
     fn described_or(&self, others: impl FnOnce() -> Vec<Card>) -> Result<Vec<Card>, ErrorReport> {
-        let cards = if self.cards.is_empty() { others() } else { Room::described(&self.cards, None).cards };
+        let cards =
+            if self.cards.is_empty() { others() } else { Room::described(&self.specs()?, None).cards };
         if cards.is_empty() { Err(no_card()) } else { Ok(cards) }
     }
 }

@@ -3,7 +3,7 @@
 //! The command ends with the program's exit code or signal. Failures of Plimsoll itself have the exit codes
 //! of `env`: 125, 126 and 127.
 
-pub(super) mod cards;
+mod cards;
 mod flags;
 mod need;
 mod slots;
@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use plimsoll_base::{BusRate, Bytes, Card};
+use plimsoll_base::{BusRate, Bytes, Card, CardNames};
 use plimsoll_cards::{KernelCard, Machine, Sampler};
 use plimsoll_config::{GuardSettings, GuardedCard, reserve_size};
 use plimsoll_engine::{VisibleCards, show_to_others};
@@ -54,8 +54,8 @@ cannot be executed, 127 if it does not exist. The terminal sends SIGINT and SIGQ
 #[derive(Debug, Args)]
 #[command(after_help = MORE)]
 pub(crate) struct Arguments {
-    /// Card that the program may see, by number, UUID or name, with its budget after `=`; AMD's and Intel's
-    /// also by PCI address (0000:03:00.0); repeatable
+    /// Card that the program may see, by number, UUID, PCI address (0000:03:00.0) or name, with its budget
+    /// after `=`; repeatable
     #[arg(long = "card", value_name = "CARD[=SIZE]")]
     cards: Vec<RequestedCard>,
     /// Budget on each card for which --card gives none, e.g. 4GiB; the program and all processes that it
@@ -108,7 +108,9 @@ async fn guarded(arguments: &Arguments) -> Result<(RunSummary<'_>, ChildEnd), Er
     let sampler = Sampler::start()?;
     let machine = if arguments.cards.is_empty() && !plans { None } else { sampler.machine().await };
     let present = machine.as_ref().map_or_else(Vec::new, Machine::gpus);
-    let chosen = cards::choose(&arguments.cards, &present)?;
+    let names = machine.as_ref().map_or_else(Vec::new, Machine::names);
+    let chosen = cards::choose(&arguments.cards, &names)?;
+    unlimited(arguments, &chosen, &names, &present).for_each(|note| say(&note));
     // The trace's path is resolved here, because guard opens it from inside the program.
     let trace = arguments.trace.as_deref().map(whole).transpose()?;
     let needs = if plans {
@@ -154,7 +156,7 @@ async fn guarded(arguments: &Arguments) -> Result<(RunSummary<'_>, ChildEnd), Er
     }
     let summary = RunSummary {
         command: &arguments.command,
-        cards: machine.flatten().as_ref().map_or_else(Vec::new, Machine::gpus),
+        cards: machine.flatten().as_ref().map_or_else(Vec::new, Machine::names),
         record,
         trace,
         end,
@@ -261,6 +263,26 @@ fn planned_on<'a>(machine: &'a Option<Machine>, present: &'a [Card], chosen: &[C
     if chosen.is_empty() && !of_library.is_empty() { of_library } else { present }
 }
 
+/// Notes on chosen cards of unknown memory that no size limits: their own memory cannot stand for it.
+fn unlimited(
+    arguments: &Arguments,
+    chosen: &[Chosen],
+    names: &[CardNames],
+    present: &[Card],
+) -> impl Iterator<Item = String> {
+    let has_no_limit = |card: &&Chosen| card.budget.is_none() && arguments.budget.is_none();
+    let is_known =
+        |uuid: &str| present.iter().any(|card| card.names().of_guard().is_some_and(|other| other == uuid));
+    let unknown = chosen.iter().filter(has_no_limit).filter(move |card| !is_known(&card.uuid));
+    unknown.filter_map(|card| {
+        let (number, card) = cards::named(names, &card.uuid)?;
+        let name = &card.name;
+        Some(format!(
+            "note: the free memory of the {name} is unknown, so only a size limits the program: --card {number}=SIZE"
+        ))
+    })
+}
+
 fn show_cards(
     environment: &mut Environment,
     arguments: &Arguments,
@@ -276,9 +298,7 @@ fn show_cards(
         // UUIDs mean the same in every order, and also where the program changes CUDA_DEVICE_ORDER itself.
         let mut visible = VisibleCards::default();
         for card in chosen {
-            let is_same = |other: &&KernelCard| {
-                other.shown().and_then(|shown| cards::identity(&shown)).as_ref() == Some(&card.uuid)
-            };
+            let is_same = |other: &&KernelCard| other.names().of_guard().as_ref() == Some(&card.uuid);
             match kernel_cards.iter().find(is_same) {
                 Some(kernel) => {
                     visible.rocr.extend(kernel.rocr_name());

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use plimsoll_base::{Bytes, Card, CardSpec};
+use plimsoll_cards::{Machine, Sampler};
 use plimsoll_config::{
     GuardMode, GuardSettings, LogFormat, LogLevel, ReclaimBeforeLoad, ServeSettings, reserve_size, web_origin,
 };
@@ -21,6 +22,7 @@ mod sources;
 mod unit;
 
 pub(super) use self::sources::Sources;
+use super::card_choice::{self, CardChoice};
 use super::rungs::{OomLadder, words};
 use crate::report::{ErrorReport, print_as, print_data, status};
 use crate::terminal;
@@ -73,10 +75,10 @@ pub(crate) struct Arguments {
     /// Listen without API keys on an address that other machines can reach
     #[arg(long)]
     open: bool,
-    /// Memory for models: cards (2x3060), a part of a card (name=H200,total=80GiB), or a part of host memory
-    /// (kind=host,total=16GiB); repeatable
+    /// Memory for models: cards (2x3060, or the number, UUID or PCI address of a card here), a part of a card
+    /// (name=H200,total=80GiB), or a part of host memory (kind=host,total=16GiB); repeatable
     #[arg(long = "card", value_name = "SPEC")]
-    cards: Vec<CardSpec>,
+    cards: Vec<CardChoice>,
     /// With --card: host memory of that machine, e.g. 64GiB, as in plimsoll plan
     #[arg(long, value_name = "SIZE", requires = "cards")]
     host: Option<HostSize>,
@@ -141,16 +143,16 @@ impl Arguments {
         LogOptions { level, format: self.log_format, is_server: !self.check, ..LogOptions::default() }
     }
 
-    fn settings(self) -> ServeSettings {
+    /// The settings of this command line, whose `--card` options stand for `cards`.
+    fn settings(self, cards: Vec<CardSpec>) -> ServeSettings {
         let LogOptions { level, format, .. } = self.log();
-        for doubt in self.cards.iter().flat_map(|spec| &spec.doubts) {
+        for doubt in cards.iter().flat_map(|spec| &spec.doubts) {
             tracing::warn!("{doubt}");
         }
         ServeSettings {
             listen: self.listen,
             open: self.open,
-            cards: self
-                .cards
+            cards: cards
                 .into_iter()
                 .flat_map(|spec| spec.cards)
                 .chain(self.host.map(|HostSize(total)| Card::of_host(total, total)))
@@ -175,13 +177,21 @@ impl Arguments {
 const OPTIONS_OF_A_UNIT: &str = "`--print-unit` prints a unit that starts `plimsoll serve CONFIG` alone\nhint: write the other options \
     under [serve] in the configuration; each has a key there";
 
+/// This machine, looked at by a helper process: the daemon itself loads no library of a driver.
+fn looked_at() -> Result<Machine, ErrorReport> {
+    let runtime = super::runtime()?;
+    let machine = runtime.block_on(async { Ok::<_, ErrorReport>(Sampler::start()?.machine().await) })?;
+    machine.ok_or_else(|| ErrorReport::new("the helper process that lists the cards has ended"))
+}
+
 pub(crate) fn run(arguments: Arguments, log: LogOutput) -> Result<ExitCode, ErrorReport> {
     let check = arguments.check;
     if arguments.print_unit {
         let (file, of_user) = (arguments.sources.first().cloned(), arguments.user);
         let of_log = arguments.log_level.is_some() || arguments.verbose || arguments.log_format.is_some();
         // A unit that left them out would start another server than the one that was tried.
-        if of_log || arguments.settings() != ServeSettings::default() {
+        let names_cards = !arguments.cards.is_empty();
+        if of_log || names_cards || arguments.settings(Vec::new()) != ServeSettings::default() {
             return Err(ErrorReport::input(ErrorReport::new(OPTIONS_OF_A_UNIT)));
         }
         print_data(unit::unit(file.as_deref(), of_user).map_err(ErrorReport::input)?)?;
@@ -194,7 +204,8 @@ pub(crate) fn run(arguments: Arguments, log: LogOutput) -> Result<ExitCode, Erro
     }
     let json = arguments.json.clone();
     let warnings = log.clone();
-    let setup = Setup { config, places, serve: arguments.settings(), log };
+    let cards = card_choice::described(&arguments.cards, looked_at).map_err(ErrorReport::input)?;
+    let setup = Setup { config, places, serve: arguments.settings(cards), log };
     if check {
         return on_one_thread(async {
             let check = ConfigCheck::of(setup).await.map_err(of_daemon)?;
@@ -317,7 +328,10 @@ mod tests {
         let spill = ["--need", "--keep"].iter().any(|needs| option.starts_with(needs));
         let words = ["serve", "plimsoll.toml", option].into_iter().chain(spill.then_some("--spill=1GiB"));
         let matches = options().try_get_matches_from(words).unwrap();
-        let mut settings = Arguments::from_arg_matches(&matches).unwrap().settings();
+        let arguments = Arguments::from_arg_matches(&matches).unwrap();
+        let cards =
+            card_choice::described(&arguments.cards, || panic!("no card is of this machine")).unwrap();
+        let mut settings = arguments.settings(cards);
         settings.guard.spill = settings.guard.spill.filter(|_| !spill);
         settings
     }

@@ -12,6 +12,7 @@ use plimsoll_log::{LogOptions, LogOutput};
 use self::misread::{misread, wants_json};
 use crate::report::ErrorReport;
 
+mod card_choice;
 pub(crate) mod doctor;
 pub(crate) mod import;
 mod misread;

@@ -49,8 +49,8 @@ impl SharedMemories {
         }
     }
 
-    /// The memory of this size behind a descriptor that is about to be imported. It has one object more, until
-    /// [`Self::left`].
+    /// The memory of this size behind a descriptor that is about to be imported. It has one object more,
+    /// until [`Self::left`].
     pub(super) fn joined(&self, descriptor: c_int, size: u64) -> Option<MemoryBlock> {
         let file = file_of(descriptor)?;
         let mut all = self.all.hold();

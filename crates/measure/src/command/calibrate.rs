@@ -3,6 +3,7 @@
 //! A tiny model runs on one card of each kind. Exits 0 if every kind was measured, 1 if one was not, 2 if
 //! there is nothing to measure.
 
+mod export;
 mod measure;
 mod subject;
 mod text;
@@ -36,6 +37,10 @@ pub(crate) struct Arguments {
     /// lists no processes, such as most containers; no other program may use the cards
     #[arg(long)]
     alone: bool,
+    /// Measure nothing: write what is known of this machine's cards to FILE, to hand in, and print the same
+    /// text; no UUID, address, path or process is in it
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["engine", "write", "alone", "json"])]
+    export: Option<PathBuf>,
     /// Print the measurements as JSON (plimsoll.calibration/1), or write it to FILE
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
     json: Option<PathBuf>,
@@ -62,6 +67,9 @@ struct Failed {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
+    if let Some(path) = &arguments.export {
+        return export::run(path);
+    }
     let place = arguments.write.clone().or_else(contexts::place).ok_or_else(|| {
         ErrorReport::input(ErrorReport::new(
             "there is no place to store the measurements: neither XDG_CONFIG_HOME nor HOME is set\nhint: \

@@ -59,9 +59,14 @@ impl Machine {
     }
 
     fn plimsoll(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
         let shared = self.driver.path().join("shared");
         let words = format!("uuids={CARD} total=8G context=64M shared={}", shared.display());
-        Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+        command
             .args(arguments)
             .env("PLIMSOLL_GUARD_LIBRARY", guard())
             .env("LD_LIBRARY_PATH", self.driver.path())
@@ -69,9 +74,8 @@ impl Machine {
             .env("PLIMSOLL_FAKE_NVML_CARDS", self.cards.to_string())
             .env("PLIMSOLL_FAKE_CUDA", words)
             .env("XDG_CONFIG_HOME", self.folder.path())
-            .env_remove("CUDA_VISIBLE_DEVICES")
-            .output()
-            .unwrap()
+            .env_remove("CUDA_VISIBLE_DEVICES");
+        command
     }
 
     fn calibrate(&self, engine: &Path, more: &[&str]) -> Output {
@@ -263,6 +267,44 @@ fn without_a_card_or_an_engine_there_is_nothing_to_measure_and_that_is_bad_input
     let (status, _, stderr) = stated(&output);
     assert_eq!(status, Some(2));
     assert!(stderr.contains("there is no card to measure") && stderr.contains("hint: "), "{stderr}");
+}
+
+#[test]
+fn an_export_has_the_cards_and_their_contexts_and_nothing_that_names_a_machine() {
+    let machine = Machine::new();
+    assert_eq!(stated(&machine.calibrate(&machine.usual_engine(0), &[])).0, Some(0));
+    let device = machine.path("files/sys/class/drm/card1/device");
+    fs::create_dir_all(&device).unwrap();
+    let event = "DRIVER=amdgpu\nPCI_ID=1002:744C\nPCI_SLOT_NAME=0000:0b:00.0\n";
+    for (file, text) in [
+        ("uevent", event),
+        ("unique_id", "946d7e1ef9b172dd"),
+        ("mem_info_vram_total", "25753026560"),
+        ("mem_info_vram_used", "1395863552"),
+    ] {
+        fs::write(device.join(file), text).unwrap();
+    }
+    let file = machine.path("card.json");
+    let output = machine
+        .command(&["measure", "calibrate", "--export", file.to_str().unwrap()])
+        .env("PLIMSOLL_CARD_FILES", machine.path("files"))
+        .output()
+        .unwrap();
+    let (status, stdout, stderr) = stated(&output);
+    assert_eq!(status, Some(0), "{stderr}");
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(stdout.starts_with(&text), "{stdout}");
+    for secret in [CARD, "946d7e1e", "0000:0b", machine.folder.path().to_str().unwrap()] {
+        assert!(!text.contains(secret), "{text}");
+    }
+    let export: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(
+        (&export["cards"][0]["name"], &export["contexts"][0]["card"]),
+        (&json!("Fake 8G"), &json!("Fake 8G"))
+    );
+    let amd = &export["cards"][1];
+    assert_eq!((&amd["pci"], &amd["vram"]["total"]), (&json!("1002:744c"), &json!(25_753_026_560_u64)));
+    assert_eq!(amd["free"], json!(25_753_026_560_u64 - 1_395_863_552));
 }
 
 #[test]

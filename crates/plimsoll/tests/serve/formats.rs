@@ -228,7 +228,7 @@ fn files_that_are_wrong_end_with_2_and_name_the_line() {
         (
             "a.toml",
             "[models.a]\ncmd = 'x ${PORT}'\ncards = ['H200']\n",
-            "a.toml:1: model `a` requires card `H200`, which this machine does not have; its cards are host",
+            "a.toml:1: model `a`: there is no card `H200`; the cards are 0 host",
         ),
         (
             "a.toml",

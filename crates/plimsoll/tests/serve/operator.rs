@@ -78,7 +78,7 @@ fn a_check_warns_of_a_card_of_the_file_that_is_not_in_this_machine() {
     // A plan for another machine, whose cards the command line describes.
     let planned = check(&["--card", "name=H200,total=80GiB"]);
     assert!(!planned.contains("is not a card of this machine"), "{planned}");
-    assert!(planned.contains("H200 is planned as a CUDA card of another machine; kind=host"), "{planned}");
+    assert!(planned.contains("H200 is planned as a card of another machine; kind=host"), "{planned}");
 }
 
 /// What the start of the server would refuse is no good configuration.

@@ -3,7 +3,7 @@
 //! They come from the user's `--card` descriptions, from the GPUs found in the machine, or, without a GPU,
 //! from the host's memory.
 
-use plimsoll_base::{Backends, Bytes, Card, CardId, CardKind};
+use plimsoll_base::{Backends, Bytes, Card, CardId, CardKind, is_same_product};
 use plimsoll_cards::Machine;
 use plimsoll_scheduler::CardLimit;
 
@@ -68,9 +68,7 @@ pub(super) fn warn_of_absent(described: &[Card], machine: &Machine) {
 pub(super) fn notify_of_absent(described: &[Card], machine: &Machine) {
     for wanted in absent(described, machine) {
         let name = &wanted.name;
-        tracing::info!(
-            "{name} is planned as a CUDA card of another machine; kind=host describes host memory"
-        );
+        tracing::info!("{name} is planned as a card of another machine; kind=host describes host memory");
     }
 }
 
@@ -83,7 +81,7 @@ fn absent<'a>(described: &'a [Card], machine: &Machine) -> impl Iterator<Item = 
 /// True for a card of this machine that a description means. The kernel's name of a card may be another one
 /// of the same product: `AMD Radeon RX 7900 XTX` is the `Radeon RX 7900 XTX`.
 fn is_same(card: &Card, wanted: &Card) -> bool {
-    let is_product = || card.name.parse::<Card>().is_ok_and(|product| product.name == wanted.name);
+    let is_product = || is_same_product(&card.name, &wanted.name);
     card.answers_to(wanted.id.as_str()) || card.name == wanted.name || !card.maker.is_nvidia() && is_product()
 }
 

@@ -73,7 +73,7 @@ impl ConfigCheck {
         }
         let settings = settings(&setup, &config, &serve, machine, ApiKeys::default())?.0;
         let found = config.choose_flags(&settings.served(), plimsoll_runtime::this_host());
-        config.roster.refuse_absent_cards(settings.cards());
+        config.roster.resolve_cards(settings.cards());
         let mistakes = ConfigMistakes::of_all(mistakes, &config.roster.refused);
         if let (true, Some(mistakes)) = (config.roster.models.is_empty(), &mistakes) {
             let mistakes = ConfigMistakes { rest: Box::new(config.roster), ..mistakes.clone() };

@@ -4,7 +4,7 @@
 //! The evidence comes from the live machine or from captured files.
 
 use plimsoll_base::{Bytes, Reason};
-use plimsoll_cards::{HostMemory, Machine, Sysroot};
+use plimsoll_cards::{HostMemory, Machine, Reading, Sysroot};
 use plimsoll_doctor::{LineSource, LogReader};
 use plimsoll_host::{HostSnapshot, ProcTree, allowance};
 
@@ -21,9 +21,7 @@ pub(super) fn look(tree: &Sysroot) -> Findings {
     let snapshot = HostSnapshot::gather(tree);
     let machine = plimsoll_cards::look_at(tree);
     seen.extend(cards::reasons(&machine, snapshot.driver().is_some() && !tree.is_live()));
-    if tree.is_live() {
-        seen.extend(holders(&machine, None, &mut reader));
-    }
+    seen.extend(holders(&machine, plimsoll_cards::read_at(tree), None, &mut reader));
     // Without a driver a live machine has no card whose failure these files could explain.
     if snapshot.driver().is_some() || !tree.is_live() {
         feed(tree, &mut reader);
@@ -53,12 +51,15 @@ fn feed(tree: &Sysroot, reader: &mut LogReader) {
 
 /// Processes and their memory on each card. The rules report a process that has only a context on a second
 /// card.
-pub(super) fn holders(machine: &Machine, examined: Option<u32>, reader: &mut LogReader) -> Vec<Reason> {
+pub(super) fn holders(
+    machine: &Machine,
+    reading: Reading,
+    examined: Option<u32>,
+    reader: &mut LogReader,
+) -> Vec<Reason> {
     let mut seen = Vec::new();
-    for holder in plimsoll_cards::read().holders {
-        let ids = machine.cards.iter().map(|card| &card.id);
-        let number =
-            ids.chain(machine.kernel_cards.iter().map(|card| &card.id)).position(|id| *id == holder.card);
+    for holder in reading.holders {
+        let number = machine.names().iter().position(|card| card.id == holder.card.as_str());
         let number = number.and_then(|number| u64::try_from(number).ok()).unwrap_or_default();
         let name = holder.name.as_deref().unwrap_or("a process");
         let used = holder.used.map_or_else(|| "an unknown amount".to_owned(), |used| used.to_string());
@@ -66,7 +67,10 @@ pub(super) fn holders(machine: &Machine, examined: Option<u32>, reader: &mut Log
             if examined == Some(holder.pid) { "it".to_owned() } else { format!("{name} ({})", holder.pid) };
         let outside = holder.outside.map(|bytes| format!(", and {bytes} of host memory for that card"));
         let text = format!("card {number}: {who} holds {used}{}", outside.unwrap_or_default());
-        seen.push(Reason::new("holder", text).fact("pid", u64::from(holder.pid)));
+        let reason = Reason::new("holder", text).fact("card", number).fact("pid", u64::from(holder.pid));
+        let sizes = [("used", holder.used), ("outside", holder.outside)].into_iter();
+        let known = sizes.filter_map(|(name, bytes)| Some((name, bytes?)));
+        seen.push(known.fold(reason, |reason, (name, bytes)| reason.fact(name, bytes)));
         // NVML gives no size for processes of another container or under WSL; the rules need one.
         if let Some(used) = holder.used {
             reader.holder(number, u64::from(holder.pid), name, used);

@@ -34,7 +34,7 @@ pub(super) fn look(pid: u32) -> Result<Findings, ErrorReport> {
     }));
     seen.extend(read(pid, "limits").ok().and_then(|limits| locked_limit(limits.as_bytes(), "it")));
     seen.extend(chosen_cards(pid));
-    seen.extend(holders(&plimsoll_cards::look(), Some(pid), &mut reader));
+    seen.extend(holders(&plimsoll_cards::look(), plimsoll_cards::read(), Some(pid), &mut reader));
     // stderr first: llama.cpp, vLLM and PyTorch all log there. Both are often the same file.
     for descriptor in [2, 1] {
         if let Some(log) = log_end(pid, descriptor) {

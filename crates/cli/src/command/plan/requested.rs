@@ -2,7 +2,7 @@
 //! uncertain.
 
 use plimsoll_base::{CardSpec, Reason};
-use plimsoll_cards::{KernelCard, Machine};
+use plimsoll_cards::{HostMemory, KernelCard, Machine};
 use plimsoll_engine::program;
 use plimsoll_flags::{Options, ProgramKind};
 use plimsoll_plan::{PlannedHost, Room};
@@ -10,6 +10,7 @@ use plimsoll_planner::HostRoom;
 use plimsoll_probe::{bus, missing_adapters};
 
 use super::{Arguments, no_card, served};
+use crate::command::card_choice::CardChoice;
 use crate::report::ErrorReport;
 
 /// Cards and host memory to plan for: the described cards, else those of this machine, else its host memory.
@@ -22,9 +23,14 @@ pub(super) fn room(arguments: &Arguments, given: &Options) -> Result<Room, Error
 }
 
 fn cards_and_host(arguments: &Arguments) -> Result<Room, ErrorReport> {
-    let given = Room::described(&arguments.cards, arguments.host);
+    let given = Room::described(&arguments.specs()?, arguments.host);
     if !given.cards.is_empty() {
-        return Ok(given);
+        let are_here = arguments.cards.iter().all(CardChoice::is_here);
+        let seen = HostMemory::read().filter(|_| are_here).map(|host| PlannedHost {
+            room: HostRoom { total: host.total, free: host.available },
+            is_shared: given.cards.iter().any(|card| card.shares_host),
+        });
+        return Ok(Room { host: given.host.or(seen), ..given });
     }
     // NVML needs no CUDA context, so planning takes no memory of the card.
     let machine = plimsoll_cards::look();

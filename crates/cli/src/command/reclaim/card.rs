@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
+use plimsoll_base::find_card;
 use plimsoll_reclaim::{CardOutcome, CardRequest, reclaim_on};
 use plimsoll_wire::options::Uuid;
 use serde_json::{Value, json};
 
 use super::{Arguments, json, text};
-use crate::command::run::cards::{CardError, find};
 use crate::report::{ErrorReport, print_as, status};
 
 pub(super) fn run(arguments: &Arguments, card: &str) -> Result<ExitCode, ErrorReport> {
@@ -22,13 +22,14 @@ pub(super) fn run(arguments: &Arguments, card: &str) -> Result<ExitCode, ErrorRe
 
 fn request(arguments: &Arguments, name: &str) -> Result<CardRequest, ErrorReport> {
     let machine = plimsoll_cards::look();
-    let uuid = find(name, &machine.cards)?;
-    let mut cards = machine.cards.into_iter();
-    let card = cards.find(|card| card.uuid.as_ref() == Some(&uuid));
-    // `find` accepts a UUID where the driver shows no card; but then the free memory is not known.
-    let (Some(card), Some(uuid)) = (card, Uuid::read(&uuid)) else {
-        let card = name.to_owned();
-        return Err(CardError::NoCards { card }.into());
+    let names = machine.names();
+    let number = find_card(name, &names)?;
+    let card = machine.numbered(number);
+    let (Some(card), Some(uuid)) = (card, names[number].of_guard().as_deref().and_then(Uuid::read)) else {
+        return Err(ErrorReport::new(format!(
+            "the free memory of the {} is unknown; `plimsoll doctor` shows why",
+            names[number].name
+        )));
     };
     Ok(CardRequest {
         card,

@@ -31,7 +31,7 @@ pub(super) fn planned(
     Some(plan(program, kind, arguments, cards, ordered).map(|plan| {
         let requested = cards.iter().zip(&plan.cards);
         requested
-            .filter_map(|(card, planned)| Some((super::cards::identity(card)?, planned.requested()?)))
+            .filter_map(|(card, planned)| Some((card.names().of_guard()?, planned.requested()?)))
             .collect()
     }))
 }

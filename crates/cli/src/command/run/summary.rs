@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::io;
 use std::path::PathBuf;
 
-use plimsoll_base::{Bytes, Card, masked};
+use plimsoll_base::{Bytes, CardNames, masked};
 use plimsoll_probe::guard::{CardRecord, GuardRefusal, Record};
 use plimsoll_verb::child::ChildEnd;
 use plimsoll_wire::page::Refusal;
@@ -20,7 +20,7 @@ const REASONS: [Refusal; 4] = [Refusal::Budget, Refusal::Driver, Refusal::Spill,
 pub(super) struct RunSummary<'a> {
     pub(super) command: &'a [OsString],
     /// Cards of the machine, for their names.
-    pub(super) cards: Vec<Card>,
+    pub(super) cards: Vec<CardNames>,
     pub(super) record: Record,
     pub(super) trace: Option<PathBuf>,
     pub(super) end: ChildEnd,

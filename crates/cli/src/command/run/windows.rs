@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use clap::{Args, ValueEnum};
-use plimsoll_base::{Bytes, Card};
+use plimsoll_base::Bytes;
 use plimsoll_config::reserve_size;
 use plimsoll_planner::EngineBuild;
 use plimsoll_probe::folder::OwnedFolder;
@@ -89,7 +89,7 @@ fn ran(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     let library = plain(library::GUARD.find()?);
     let (program, rest) = program(&arguments.command)?;
     let machine = plimsoll_cards::look();
-    let chosen = cards::choose(&arguments.cards, &machine.cards)?;
+    let chosen = cards::choose(&arguments.cards, &machine.names())?;
     let arena = match arguments.pool {
         Some(Pool::Plan) => {
             let seen = cards::seen(&chosen, &machine.cards, arguments.budget);
@@ -116,7 +116,7 @@ fn ran(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     if let Some(error) = without_job {
         say(&format!("note: the program would outlive plimsoll, because it got no job: {error}"));
     }
-    let cards: Vec<Card> = machine.cards;
+    let cards = machine.names();
     let summary =
         RunSummary { command: &arguments.command, cards, record, trace: None, end, unplanned: false };
     // Before the report: a report that cannot be written must not cost the user the summary.
