@@ -3,8 +3,8 @@
 
 usage: speed.py calibration|sealed BIN OUT SECONDS
 
-BIN is the folder of a CUDA build of llama-server. No measurement begins after SECONDS. Rows go to OUT/calibration.json and
-OUT/host.json, or to OUT/sealed.json.
+BIN is the folder of a CUDA build of llama-server and llama-bench. No measurement begins after SECONDS. Rows go to OUT/calibration.json and
+OUT/host.json, or to OUT/sealed.json. `sealed` asks `specimen` (doubles/specimens), which must be on PATH, for a model of another family.
 """
 
 import json
@@ -23,21 +23,19 @@ HOST = "-fit off -c 8192 -np 1 -fa on --cache-ram 0".split()
 TIMES = ("prompt_n", "prompt_ms", "predicted_n", "predicted_ms")
 THREADS = 16
 
-# File, model, cache type, flags, depths, tokens of an answer, threads of the host. A micro-batch of one token shows a token
-# without the output matrix and the sampler; fewer experts show the cost of each.
+# File, model, cache type, flags, depths, tokens of an answer, threads of the host. Fewer experts show the cost of each. A prompt of 512 tokens comes
+# before longer ones, because the engine loads its kernels for prompts then.
 CALIBRATION = [
     *(
         case
         for model in speed_models.CALIBRATION
         for case in (
-            ("calibration", model, "f16", CARD, (16, 16, 512, 4096, 7680, 16384, 32768, 16), 96, None),
-            ("calibration", model, "q8_0", CARD, (16, 16, 4096, 7680, 32768), 64, None),
-            ("calibration", model, "f16", [*CARD, "-ub", "1"], (160, 160), 32, None),
+            ("calibration", model, "f16", CARD, (16, 16, 16, 512, 4096, 4096, 16384, 32768), 64, None),
+            ("calibration", model, "q8_0", CARD, (16, 16, 4096, 32768), 64, None),
         )
     ),
     *(
-        ("calibration", model, "f16", [*CARD, "--override-kv", f"qwen3moe.expert_used_count=int:{used}"], (16, 16, 16, 512, 4096), 96, None)
-        for model in ("cal-narrow", "cal-experts")
+        ("calibration", "cal-experts", "f16", [*CARD, "--override-kv", f"qwen3moe.expert_used_count=int:{used}"], (16, 16, 4096), 64, None)
         for used in (1, 4)
     ),
     *(
@@ -46,12 +44,13 @@ CALIBRATION = [
             ("cal-experts", ["-ngl", "99", "-ncmoe", "16"]),
             ("cal-narrow", ["-ngl", "0"]),
             ("cal-wide", ["-ngl", "5"]),
-            ("cal-narrow", ["-ngl", "99", "-ncmoe", "16"]),
         )
     ),
 ]
 SEALED = [
-    ("sealed", model, kv, CARD, (16, 16, 4096, 16384, 32768), 64, None) for model in speed_models.SEALED for kv in ("f16", "q8_0")
+    ("sealed", model, kv, CARD, (16, 16, 512, 4096, 16384, 32768), 64, None)
+    for model in (*speed_models.SEALED, "nemotron-h-9b")
+    for kv in ("f16", "q8_0")
 ]
 
 
@@ -93,6 +92,14 @@ def measure(binary, case):
         engine.stop()
 
 
+def without_sampler(binary, model):
+    """The row of llama-bench, whose tokens pass no sampler and no server."""
+    flags = ["-ngl", "99", "-fa", "1", "-p", "0", "-n", "64", "-r", "3"]
+    done = shell(f"LD_LIBRARY_PATH={binary} timeout 60 {binary}/llama-bench -m {FOLDER}/{model}.gguf -o json " + " ".join(flags))
+    for row in json.loads(done):
+        yield {"model": model, **{key: row[key] for key in ("n_gen", "n_depth", "avg_ns", "stddev_ns")}}
+
+
 def main():
     which, binary, out, seconds = sys.argv[1:]
     cases, models = (CALIBRATION, speed_models.CALIBRATION) if which == "calibration" else (SEALED, speed_models.SEALED)
@@ -103,10 +110,14 @@ def main():
         speed_models.write(f"{FOLDER}/{name}.gguf", name, model)
         # Pages of the hole are read before an engine waits for them.
         shell(f"cat {FOLDER}/{name}.gguf >/dev/null")
+    if which == "sealed":
+        shell(f"specimen nemotron-h-9b {FOLDER}/nemotron-h-9b.gguf && cat {FOLDER}/nemotron-h-9b.gguf >/dev/null")
     for case in cases:
         if until.passed():
             break
         rows = files.setdefault(case[0], [])
+        if which == "calibration" and not any(row["model"] == case[1] for row in rows):
+            rows.extend(without_sampler(binary, case[1]))
         rows.extend(measure(binary, case))
         with open(f"{out}/{case[0]}.json", "w", encoding="utf-8") as file:
             file.write(json.dumps(head)[:-1] + ', "rows": [\n' + ",\n".join(map(json.dumps, rows)) + "\n]}\n")

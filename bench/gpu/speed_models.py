@@ -87,19 +87,23 @@ def write(path, name, m):
 
 
 MIXED = ("Q4_K", "Q6_K", "Q4_K", "Q6_K")
+NARROW = ("Q4_K",) * 4
 CALIBRATION = {
-    "cal-wide": dict(architecture="llama", layers=10, embedding=8192, vocabulary=64000, feed_forward=8192, heads=32, heads_kv=4, head=128,
+    # Wide matrices: the steps of rows.
+    "cal-wide": dict(architecture="llama", layers=12, embedding=8192, vocabulary=32000, feed_forward=22528, heads=64, heads_kv=8, head=128,
                      kinds=MIXED, output="Q6_K"),
-    "cal-experts": dict(architecture="qwen3moe", layers=16, embedding=2560, vocabulary=96000, feed_forward=1536, heads=24, heads_kv=24, head=96,
+    # Experts of MXFP4 beside Q8_0, a long vocabulary, and heads of 96 that share no key.
+    "cal-experts": dict(architecture="qwen3moe", layers=16, embedding=2560, vocabulary=160000, feed_forward=1536, heads=24, heads_kv=24, head=96,
                         experts=16, used=8, kinds=("Q8_0", "Q8_0", "MXFP4", "MXFP4"), output="Q8_0"),
-    "cal-narrow": dict(architecture="qwen3moe", layers=32, embedding=2048, vocabulary=32000, feed_forward=768, heads=32, heads_kv=8, head=64,
-                       experts=16, used=8, kinds=MIXED, output="Q6_K"),
+    # Many small matrices: the kernels.
+    "cal-narrow": dict(architecture="llama", layers=40, embedding=1024, vocabulary=32000, feed_forward=2048, heads=32, heads_kv=8, head=64,
+                       kinds=NARROW, output="Q6_K"),
 }
 SEALED = {
-    "nemo-12b": dict(architecture="llama", layers=40, embedding=5120, vocabulary=131072, feed_forward=14336, heads=32, heads_kv=8, head=128,
-                     kinds=MIXED, output="Q6_K"),
-    "olmoe-7b": dict(architecture="qwen3moe", layers=16, embedding=2048, vocabulary=50304, feed_forward=1024, heads=16, heads_kv=16, head=128,
-                     experts=64, used=8, kinds=MIXED, output="Q6_K"),
-    "qwen3-1b7-q8": dict(architecture="qwen3", layers=28, embedding=2048, vocabulary=151936, feed_forward=6144, heads=16, heads_kv=8, head=128,
-                         kinds=("Q8_0",) * 4, output="Q8_0", tied=True),
+    "small-24b": dict(architecture="llama", layers=40, embedding=5120, vocabulary=131072, feed_forward=32768, heads=32, heads_kv=8, head=128,
+                      kinds=MIXED, output="Q6_K"),
+    "smol-1b7-q8": dict(architecture="llama", layers=24, embedding=2048, vocabulary=49152, feed_forward=8192, heads=32, heads_kv=32, head=64,
+                        kinds=("Q8_0",) * 4, output="Q8_0", tied=True),
+    "ernie-21b": dict(architecture="qwen3moe", layers=28, embedding=2560, vocabulary=103424, feed_forward=1536, heads=20, heads_kv=4, head=128,
+                      experts=64, used=6, kinds=MIXED, output="Q6_K"),
 }

@@ -30,9 +30,9 @@ const UNMEASURED: u64 = 40;
 const HOST: u64 = 50;
 /// of a prompt,
 const PROMPT: u64 = 30;
-/// and of a prompt with experts. The synthetic models send all tokens to the same few; a real prompt reads
-/// every expert.
-const ROUTED_PROMPT: u64 = 50;
+/// and of a prompt with experts or host memory. The synthetic models send all tokens to the same few
+/// experts; a real prompt reads every one.
+const WIDE_PROMPT: u64 = 65;
 /// Tokens below which a prompt is short.
 const SHORT_PROMPT: u64 = 512;
 
@@ -139,6 +139,8 @@ struct Prediction<'a> {
     work: TokenWork,
     rates: KnownRates<'a>,
     micro_batch: u64,
+    /// The cards compute prompts with weights of the host.
+    op_offload: bool,
 }
 
 impl<'a> Prediction<'a> {
@@ -157,11 +159,17 @@ impl<'a> Prediction<'a> {
         let cards = main.layout.devices.iter().map(|&card| &request.cards[card]);
         let rates = KnownRates::of(request, cards).ok_or("no rates of this card were measured")?;
         let work = TokenWork::of(main.model, &main.layout, main.graph.cache);
-        Ok(Self { work, rates, micro_batch: reserve.micro_batch })
+        let op_offload = request.params.op_offload;
+        Ok(Self { work, rates, micro_batch: reserve.micro_batch, op_offload })
     }
 
     /// The speed of an answer at a depth.
     fn decode(&self, depth: u64) -> SpeedRange {
+        self.range(depth, TokenRate::new(1, self.token_time(depth)), self.spread())
+    }
+
+    /// Femtoseconds of one token at a depth.
+    fn token_time(&self, depth: u64) -> u128 {
         let (work, rates) = (&self.work, self.rates.first());
         let cards = work.cards.iter().zip(&self.rates.cards);
         let cards = cards.map(|(work, rates)| rates.card(work, depth, self.micro_batch));
@@ -171,8 +179,7 @@ impl<'a> Prediction<'a> {
             rates.host.host(&work.host, depth),
             work.crossings.saturating_mul(rates.host.crossing),
         ];
-        let time = cards.chain(others).map(u128::from).sum();
-        self.range(depth, TokenRate::new(1, time), self.spread())
+        cards.chain(others).map(u128::from).sum()
     }
 
     /// The speed of a prompt from the start of the context.
@@ -180,14 +187,20 @@ impl<'a> Prediction<'a> {
         if tokens < SHORT_PROMPT {
             return Err("a short prompt takes the time of its kernels, which was not measured");
         }
-        if self.work.host != DeviceWork::default() {
-            return Err("the speed of a prompt with weights in host memory depends on the bus");
+        let has_host = self.work.host != DeviceWork::default();
+        if has_host && (!self.op_offload || self.work.cards.is_empty()) {
+            return Err("the speed of a prompt that the host computes was not measured");
         }
-        let cards = self.work.cards.iter().zip(&self.rates.cards);
-        let time = cards.map(|(work, rates)| u128::from(rates.prompt(work, tokens))).sum();
         let has_experts = self.work.devices().any(|work| work.routed > 0);
-        let least = if has_experts { ROUTED_PROMPT } else { PROMPT };
-        Ok(self.range(tokens, TokenRate::new(tokens, time), self.spread().max(least)))
+        let least = if has_experts || has_host { WIDE_PROMPT } else { PROMPT };
+        Ok(self.range(tokens, TokenRate::new(tokens, self.prompt_time(tokens)), self.spread().max(least)))
+    }
+
+    /// Femtoseconds of a prompt from the start of the context.
+    fn prompt_time(&self, tokens: u64) -> u128 {
+        let cards = self.work.cards.iter().zip(&self.rates.cards);
+        let cards = cards.map(|(work, rates)| u128::from(rates.prompt(work, tokens, self.micro_batch)));
+        cards.chain([u128::from(self.rates.first().hosted(&self.work.host, tokens, self.micro_batch))]).sum()
     }
 
     /// Half of the width of a range, in percent.

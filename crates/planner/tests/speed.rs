@@ -1,7 +1,7 @@
 //! Tests of predicted speeds against llama.cpp 0.5.0 on an NVIDIA H200
 //! (`data/measured/h200-speed-0.5.0.json`).
 //!
-//! The rates are fitted to three synthetic models, none of which is here.
+//! The rates are fitted to three synthetic models (`h200-speed-rates-2-0.5.0.json`), none of which is here.
 //! `cargo test -p plimsoll-planner runner::speed -- --nocapture` prints the table.
 #![allow(clippy::print_stdout)]
 
@@ -46,7 +46,17 @@ struct Compared {
 }
 
 const H200: &str = "name=H200,total=143771MiB,free=143000MiB,cc=9.0";
-const HYBRIDS_AND_EXPERTS: [&str; 4] = ["q30", "oss", "granite-h-tiny", "qwen35-9b"];
+const HYBRIDS_AND_EXPERTS: [&str; 9] = [
+    "q30",
+    "oss",
+    "granite-h-tiny",
+    "qwen35-9b",
+    "olmoe-7b",
+    "ernie-21b",
+    "nemotron-h-9b",
+    "hunyuan-moe",
+    "lfm2-8b",
+];
 
 fn model(name: &str) -> Model {
     let shape = plimsoll_specimens::shape(name).map(|shape| shape.files(1).remove(0));
@@ -111,10 +121,8 @@ fn worst(errors: impl Iterator<Item = f64>) -> f64 {
     errors.map(f64::abs).fold(0.0, f64::max)
 }
 
-#[test]
-fn answers_on_a_card_are_predicted_within_eight_percent_in_the_mean() {
-    let rows: Vec<&Compared> = COMPARED.iter().filter(|it| it.row.threads.is_none()).collect();
-    assert_eq!(rows.len(), 12 * 4 * 2);
+/// Answers on a card alone hold the bounds: 8 % in the mean, 20 % for a dense model, 25 % for others.
+fn assert_answers(rows: &[&Compared]) {
     let is_mixed = |it: &&&Compared| HYBRIDS_AND_EXPERTS.contains(&it.row.model.as_str());
     let error = |it: &&Compared| it.decode;
     let (all, mixed) = (mean(rows.iter().map(error)), worst(rows.iter().filter(is_mixed).map(error)));
@@ -124,6 +132,23 @@ fn answers_on_a_card_are_predicted_within_eight_percent_in_the_mean() {
     assert!(rows.iter().all(|it| it.within), "a row lies outside of its range");
 }
 
+/// Prompts on a card alone are predicted within 20 % in the mean of each length.
+fn assert_prompts<'a>(rows: impl Iterator<Item = &'a Compared> + Clone) {
+    for depth in [4096, 16_384] {
+        let errors = rows.clone().filter(|it| it.row.depth == depth && it.row.threads.is_none());
+        let mean = mean(errors.filter_map(|it| it.prefill));
+        println!("{depth}: mean {mean:.1}");
+        assert!(mean <= 20.0, "{depth}: {mean:.1}");
+    }
+}
+
+#[test]
+fn answers_on_a_card_are_predicted_within_eight_percent_in_the_mean() {
+    let rows: Vec<&Compared> = COMPARED.iter().filter(|it| it.row.threads.is_none()).collect();
+    assert_eq!(rows.len(), 12 * 4 * 2);
+    assert_answers(&rows);
+}
+
 #[test]
 fn answers_with_layers_or_experts_on_the_host_are_predicted_within_twenty_percent() {
     let rows: Vec<&Compared> = COMPARED.iter().filter(|it| it.row.threads.is_some()).collect();
@@ -131,34 +156,50 @@ fn answers_with_layers_or_experts_on_the_host_are_predicted_within_twenty_percen
     let worst = worst(rows.iter().map(|it| it.decode));
     println!("worst {worst:.1}");
     assert!(worst <= 20.0, "{worst:.1}");
-    assert!(rows.iter().all(|it| it.prefill.is_none() && it.within));
+    assert!(rows.iter().all(|it| it.within));
+    // The synthetic models send all tokens to the same experts, so that only those move to the card.
+    let dense = rows.iter().filter(|it| it.row.model == "l8").filter_map(|it| it.prefill);
+    let prompts = mean(dense);
+    println!("prompts {prompts:.1}");
+    assert!(prompts <= 25.0, "{prompts:.1}");
 }
 
 #[test]
 fn prompts_of_4096_and_of_16384_tokens_are_predicted_within_twenty_percent_in_the_mean() {
-    for depth in [4096, 16_384] {
-        let errors = COMPARED.iter().filter(|it| it.row.depth == depth).filter_map(|it| it.prefill);
-        let mean = mean(errors);
-        println!("{depth}: mean {mean:.1}");
-        assert!(mean <= 20.0, "{depth}: {mean:.1}");
-    }
+    assert_prompts(COMPARED.iter());
 }
 
-/// Three models that were measured once the rates were final.
-///
-/// Their mean error is 10.0 %, and their worst 20.2 %.
 #[test]
-fn every_answer_of_the_sealed_models_lies_within_its_range() {
+fn three_models_that_were_sealed_for_the_rates_before_hold_the_bounds() {
     let rows = compared(include_str!("../../../data/measured/h200-speed-sealed-0.5.0.json"), sealed);
     assert_eq!(rows.len(), 3 * 5 * 2);
-    println!("mean {:.1}", mean(rows.iter().map(|it| it.decode)));
-    assert!(rows.iter().all(|it| it.within));
-    let errors = rows.iter().filter(|it| it.row.depth == 16_384).filter_map(|it| it.prefill);
-    assert!(mean(errors) <= 20.0);
+    assert_answers(&rows.iter().collect::<Vec<_>>());
+    assert_prompts(rows.iter());
 }
 
-/// The models of `bench/gpu/speed_models.py: SEALED`.
+/// Four models that were opened once the rates were final.
+#[test]
+fn four_sealed_models_hold_the_bounds() {
+    let rows = compared(include_str!("../../../data/measured/h200-speed-sealed-2-0.5.0.json"), sealed);
+    assert_eq!(rows.len(), 4 * 6 * 2);
+    assert_answers(&rows.iter().collect::<Vec<_>>());
+    assert_prompts(rows.iter());
+}
+
+/// Four models of other families, opened after the last change of form and rates.
+#[test]
+fn four_models_of_the_last_seal_hold_the_bounds() {
+    let rows = compared(include_str!("../../../data/measured/h200-speed-sealed-3-0.5.0.json"), sealed);
+    assert_eq!(rows.len(), 4 * 5 * 2);
+    assert_answers(&rows.iter().collect::<Vec<_>>());
+    assert_prompts(rows.iter());
+}
+
+/// The models of `bench/gpu/speed.py sealed`, of today and of before.
 fn sealed(name: &str) -> Model {
+    if let Some(file) = plimsoll_specimens::specimen(name) {
+        return zoo::read(&file);
+    }
     let shape = |name| plimsoll_specimens::shape(name).unwrap();
     let (l8, q30, qwen3) = (shape("l8"), shape("q30"), shape("qwen3-4b"));
     let recipe = match name {
@@ -179,6 +220,49 @@ fn sealed(name: &str) -> Model {
             heads: 16,
             kinds: Kinds { output: None, ..q30.kinds },
             ..qwen3
+        },
+        "small-24b" => {
+            Recipe { layers: 40, embedding: 5120, feed_forward: 32_768, vocabulary: 131_072, ..l8 }
+        }
+        "smol-1b7-q8" => Recipe {
+            layers: 24,
+            embedding: 2048,
+            feed_forward: 8192,
+            vocabulary: 49_152,
+            heads_kv: 32,
+            head_length: 64,
+            kinds: Kinds { output: None, ..q30.kinds },
+            ..l8
+        },
+        "ernie-21b" => Recipe {
+            layers: 28,
+            embedding: 2560,
+            vocabulary: 103_424,
+            heads: 20,
+            experts: ExpertSizes { count: 64, used: 6, feed_forward: 1536 },
+            kinds: l8.kinds,
+            ..q30
+        },
+        "qwen3-14b" => {
+            Recipe { layers: 40, embedding: 5120, feed_forward: 17_408, heads: 40, kinds: l8.kinds, ..qwen3 }
+        }
+        "granite-2b" => Recipe {
+            layers: 40,
+            embedding: 2048,
+            feed_forward: 8192,
+            vocabulary: 49_152,
+            head_length: 64,
+            kinds: qwen3.kinds,
+            ..l8
+        },
+        "hunyuan-moe" => Recipe {
+            layers: 24,
+            embedding: 3072,
+            vocabulary: 128_256,
+            heads: 24,
+            heads_kv: 8,
+            experts: ExpertSizes { count: 32, used: 4, feed_forward: 2048 },
+            ..q30
         },
         _ => panic!("no sealed model is called {name}"),
     };

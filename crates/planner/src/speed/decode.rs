@@ -13,43 +13,45 @@ const LONGEST_VECTOR: u64 = 256;
 const VECTOR_STEP: u64 = 64;
 const NO_VECTOR: u64 = 192;
 /// The longest head with the first of two rates.
-const SHORT: u64 = 64;
+pub(super) const SHORT: u64 = 64;
+/// Elements of short heads take longer, in percent of those of others.
+pub(super) const SHORT_HEADS: u64 = 125;
 /// Cells of a cache that occupy the whole card.
 const FILLING: u64 = 4096;
+/// Work is counted in thousandths.
+const THOUSAND: u64 = 1000;
+/// Bytes of an element of a key and of one of a value, in F16.
+const F16: u64 = 4;
 
 impl SpeedRates {
     /// Femtoseconds of a card's part of one token at a depth.
     pub(super) fn card(&self, work: &DeviceWork, depth: u64, micro_batch: u64) -> u64 {
         let attend = |of: &AttentionWork| self.attend(of, of.cells(depth, micro_batch));
         let attention: u64 = work.attention.iter().map(attend).fold(0, u64::saturating_add);
-        let terms =
-            [(work.steps, self.step), (work.kernels, self.kernel), (work.floats, self.byte), (attention, 1)];
-        sum(terms)
+        let thousandths = sum([(work.steps, self.step), (work.kernels, self.kernel)]);
+        sum([(thousandths / THOUSAND, 1), (work.floats, self.byte), (attention, 1)])
     }
 
     /// Femtoseconds of the attention of one layer to so many cells.
     fn attend(&self, of: &AttentionWork, cells: u64) -> u64 {
         let rates = &self.attention;
         let bytes = of.row.saturating_mul(cells);
-        let kind = usize::from(of.quantised);
+        let filled = rates.filled.saturating_mul(cells.min(FILLING)) / FILLING;
+        let quantised = if of.quantised { rates.quantised } else { 0 };
         if of.takes_vector(cells) {
             let elements = of.heads.saturating_mul(of.length).saturating_mul(cells);
-            let of_length = usize::from(of.length > SHORT);
-            let (start, rate) = if of.quantised {
-                (rates.quantised, rates.vector_quantised[of_length])
-            } else {
-                (0, rates.vector[of_length])
+            let rate = match of.quantised {
+                true => rates.vector_quantised[usize::from(of.length > SHORT)],
+                false if of.length > SHORT => rates.vector,
+                false => rates.vector.saturating_mul(SHORT_HEADS) / 100,
             };
-            let filled = rates.filled[kind].saturating_mul(cells.min(FILLING)) / FILLING;
-            // Heads with a key of their own read the memory at its full rate.
-            let read = elements.saturating_mul(rate).max(bytes.saturating_mul(self.byte));
-            return start.saturating_add(filled).saturating_add(read);
+            return sum([(1, filled), (1, quantised), (elements, rate), (bytes, self.byte)]);
         }
-        if of.is_grouped() {
-            sum([(1, rates.filled[0]), (bytes, rates.grouped)])
-        } else {
-            sum([(1, rates.matrix[kind]), (bytes, rates.single[kind])])
-        }
+        let plain = of.heads_kv.saturating_mul(of.length).saturating_mul(F16).saturating_mul(cells);
+        let converted = if of.quantised { bytes } else { 0 };
+        let (start, rate) =
+            if of.heads > of.heads_kv { (2 * filled, rates.grouped) } else { (rates.matrix, rates.single) };
+        sum([(1, start), (1, quantised), (plain, rate), (converted, rates.converted)])
     }
 }
 
@@ -62,7 +64,7 @@ impl HostRates {
         sum([
             (plain, self.byte),
             (work.tables, self.table_byte),
-            (work.kernels, self.kernel),
+            (work.kernels / THOUSAND, self.kernel),
             (cache, self.cache),
         ])
     }
@@ -75,7 +77,7 @@ pub(super) fn sum<const N: usize>(terms: [(u64, u64); N]) -> u64 {
 
 impl AttentionWork {
     /// Cells that the kernel reads: whole steps, and of a sliding layer those that its cache has.
-    fn cells(&self, depth: u64, micro_batch: u64) -> u64 {
+    pub(super) fn cells(&self, depth: u64, micro_batch: u64) -> u64 {
         let whole = |cells: u64| cells.max(1).checked_next_multiple_of(CELLS).unwrap_or(u64::MAX);
         let cached = self.window.map_or(u64::MAX, |window| whole(window.saturating_add(micro_batch)));
         whole(depth).min(cached)

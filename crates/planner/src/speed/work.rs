@@ -5,7 +5,7 @@
 
 use plimsoll_model::{Model, Tensor};
 
-use super::formats::Format;
+use super::formats::{Format, Product};
 use super::layer::{LayerTensors, kernels};
 use crate::weights::tied_output;
 use crate::{CacheKind, DeviceLayout, TensorDevice};
@@ -13,15 +13,22 @@ use crate::{CacheKind, DeviceLayout, TensorDevice};
 /// Work of one token on one device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct DeviceWork {
+    /// Kernels of an answer, in thousandths of one of a narrow norm.
     pub(super) kernels: u64,
-    /// Steps of blocks of threads over the rows of matrices.
+    /// Products with dense matrices and with experts in a prompt, and its other kernels in thousandths.
+    pub(super) products: u64,
+    pub(super) routed_products: u64,
+    pub(super) others: u64,
+    /// Steps of blocks of threads over the rows of matrices, in thousandths of one of Q4_K.
     pub(super) steps: u64,
     /// Bytes of quantised weights that a token reads, of those that are decoded by a table, and of plain
     /// floats.
     pub(super) weights: u64,
     pub(super) tables: u64,
     pub(super) floats: u64,
-    /// Operations of the layers' matrices, dense and of experts: two for each weight.
+    /// Bytes of all matrices, of experts that a token does not use too.
+    pub(super) stored: u64,
+    /// Operations of the layers' matrices, dense and of experts: two for each weight of Q4_K.
     pub(super) dense: u64,
     pub(super) routed: u64,
     pub(super) attention: Vec<AttentionWork>,
@@ -72,7 +79,7 @@ impl TokenWork {
         }
         let own = model.tensors.iter().find(|tensor| tensor.name == "output.weight");
         if let Some(output) = own.or_else(|| tied_output(model)) {
-            work.product(layout.output, output, 1);
+            work.product(layout.output, output, 1, Product::Single);
         }
         let last = work.device(layout.output);
         last.kernels += kernels::PRODUCT + kernels::ONE;
@@ -104,12 +111,24 @@ impl TokenWork {
         for tensor in layer.matrices() {
             let [columns, rows, count, _] = tensor.shape;
             let (at, used) = (layout.tensor(tensor), if count > 1 { used.min(count) } else { 1 });
-            self.product(at, tensor, used);
+            self.product(at, tensor, used, layer.product(tensor));
             let operations = rows.saturating_mul(columns).saturating_mul(2 * used);
+            let operations = (operations / 1000).saturating_mul(Format::of(tensor.kind).prompt);
             let device = self.device(at);
-            add(if count > 1 { &mut device.routed } else { &mut device.dense }, operations);
+            add(&mut device.stored, tensor.bytes.get());
+            let (products, of_kind) = match count > 1 {
+                true => (&mut device.routed_products, &mut device.routed),
+                false => (&mut device.products, &mut device.dense),
+            };
+            *products += 1;
+            add(of_kind, operations);
             if !layer.is_fused(tensor) {
-                device.kernels += if tensor.kind.quantised() { kernels::PRODUCT } else { kernels::ONE };
+                if tensor.kind.quantised() {
+                    device.kernels += kernels::PRODUCT;
+                } else {
+                    device.kernels += kernels::FLOATS;
+                    device.others += kernels::FLOATS;
+                }
             }
         }
         if layer.0.iter().any(|tensor| tensor.is_expert() && layout.tensor(tensor) != place) {
@@ -117,22 +136,28 @@ impl TokenWork {
             self.crossings += 2;
         }
         let attention = layer.attends().then(|| AttentionWork::of(model, cache, number));
-        self.device(place).kernels += layer.kernels(hyper, attention.as_ref());
+        let kernels = layer.kernels(hyper, attention.as_ref());
+        let device = self.device(place);
+        device.kernels += kernels;
+        device.others += kernels;
+        add(&mut device.floats, layer.state_bytes(hyper));
         if let Some(attention) = attention {
             self.device(cache.device(place)).attention.push(attention);
         }
     }
 
     /// Adds the product of one token with a matrix, or with `used` of its experts.
-    fn product(&mut self, place: TensorDevice, tensor: &Tensor, used: u64) {
+    fn product(&mut self, place: TensorDevice, tensor: &Tensor, used: u64, product: Product) {
         let [columns, rows, count, _] = tensor.shape;
         let format = Format::of(tensor.kind);
         self.has_unmeasured_format |= !format.measured;
         let device = self.device(place);
         let bytes = (tensor.bytes.get() / count.max(1)).saturating_mul(used);
-        match format.steps(rows, columns) {
+        match format.work(rows, columns, product) {
             None => add(&mut device.floats, bytes),
             Some(steps) => {
+                // Each matrix of a pair has half of its work.
+                let steps = if product == Product::Pair { steps / 2 } else { steps };
                 add(&mut device.steps, steps.saturating_mul(used));
                 add(if format.by_table { &mut device.tables } else { &mut device.weights }, bytes);
             }
