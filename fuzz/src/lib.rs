@@ -48,14 +48,19 @@ pub fn count() -> usize {
 }
 
 /// Gives mutants of `seeds` to `take`, [`count`] of them; `tokens` are pieces of the grammar.
-pub fn mutants(seeds: &[&[u8]], tokens: &[&[u8]], mut take: impl FnMut(&[u8])) {
+pub fn mutants(seeds: &[&[u8]], tokens: &[&[u8]], take: impl FnMut(&[u8])) {
+    some_mutants(count(), seeds, tokens, take);
+}
+
+/// Gives the seeds and `count` mutants of them to `take`.
+pub fn some_mutants(count: usize, seeds: &[&[u8]], tokens: &[&[u8]], mut take: impl FnMut(&[u8])) {
     for seed in seeds {
         take(seed);
     }
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let tokens: Vec<&[u8]> = tokens.iter().copied().chain(COMMON).collect();
     let mut mutant = Vec::new();
-    for _ in 0..count() {
+    for _ in 0..count {
         mutant.clear();
         mutant.extend_from_slice(random.choice(seeds));
         // One change in most mutants: many changes leave nothing that a parser accepts.

@@ -25,6 +25,7 @@ mod pypi;
 mod python;
 mod qemu;
 mod release;
+mod site;
 mod source;
 mod stamp;
 mod standard_library;
@@ -86,6 +87,8 @@ enum Chore {
     QemuReclaim,
     /// Packages: a .deb, an archive, an OCI image, an SBOM and checksums; two builds give the same bytes
     Release(release::Options),
+    /// The page that plans in the browser: one file, with the planner in WebAssembly
+    Site(site::Options),
     /// Licences, sources and known vulnerabilities of the dependencies, by cargo-deny and cargo-audit
     Supply,
     /// Everything that CI checks, or the named steps of it
@@ -122,6 +125,7 @@ fn main() -> ExitCode {
         Chore::Python(options) => python::run(&root, &options),
         Chore::QemuReclaim => qemu::run(&root),
         Chore::Release(options) => release::run(&root, &options),
+        Chore::Site(options) => site::run(&root, &options),
         Chore::Supply => supply::run(&root),
         Chore::Test(options) => test::run(&root, &options),
         Chore::Tidy => tidy::run(&root),

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use self::outside::UnpackError;
+use crate::site::TARGET as WASM;
+use crate::standard_library::StandardLibrary;
 
 /// The crates that are meant for others. What they import of ours is packaged with them.
 const PUBLISHED: &[&str] = &[
@@ -23,7 +25,6 @@ const PUBLISHED: &[&str] = &[
 
 /// The crate below which all is pure: no runtime, no HTTP, no file.
 const PURE: &str = "plimsoll-plan";
-const WASM: &str = "wasm32-unknown-unknown";
 
 #[derive(Debug, thiserror::Error)]
 enum PackageError {
@@ -68,10 +69,14 @@ fn check(root: &Path) -> Result<Vec<String>, PackageError> {
             return Err(PackageError::Readme(name.to_owned()));
         }
     }
-    if has_target(root) {
-        cargo(root, &["check", "--quiet", "-p", PURE, "--target", WASM])?;
-    } else {
-        eprintln!("{WASM} is not installed, so {PURE} is not built for it");
+    match StandardLibrary::find(WASM).map_err(PackageError::Cargo)? {
+        Some(library) => {
+            let flags = library.flags().map(|flags| ("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS", flags));
+            cargo_with(root, &["check", "--quiet", "-p", PURE, "--target", WASM], flags)?;
+        }
+        None => eprintln!(
+            "{WASM} has no library here, so {PURE} is not built for it; `cargo xtask site` builds one"
+        ),
     }
     let packed = packed(root, &names)?;
     let program = outside::write(root, &packed)?;
@@ -90,17 +95,15 @@ fn packed(root: &Path, names: &[String]) -> Result<Vec<(String, PathBuf)>, Packa
     Ok(names.iter().map(|name| (name.clone(), outside::package(&folder, name))).collect())
 }
 
-fn has_target(root: &Path) -> bool {
-    let requested = Command::new("rustc")
-        .args(["--print", "target-libdir", "--target", WASM])
-        .current_dir(root)
-        .stdin(Stdio::null())
-        .output();
-    requested.is_ok_and(|stated| Path::new(String::from_utf8_lossy(&stated.stdout).trim()).exists())
+fn cargo(folder: &Path, words: &[&str]) -> Result<(), PackageError> {
+    cargo_with(folder, words, None)
 }
 
-fn cargo(folder: &Path, words: &[&str]) -> Result<(), PackageError> {
-    let status = Command::new("cargo").args(words).current_dir(folder).stdin(Stdio::null()).status();
+/// The same with a variable of the environment.
+fn cargo_with(folder: &Path, words: &[&str], variable: Option<(&str, String)>) -> Result<(), PackageError> {
+    let mut cargo = Command::new("cargo");
+    cargo.args(words).current_dir(folder).stdin(Stdio::null()).envs(variable);
+    let status = cargo.status();
     if status.map_err(PackageError::Cargo)?.success() {
         Ok(())
     } else {

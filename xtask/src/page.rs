@@ -57,21 +57,26 @@ pub(crate) fn long(root: &Path) -> ExitCode {
     tested(root, "test:long")
 }
 
-fn tested(root: &Path, tests: &str) -> ExitCode {
+/// True where a script of page/package.json passes, after what it needs was installed.
+pub(crate) fn tested_with(root: &Path, script: &str, variables: &[(&str, OsString)]) -> bool {
     let page = root.join("page");
     let Some(path) = node(root) else {
         eprintln!("cannot install {NODE}; install Node.js {OLDEST} or newer by hand");
-        return ExitCode::FAILURE;
+        return false;
     };
     let npm = |arguments: &[&str]| {
         let mut npm = Command::new("npm");
         npm.args(arguments).current_dir(&page).env("PATH", &path).stdin(Stdio::null());
-        npm.env("PLIMSOLL_BUILT", built(root));
+        npm.env("PLIMSOLL_BUILT", built(root)).envs(variables.iter().map(|(name, value)| (name, value)));
         npm.status().is_ok_and(|status| status.success())
     };
-    let is_same =
-        npm(&["ci", "--no-audit", "--no-fund", "--loglevel=error"]) && npm(&["run", "--silent", "check"]);
-    let shows = is_same && cross::browser() == ExitCode::SUCCESS && npm(&["run", "--silent", tests]);
+    npm(&["ci", "--no-audit", "--no-fund", "--loglevel=error"]) && npm(&["run", "--silent", script])
+}
+
+fn tested(root: &Path, tests: &str) -> ExitCode {
+    let shows = tested_with(root, "check", &[])
+        && cross::browser() == ExitCode::SUCCESS
+        && tested_with(root, tests, &[]);
     ExitCode::from(u8::from(!shows))
 }
 

@@ -57,6 +57,11 @@ fn rows() -> impl Iterator<Item = KnownCard> {
     })
 }
 
+/// The cards that are known by name, each with its memory.
+pub fn known_cards() -> impl Iterator<Item = (&'static str, Bytes)> {
+    rows().map(|row| (row.name, row.memory))
+}
+
 /// The words of a name without its brand.
 fn words(name: &str) -> impl Iterator<Item = String> {
     let name = name.to_ascii_lowercase();

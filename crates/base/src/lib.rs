@@ -37,7 +37,7 @@ pub use bytes::{Bytes, ParseBytesError};
 pub use card::{Card, CardId, CardKind, CardLimit, Counting, HOST_CARD, Share};
 pub use card_names::{CardNames, FindCardError, find_card, find_cards, is_card_identity};
 pub use card_spec::{CardSpec, CardSpecError, unit_of};
-pub use card_table::{is_same_product, kept_by_driver};
+pub use card_table::{is_same_product, kept_by_driver, known_cards};
 pub use company::{Company, ModelGroup, RunningModel};
 pub use counted::counted;
 pub use curve::{Curve, Slots};

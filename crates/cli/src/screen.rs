@@ -1,11 +1,9 @@
 //! Formats the reports about plans, load tests and recordings.
 
 // One module per report; what several reports share is in the `report` crate.
-mod bar;
 #[cfg(unix)]
 mod check;
 mod fit;
-mod html;
 mod paper;
 mod plan;
 #[cfg(unix)]
@@ -16,11 +14,9 @@ mod together;
 mod top;
 mod vllm;
 
-pub(crate) use bar::{svg, verdict};
 #[cfg(unix)]
 pub(crate) use check::check;
 pub(crate) use fit::fit;
-pub(crate) use html::html;
 pub(crate) use paper::Paper;
 pub(crate) use plan::plan;
 #[cfg(unix)]

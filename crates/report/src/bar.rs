@@ -9,8 +9,12 @@ use plimsoll_base::Bytes;
 
 use crate::{escaped, shortened, wrapped, written};
 
-/// Width of a bar in its own coordinates.
-pub const BAR_WIDTH: f64 = 1000.0;
+// DECISION: a bar is placed in percent of its room and in pixels of its height, so that its texts keep their
+// size on a phone, where a picture that is scaled as a whole would have letters of 5 pixels.
+/// Width of a bar, in percent of its room.
+pub const BAR_WIDTH: f64 = 100.0;
+/// Height of a bar with its load line and label, in pixels.
+pub const BAR_HEIGHT: u64 = 72;
 /// Width of a bar in a document, and the margin around it.
 const HULL: u64 = 960;
 const MARGIN: u64 = 24;
@@ -22,8 +26,8 @@ const LINE_WIDTH: usize = 125;
 const TITLE_WIDTH: usize = 95;
 /// Distance of two entries of a legend: six of them fill a bar, and `W weights 143771 MiB` fits into one.
 const LEGEND_COLUMN: u64 = 160;
-/// Minimum width of a segment that shows its letter.
-const LETTER_ROOM: f64 = 16.0;
+/// Minimum width of a segment that shows its letter, in percent.
+pub const LETTER_ROOM: f64 = 3.0;
 
 /// Name and appearance of a memory term: letter, colour class, character and hatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +117,7 @@ impl Bar {
         text
     }
 
-    /// Returns the bar as an SVG element with attributes for its place, e.g. `id="bar-0"`.
+    /// Returns the bar as an SVG element with attributes for its place and size, e.g. `id="bar-0"`.
     pub fn svg(&self, attributes: &str) -> String {
         written(|out| self.write(attributes, out))
     }
@@ -122,8 +126,7 @@ impl Bar {
         let line = ratio(self.total, self.full) * BAR_WIDTH;
         writeln!(
             out,
-            r#"<svg {attributes} viewBox="0 -8 {} 72" role="img" aria-label="{} by terms"><rect class="panel" width="{line:.1}" height="40"/>"#,
-            BAR_WIDTH + 4.0,
+            r#"<svg {attributes} overflow="visible" role="img" aria-label="{} by terms"><rect class="panel" y="8" width="{line:.3}%" height="40"/>"#,
             escaped(&self.label)
         )?;
         let mut end = Bytes::ZERO;
@@ -134,19 +137,19 @@ impl Bar {
             let wide = ratio(end, self.full) * BAR_WIDTH - from;
             let middle = from + wide / 2.0;
             // Hidden and not left out: a script that resizes the segments needs every letter in its place.
-            let hidden = if wide < LETTER_ROOM { r#" style="display:none""# } else { "" };
+            let hidden = if wide < LETTER_ROOM { r#" visibility="hidden""# } else { "" };
             let TermStyle { name, letter, class, .. } = style;
             writeln!(
                 out,
-                r#"<rect data-term="{at}" class="{class}" x="{from:.1}" width="{wide:.1}" height="40"><title>{name} {bytes}</title></rect><text data-letter="{at}" class="letter" x="{middle:.1}" y="25"{hidden}>{letter}</text>"#
+                r#"<rect data-term="{at}" class="{class}" x="{from:.3}%" y="8" width="{wide:.3}%" height="40"><title>{name} {bytes}</title></rect><text data-letter="{at}" class="letter" x="{middle:.3}%" y="33"{hidden}>{letter}</text>"#
             )?;
         }
-        writeln!(out, r#"<line class="edge" x1="{line:.1}" x2="{line:.1}" y1="-8" y2="48"/>"#)?;
+        writeln!(out, r#"<line class="edge" x1="{line:.3}%" x2="{line:.3}%" y1="0" y2="56"/>"#)?;
         // The label stays inside of the picture, wherever the line is.
-        let (anchor, at) = if line > BAR_WIDTH / 2.0 { ("end", line + 2.0) } else { ("start", line - 2.0) };
+        let anchor = if line > BAR_WIDTH / 2.0 { "end" } else { "start" };
         writeln!(
             out,
-            r#"<text class="ink" x="{at:.1}" y="61" font-size="13" text-anchor="{anchor}">load line: card {}</text></svg>"#,
+            r#"<text class="ink" x="{line:.3}%" y="69" font-size="13" text-anchor="{anchor}">load line: card {}</text></svg>"#,
             self.total
         )
     }
@@ -167,7 +170,7 @@ pub fn patterns() -> String {
         )
     };
     format!(
-        r#"<svg width="0" height="0" style="position:absolute" aria-hidden="true"><defs>{}</defs></svg>"#,
+        r#"<svg class="patterns" width="0" height="0" aria-hidden="true"><defs>{}</defs></svg>"#,
         TERMS.map(pattern).concat()
     )
 }
@@ -195,8 +198,7 @@ pub fn bars(title: &str, warnings: &[String], bars: &[(String, Bar)]) -> String 
             top += LINE;
         }
         let place = top + 6;
-        // 69 is 960/1004 of the bar's own 72 units, so that the picture is not letterboxed.
-        body += &bar.svg(&format!(r#"x="{MARGIN}" y="{place}" width="{HULL}" height="69""#));
+        body += &bar.svg(&format!(r#"x="{MARGIN}" y="{place}" width="{HULL}" height="{BAR_HEIGHT}""#));
         body += &legend(bar, place + 76);
         top += ROW;
     }

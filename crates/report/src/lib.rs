@@ -11,7 +11,9 @@ mod page;
 mod table;
 mod wrap;
 
-pub use self::bar::{BAR_WIDTH, Bar, Segment, TERMS, TermStyle, bars, patterns, ratio};
+pub use self::bar::{
+    BAR_HEIGHT, BAR_WIDTH, Bar, LETTER_ROOM, Segment, TERMS, TermStyle, bars, patterns, ratio,
+};
 pub use self::chart::{
     Bucket, Chart, ChartSeries, ChartShape, KeyRow, MOST_LINES, Mark, PLOT_LEFT, PLOT_WIDTH, RoundSteps,
     TrendCourse, charts, round_ticks,
@@ -22,6 +24,11 @@ pub use self::wrap::{shortened, wrapped};
 
 /// Style of charts and bars, in pages and in standalone pictures.
 const CHART_STYLE: &str = include_str!("chart.css");
+
+/// Style of a whole page: its charts, bars, tables and texts.
+pub fn page_style() -> String {
+    format!("{CHART_STYLE}{}", page::STYLE)
+}
 
 /// Escapes text for element content and for attributes in double quotes.
 pub fn escaped(text: &str) -> String {

@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use crate::{CHART_STYLE, escaped};
+use crate::{escaped, page_style};
 
-const STYLE: &str = include_str!("page.css");
+pub(crate) const STYLE: &str = include_str!("page.css");
 
 /// HTML page that is being written.
 #[derive(Debug)]
@@ -17,9 +17,20 @@ impl ReportPage {
         // Styles are inlined, so that a report still opens as an attachment or from an archive.
         Self(format!(
             "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
-             content=\"width=device-width\"><title>{title}</title>\n<style>{CHART_STYLE}{STYLE}</style></head><body>\n\
-             <h1>{title}</h1>\n"
+             content=\"width=device-width\"><title>{title}</title>\n<style>{}</style></head><body>\n\
+             <h1>{title}</h1>\n",
+            page_style()
         ))
+    }
+
+    /// Begins a part of a page that has its own head and end.
+    pub fn part() -> Self {
+        Self(String::new())
+    }
+
+    /// Returns the part.
+    pub fn into_markup(self) -> String {
+        self.0
     }
 
     /// Adds the verdict of the whole report.

@@ -9,6 +9,10 @@ use serde_json::json;
 
 use super::{COMMIT, Fault, HostedFile, Request, Shared};
 
+/// What lets a page of another place read the answers, as the hub's own do.
+const CORS: &str =
+    "Access-Control-Allow-Origin: *\r\nAccess-Control-Expose-Headers: ETag,Link,Content-Range\r\n";
+
 /// Answers one request; false where the connection ends with it.
 pub(super) fn answer(
     stream: &mut TcpStream,
@@ -128,7 +132,7 @@ fn send(stream: &mut TcpStream, request: &Request, file: &HostedFile, number: us
     write!(
         stream,
         "HTTP/1.1 206 Partial Content\r\nContent-Length: {length}\r\nContent-Range: bytes {stated}-{}/{total}\r\n\
-         {tag}Accept-Ranges: bytes\r\n\r\n",
+         {tag}{CORS}Accept-Ranges: bytes\r\n\r\n",
         end - 1
     )?;
     match file.fault {
@@ -172,13 +176,13 @@ fn pour(stream: &mut TcpStream, file: &HostedFile, from: u64, to: u64, pause: Du
 fn whole(stream: &mut TcpStream, body: &str) -> io::Result<bool> {
     write!(
         stream,
-        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n{CORS}Content-Length: {}\r\n\r\n{body}",
         body.len()
     )?;
     Ok(true)
 }
 
 fn status(stream: &mut TcpStream, code: u16, headers: &str) -> io::Result<bool> {
-    write!(stream, "HTTP/1.1 {code} Status\r\nContent-Length: 0\r\n{headers}\r\n")?;
+    write!(stream, "HTTP/1.1 {code} Status\r\nContent-Length: 0\r\n{CORS}{headers}\r\n")?;
     Ok(true)
 }

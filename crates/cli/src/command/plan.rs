@@ -201,10 +201,10 @@ fn planned(arguments: &Arguments) -> Result<ExitCode, ErrorReport> {
     question.complete(estimated.formulas(), &mut plan)?;
     // Files before stdout: a plan is printed only if everything that was asked for has been written.
     if let Some(path) = &arguments.svg {
-        write_file(path, screen::svg(&plan))?;
+        write_file(path, plimsoll_site::svg(&plan))?;
     }
     if let Some(path) = &arguments.html {
-        write_file(path, screen::html(&plan, &estimated.course(options, cards, &plan)?))?;
+        write_file(path, plimsoll_site::report(&plan, &estimated.course(options, cards, &plan)?))?;
     }
     // On stderr before the plan, because a closed stdout must not hide how often the engine ran.
     estimated.print_runs()?;

@@ -45,7 +45,7 @@ fn write_row(row: &Row, out: &mut String) -> fmt::Result {
         difference(row)
     )?;
     // The first style is the memory of other processes, which is no term of this plan.
-    for (TermStyle { name, .. }, term) in TERMS[1..].iter().zip(super::bar::terms(&row.terms)) {
+    for (TermStyle { name, .. }, term) in TERMS[1..].iter().zip(plimsoll_site::terms(&row.terms)) {
         if term.bytes.is_some_and(|bytes| !bytes.is_zero()) {
             writeln!(out, "    {name:<9} {:>11}  {}", term.known().to_string(), term.source)?;
         }

@@ -5,8 +5,8 @@ use std::fmt::{self, Write};
 use plimsoll_base::{Hint, Reason, one_line};
 use plimsoll_planner::{CardPlan, Plan, PlannedSpeed, SpeedRange, TokenRate};
 use plimsoll_report::{TERMS, written};
+use plimsoll_site::{occupied, plan_bar, terms, verdict};
 
-use super::bar::{bar, occupied, terms, verdict};
 use super::paper::{Paper, bad, good};
 
 /// Cells of a bar, where the paper is wide enough.
@@ -56,7 +56,7 @@ fn write_card(card: &CardPlan, paper: Paper, out: &mut String) -> fmt::Result {
     writeln!(out, "\n{}: {coloured}", card.id)?;
     let cells = WIDTH.min(paper.width().saturating_sub(4));
     let cells = u64::try_from(cells).unwrap_or_default();
-    writeln!(out, "  {}", bar(card, card.total).text(cells))?;
+    writeln!(out, "  {}", plan_bar(card, card.total).text(cells))?;
     let others = (Some(occupied(card)), "held by the system and other processes".to_owned());
     let own = terms(&card.terms).map(|term| (term.bytes, term.source.to_string()));
     for (style, (bytes, source)) in TERMS.iter().zip(std::iter::once(others).chain(own)) {

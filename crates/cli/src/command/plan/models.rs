@@ -9,12 +9,10 @@ use plimsoll_model::Dialect;
 use plimsoll_plan::{Estimate, Models};
 use plimsoll_planner::fit::ContextPoint;
 use plimsoll_planner::{EngineBuild, Plan};
+use plimsoll_site::POINTS;
 
 use super::remote;
 use crate::report::ErrorReport;
-
-/// Contexts on a page by the formulas, which are the steps of its slider.
-const POINTS: u64 = 64;
 
 /// Memory of each context by the formulas, for the page.
 pub(super) fn course(

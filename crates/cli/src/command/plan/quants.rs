@@ -13,7 +13,6 @@ use serde_json::{Value, json};
 use super::Arguments;
 use super::remote::hub;
 use crate::report::{ErrorReport, print_as, status};
-use crate::screen;
 
 /// One quantisation with its plan, or with the reason of its absence.
 struct PlannedQuant {
@@ -107,7 +106,7 @@ impl PlannedQuant {
             Ok(plan) => {
                 cells.extend(plan.cards.iter().map(|card| card.peak.to_string()));
                 let tightest = plan.cards.iter().min_by_key(|card| card.headroom);
-                cells.push(tightest.map(screen::verdict).unwrap_or_default());
+                cells.push(tightest.map(plimsoll_site::verdict).unwrap_or_default());
             }
             Err(error) => {
                 cells.resize(width - 1, String::new());

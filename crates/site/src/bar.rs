@@ -5,22 +5,22 @@ use plimsoll_planner::{CardPlan, Plan, PlanTerm, Terms};
 use plimsoll_report::{Bar, Segment, TERMS, bars};
 
 /// Returns a card's terms in the order of [`TERMS`], without the memory of other processes.
-pub(super) fn terms(terms: &Terms) -> [&PlanTerm; 5] {
+pub fn terms(terms: &Terms) -> [&PlanTerm; 5] {
     [&terms.weights, &terms.kv, &terms.compute, &terms.context, &terms.pool]
 }
 
 /// Returns the sizes of a card's terms; an unknown size counts as none.
-pub(super) fn amounts(of: &Terms) -> [Bytes; 5] {
+pub(crate) fn amounts(of: &Terms) -> [Bytes; 5] {
     terms(of).map(PlanTerm::known)
 }
 
 /// Returns the memory of a card that other processes hold.
-pub(super) fn occupied(card: &CardPlan) -> Bytes {
+pub fn occupied(card: &CardPlan) -> Bytes {
     card.total.saturating_sub(card.free)
 }
 
 /// Returns the bar of a card; its whole width stands for `least`, or for more where the plan needs more.
-pub(super) fn bar(card: &CardPlan, least: Bytes) -> Bar {
+pub fn plan_bar(card: &CardPlan, least: Bytes) -> Bar {
     // Other processes come first: they hold their memory already, so ours is stacked on top of it.
     let sizes = std::iter::once(occupied(card)).chain(amounts(&card.terms));
     let segments: Vec<Segment> =
@@ -36,13 +36,13 @@ pub(super) fn bar(card: &CardPlan, least: Bytes) -> Bar {
 }
 
 /// `fits, 12 MiB to spare` or `does not fit, 12 MiB too much`.
-pub(crate) fn verdict(card: &CardPlan) -> String {
+pub fn verdict(card: &CardPlan) -> String {
     let size = Bytes::new(card.headroom.unsigned_abs());
     if card.fits { format!("fits, {size} to spare") } else { format!("does not fit, {size} too much") }
 }
 
 /// Draws a plan as a standalone SVG document, a bar for each card.
-pub(crate) fn svg(plan: &Plan) -> String {
+pub fn svg(plan: &Plan) -> String {
     let of = |card: &CardPlan| {
         let heading = format!(
             "{}: {}: peak {}, {} of {} free",
@@ -52,7 +52,7 @@ pub(crate) fn svg(plan: &Plan) -> String {
             card.free,
             card.total
         );
-        (heading, bar(card, card.total))
+        (heading, plan_bar(card, card.total))
     };
     let cards: Vec<_> = plan.cards.iter().map(of).collect();
     let title = format!("{}, context {}", plan.model, plan.context);

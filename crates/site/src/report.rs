@@ -1,48 +1,101 @@
-//! Writes a plan as an HTML page: memory bars, memory by context length, and a slider for the context.
+//! Renders a plan as HTML: verdict, facts, memory bars with their parts, and memory by context length.
 //!
-//! The page is complete without its script, which only shows another planned context in the bars and charts.
+//! The parts are complete without a script. In a page of their own, a script shows another planned context.
 
 use std::fmt::Write;
 
-use plimsoll_base::Bytes;
+use plimsoll_base::{Bytes, Hint};
 use plimsoll_planner::fit::ContextPoint;
 use plimsoll_planner::{CardPlan, Plan, Terms};
 use plimsoll_report::{
-    BAR_WIDTH, Chart, ChartSeries, ChartShape, KeyRow, Mark, PLOT_LEFT, PLOT_WIDTH, ReportPage, RoundSteps,
-    TERMS, escaped, patterns, round_ticks,
+    BAR_HEIGHT, Chart, ChartSeries, ChartShape, KeyRow, LETTER_ROOM, Mark, PLOT_LEFT, PLOT_WIDTH, ReportPage,
+    RoundSteps, TERMS, TermStyle, escaped, patterns, round_ticks,
 };
 use serde_json::json;
 
-use super::bar::{amounts, bar, occupied};
+use crate::bar::{amounts, occupied, plan_bar, terms, verdict};
+use crate::facts;
 
-const SCRIPT: &str = include_str!("script.js");
+const SCRIPT: &str = include_str!("report.js");
 
-/// Renders the page of a plan with its planned contexts.
-pub(crate) fn html(plan: &Plan, points: &[ContextPoint]) -> String {
-    let mut page = ReportPage::new(&format!("{}, context {}", plan.model, plan.context));
-    page.markup(&patterns());
-    let warnings: Vec<String> = plan.warnings.iter().map(|warning| warning.text.clone()).collect();
-    page.list("Warnings", &warnings);
-    head(plan, &mut page);
+/// Renders the page of a plan with its planned contexts, for a file.
+pub fn report(plan: &Plan, points: &[ContextPoint]) -> String {
+    let mut page = ReportPage::new(&title(plan));
+    write_head(plan, &mut page);
     // The slider needs the script, so the script shows it.
     page.markup(
         "<div class=\"slide\" id=\"slide\" hidden><label for=\"context\">Context, in tokens: <output id=\"said\" \
          for=\"context\" aria-live=\"polite\"></output></label><input type=\"range\" id=\"context\" min=\"0\" \
          step=\"1\"></div>\n",
     );
-    for (index, card) in plan.cards.iter().enumerate() {
-        section(plan, points, index, card, &mut page);
-    }
-    page.markup(&table(plan, points));
-    let texts: Vec<String> = plan.reasons.iter().map(|reason| reason.text.clone()).collect();
-    page.list("Reasons", &texts);
-    let hints: Vec<String> = plan.hints.iter().map(ToString::to_string).collect();
-    page.list("Hints", &hints);
+    write_body(plan, points, &mut page);
     page.markup(&format!(
         "<script type=\"application/json\" id=\"points\">{}</script>\n<script>{SCRIPT}</script>\n",
         data(plan, points)
     ));
     page.finish()
+}
+
+/// Renders the same parts for a page that has a head and controls of its own.
+pub fn answer(plan: &Plan, points: &[ContextPoint]) -> String {
+    let mut part = ReportPage::part();
+    part.markup(&format!("<h2 id=\"answer-title\">{}</h2>\n", escaped(&title(plan))));
+    write_head(plan, &mut part);
+    write_body(plan, points, &mut part);
+    part.into_markup()
+}
+
+fn title(plan: &Plan) -> String {
+    format!("{}, context {}", plan.model, plan.context)
+}
+
+/// What is read first: the doubts, the verdict and the figures of the whole.
+fn write_head(plan: &Plan, page: &mut ReportPage) {
+    page.markup(&patterns());
+    let warnings: Vec<String> = plan.warnings.iter().map(|warning| warning.text.clone()).collect();
+    page.list("Warnings", &warnings);
+    page.verdict(&facts::verdict(plan), !plan.fits);
+    let facts = facts::of(plan).into_iter().map(|(name, text)| {
+        let text = escaped(&text);
+        format!("<div><dt>{name}</dt><dd>{text}</dd></div>")
+    });
+    page.markup(&format!("<dl class=\"facts\">{}</dl>\n", facts.collect::<String>()));
+}
+
+fn write_body(plan: &Plan, points: &[ContextPoint], page: &mut ReportPage) {
+    for (index, card) in plan.cards.iter().enumerate() {
+        section(plan, points, index, card, page);
+    }
+    page.markup(&hints(&plan.hints));
+    page.markup(&table(plan, points));
+    let texts: Vec<String> = plan.reasons.iter().map(|reason| reason.text.clone()).collect();
+    page.list("Notes", &texts);
+}
+
+/// Advice, each with the flags that carry it out, which a script may offer to apply.
+fn hints(hints: &[Hint]) -> String {
+    if hints.is_empty() {
+        return String::new();
+    }
+    let item = |hint: &Hint| {
+        let flags = hint.advice.flags().map(|flags| {
+            let flags = escaped(&flags);
+            format!("<code data-flags=\"{flags}\">{flags}</code> ")
+        });
+        let mut words = hint.advice.to_string();
+        if let Some(saves) = hint.saves {
+            words += &format!("; saves {saves}");
+        }
+        if hint.enough {
+            words += "; then it fits";
+        }
+        if let Some(costs) = hint.costs {
+            words += &format!("; {costs}");
+        }
+        format!("<li>{}{}</li>\n", flags.unwrap_or_default(), escaped(&words))
+    };
+    let items: String = hints.iter().map(item).collect();
+    format!("<h2>Advice</h2>\n<ul class=\"hints\">{items}</ul>\n")
 }
 
 fn peak(terms: &Terms) -> Bytes {
@@ -53,40 +106,51 @@ fn largest(points: &[ContextPoint]) -> u64 {
     points.last().map_or(1, |point| point.context)
 }
 
-fn head(plan: &Plan, page: &mut ReportPage) {
-    let build = plan.engine.build.map_or(String::new(), |build| format!(" b{build}"));
-    page.faint(&format!(
-        "{}{build}; the host needs {}; each further token of context costs {}",
-        plan.engine.kind.name(),
-        plan.host.peak,
-        plan.growth.bytes_per_token
-    ));
-    let verdict = if plan.fits { "fits" } else { "does not fit" };
-    page.verdict(verdict, !plan.fits);
-    let items = TERMS.map(|style| {
-        format!(
-            "<li><svg viewBox=\"0 0 16 16\"><rect width=\"16\" height=\"16\" class=\"{0}\"/><rect width=\"16\" \
-             height=\"16\" fill=\"url(#p-{0})\"/></svg> {1} {2}</li>",
-            style.class, style.letter, style.name
-        )
-    });
-    page.markup(&format!("<ul class=\"legend\">{}</ul>\n", items.concat()));
-}
-
 fn section(plan: &Plan, points: &[ContextPoint], index: usize, card: &CardPlan, page: &mut ReportPage) {
-    let spare = Bytes::new(card.headroom.unsigned_abs());
-    let (class, words) = if card.fits {
-        ("yes", format!("fits: peak {}, {spare} to spare", card.peak))
-    } else {
-        ("no", format!("does not fit: peak {}, {spare} too much", card.peak))
-    };
+    let class = if card.fits { "yes" } else { "no" };
     page.heading(card.id.as_str());
     page.markup(&format!(
-        "<p>{} of {} are free; <span id=\"words-{index}\" class=\"{class}\">{words}</span></p>\n",
-        card.free, card.total
+        "<p>{} of {} are free; <span id=\"words-{index}\" class=\"{class}\">{}, peak {}</span></p>\n",
+        card.free,
+        card.total,
+        verdict(card),
+        card.peak
     ));
-    page.markup(&bar(card, full(points, index, card)).svg(&format!("id=\"bar-{index}\"")));
-    page.markup(&chart(plan, points, index, card).svg());
+    let place = format!("id=\"bar-{index}\" class=\"bar\" width=\"100%\" height=\"{BAR_HEIGHT}\"");
+    page.markup(&plan_bar(card, full(points, index, card)).svg(&place));
+    page.markup(&parts(card));
+    // A picture that is wider than a phone can be moved, by the keyboard too.
+    page.markup(&format!(
+        "<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"{}: memory over context\">{}</div>\n",
+        escaped(card.id.as_str()),
+        chart(plan, points, index, card).svg()
+    ));
+}
+
+/// The parts of a card's memory, each with its source. An unknown part is shown; one of no bytes is not.
+fn parts(card: &CardPlan) -> String {
+    let others = (Some(occupied(card)), "the system and other processes".to_owned());
+    let own = terms(&card.terms).map(|term| (term.bytes, term.source.to_string()));
+    let row = |(style, (bytes, source)): (TermStyle, (Option<Bytes>, String))| {
+        if bytes.is_some_and(|bytes| bytes.is_zero()) {
+            return String::new();
+        }
+        let size = bytes.map_or_else(|| "not known".to_owned(), |bytes| bytes.to_string());
+        format!(
+            "<tr><th scope=\"row\"><svg width=\"14\" height=\"14\" aria-hidden=\"true\"><rect width=\"14\" height=\"14\" \
+             class=\"{0}\"/><rect width=\"14\" height=\"14\" fill=\"url(#p-{0})\"/></svg> {1} {2}</th><td \
+             class=\"number\">{size}</td><td class=\"source\">{3}</td></tr>\n",
+            style.class,
+            style.letter,
+            style.name,
+            escaped(&source)
+        )
+    };
+    let rows: String = TERMS.into_iter().zip(std::iter::once(others).chain(own)).map(row).collect();
+    format!(
+        "<table class=\"parts\"><thead><tr><th>part</th><th class=\"number\">memory</th><th>source of the number</th>\
+         </tr></thead><tbody>\n{rows}</tbody></table>\n"
+    )
 }
 
 /// Returns the size that a card's bar is wide: the card, or the largest planned context where it overflows.
@@ -146,13 +210,15 @@ fn chart(plan: &Plan, points: &[ContextPoint], index: usize, card: &CardPlan) ->
 
 fn table(plan: &Plan, points: &[ContextPoint]) -> String {
     let mut out =
-        "<details open><summary>Every planned context</summary><table><thead><tr><th>context</th>".to_owned();
+        "<details><summary>Every planned context</summary><div class=\"wide\" tabindex=\"0\" role=\"group\" \
+        aria-label=\"planned contexts\"><table><thead><tr><th>context</th>"
+            .to_owned();
     // Writing to a string cannot fail.
     for card in &plan.cards {
         let id = escaped(card.id.as_str());
         let _ = write!(out, "<th>{id}: peak</th><th>to spare</th>");
     }
-    out += "<th></th></tr></thead><tbody>\n";
+    out += "<th>verdict</th></tr></thead><tbody>\n";
     for (at, point) in points.iter().enumerate() {
         let now = if point.context == plan.context { " class=\"now\"" } else { "" };
         let _ = write!(out, "<tr data-point=\"{at}\"{now}><td>{}</td>", point.context);
@@ -176,7 +242,7 @@ fn table(plan: &Plan, points: &[ContextPoint]) -> String {
             "<td class=\"no\">does not fit</td></tr>\n"
         };
     }
-    out + "</tbody></table></details>\n"
+    out + "</tbody></table></div></details>\n"
 }
 
 /// Returns the table for the script, as JSON without `<`, which could end the element.
@@ -186,7 +252,7 @@ fn data(plan: &Plan, points: &[ContextPoint]) -> String {
             "held": occupied(card),
             "free": card.free,
             "full": full(points, index, card),
-            "width": BAR_WIDTH,
+            "letter": LETTER_ROOM,
             // The script moves the mark in the chart, and must use the geometry that drew it.
             "left": PLOT_LEFT,
             "across": PLOT_WIDTH,

@@ -8,18 +8,18 @@
   const mib = (bytes) => `${Math.round(bytes / 1048576)} MiB`;
 
   function bar(card, terms) {
-    const { svg, full, width } = card;
+    const { svg, full, letter: room } = card;
     let end = 0;
     [card.held, ...terms].forEach((bytes, at) => {
-      const from = (end / full) * width;
+      const from = (end / full) * 100;
       end += bytes;
-      const wide = Math.max((end / full) * width - from, 0);
+      const wide = Math.max((end / full) * 100 - from, 0);
       const rect = svg.querySelector(`[data-term="${at}"]`);
-      rect.setAttribute("x", from);
-      rect.setAttribute("width", wide);
+      rect.setAttribute("x", `${from}%`);
+      rect.setAttribute("width", `${wide}%`);
       const letter = svg.querySelector(`[data-letter="${at}"]`);
-      letter.setAttribute("x", from + wide / 2);
-      letter.style.display = wide < 16 ? "none" : "";
+      letter.setAttribute("x", `${from + wide / 2}%`);
+      letter.setAttribute("visibility", wide < room ? "hidden" : "visible");
     });
   }
 
@@ -33,7 +33,7 @@
       fits = fits && spare >= 0;
       bar(card, terms);
       const words = document.getElementById(`words-${index}`);
-      words.textContent = spare >= 0 ? `fits: peak ${mib(peak)}, ${mib(spare)} to spare` : `does not fit: peak ${mib(peak)}, ${mib(-spare)} too much`;
+      words.textContent = spare >= 0 ? `fits, ${mib(spare)} to spare, peak ${mib(peak)}` : `does not fit, ${mib(-spare)} too much, peak ${mib(peak)}`;
       words.className = spare >= 0 ? "yes" : "no";
       const x = card.left + (point.context / data.most) * card.across;
       for (const end of ["x1", "x2"]) document.getElementById(`mark-${index}`).setAttribute(end, x);

@@ -1,0 +1,5 @@
+//! Tests of the public interface.
+
+mod cases;
+mod session;
+mod wasm;
