@@ -1,4 +1,4 @@
-//! `cargo xtask site`: builds the page that plans in the browser, as one file without a server, and checks it.
+//! `cargo xtask site`: builds the page that plans in the browser, as one file, and checks it.
 //!
 //! The planner is built for WebAssembly. Its standard library is the toolchain's own, or one built from
 //! Debian's sources.
@@ -17,6 +17,8 @@ use crate::{cross, page};
 
 pub(crate) const TARGET: &str = "wasm32-unknown-unknown";
 const PACKAGE: &str = "plimsoll-site";
+/// The package whose tests compare its answers.
+const TESTS: &str = "plimsoll-cli";
 /// The page is loaded over slow links too: its bytes, compressed as servers do.
 const MOST: usize = 1_000_000;
 
@@ -60,7 +62,8 @@ fn built(root: &Path, options: &Options) -> io::Result<bool> {
     let size = assembly::compressed(page.as_bytes())?;
     println!("site: {} bytes in {}, {size} compressed, of at most {MOST}", page.len(), folder.display());
     let fits = size <= MOST;
-    let is_asked = |part| options.check.as_ref().is_some_and(|parts| parts.is_empty() || parts.contains(&part));
+    let is_asked =
+        |part| options.check.as_ref().is_some_and(|parts| parts.is_empty() || parts.contains(&part));
     Ok(fits
         && (!is_asked(Part::Answers) || answers_are_equal(root, &module)?)
         && (!is_asked(Part::Browser) || works(root, &folder)?))
@@ -83,7 +86,7 @@ fn module(root: &Path) -> io::Result<PathBuf> {
 /// Compares the answers of the module with native ones: all recorded rows, and 10 000 damaged headers.
 fn answers_are_equal(root: &Path, module: &Path) -> io::Result<bool> {
     let mut cargo = Command::new("cargo");
-    cargo.args(["test", "--quiet", "--package", PACKAGE, "--lib", "wasm::", "--", "--nocapture"]);
+    cargo.args(["test", "--quiet", "--package", TESTS, "--lib", "site::wasm::", "--", "--nocapture"]);
     Ok(cargo.current_dir(root).env("PLIMSOLL_SITE_WASM", module).status()?.success())
 }
 

@@ -7,4 +7,5 @@ mod chosen;
 mod import;
 mod plan;
 mod report;
+mod site;
 mod verb;

@@ -20,10 +20,3 @@ pub use self::session::{Session, SessionError};
 
 /// Contexts of a chart by the formulas, which are the steps of a slider.
 pub const POINTS: u64 = 64;
-
-// Tests of the public interface, in this binary because each binary more is linked and stored by itself.
-#[cfg(test)]
-extern crate self as plimsoll_site;
-#[cfg(test)]
-#[path = "../tests/runner.rs"]
-mod runner;

@@ -90,7 +90,7 @@ fn hints(hints: &[Hint]) -> String {
             words += "; then it fits";
         }
         if let Some(costs) = hint.costs {
-            words += &format!("; {costs}");
+            words += &format!("; price: {costs}");
         }
         format!("<li>{}{}</li>\n", flags.unwrap_or_default(), escaped(&words))
     };

@@ -51,8 +51,8 @@ pub(super) fn page(module: &[u8]) -> io::Result<String> {
     Ok(text)
 }
 
-// DECISION: the user names the server, so the policy allows requests to any by https, and to this machine. No
-// script, style, font or picture comes from elsewhere. The page's own code asks only the server that is named.
+// DECISION: the user names the server, so the policy allows requests to any by https, and to this machine.
+// No script, style, font or picture comes from elsewhere. The page asks only the server that is named.
 fn policy(style: &str, script: &str) -> String {
     let hash = |text: &str| BASE64.encode(digest(&SHA256, text.as_bytes()));
     format!(

@@ -35,7 +35,7 @@ fn replies(module: &Path, messages: &[(Vec<u8>, String)]) -> Vec<String> {
     let length = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap().to_le_bytes();
     let framed: Vec<u8> = messages.iter().flat_map(|(one, _)| [&length(one)[..], one].concat()).collect();
     fs::write(&input, framed).unwrap();
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/converse.mjs");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/site/converse.mjs");
     let status = Command::new("node").arg(script).args([module, &input, &output]).status().unwrap();
     assert!(status.success(), "{status}");
     let bytes = fs::read(output).unwrap();

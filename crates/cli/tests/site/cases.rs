@@ -85,7 +85,7 @@ fn of_row(row: &Value, number: usize, samples: &mut HashMap<String, Option<Sampl
     if let Some(program) = row["program"].as_str() {
         question["program"] = json!(program);
     }
-    if number % 3 == 0 {
+    if number.is_multiple_of(3) {
         question["host"] = json!("64GiB");
     }
     let draft = row.get("draft").and_then(&mut specimen);
@@ -102,7 +102,8 @@ pub(crate) fn fuzzed(count: usize) -> Vec<Case> {
     let mut cases = Vec::new();
     some_mutants(count, &seeds, &tokens, |mutant| {
         let number = cases.len();
-        let mutant = if number % 2 == 0 { mutant.to_vec() } else { changed(seeds[number / 2 % 2], number) };
+        let mutant =
+            if number.is_multiple_of(2) { mutant.to_vec() } else { changed(seeds[number / 2 % 2], number) };
         let context = 256_u32 << (number % 12);
         let main = Sample { length: u64::try_from(mutant.len()).unwrap() + (4 << 20), head: mutant.into() };
         let flags = ["-c".to_owned(), context.to_string(), "-ub".to_owned(), "256".to_owned()];

@@ -122,7 +122,7 @@ fn a_repository_is_chosen_from_as_llama_server_chooses() {
 }
 
 #[test]
-fn what_cannot_be_answered_is_an_error_with_its_reason() {
+fn a_message_without_an_answer_gets_the_reason() {
     let mut session = Session::default();
     for (message, reason) in [
         ("", "cannot be read"),

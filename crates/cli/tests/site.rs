@@ -1,0 +1,5 @@
+//! Tests of the planner behind a page, whose replies are those of the command line.
+
+mod cases;
+mod session;
+mod wasm;

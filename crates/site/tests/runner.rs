@@ -1,5 +1,0 @@
-//! Tests of the public interface.
-
-mod cases;
-mod session;
-mod wasm;
