@@ -23,7 +23,12 @@ fn open(talk: &mut impl FnMut(&[u8]) -> String, file: &Sample) -> Option<u64> {
         let take = json!({ "take": { "file": number, "start": from } });
         state = serde_json::from_str(&send(talk, &take, &file.part(from, to))).unwrap();
     }
-    state.get("error").is_none().then_some(number)
+    if state.get("error").is_some() {
+        // As the page does: what is refused takes no memory.
+        send(talk, &json!({ "close": { "files": [number] } }), &[]);
+        return None;
+    }
+    Some(number)
 }
 
 /// Holds the conversation of a case, and returns the last reply: a document or an error.
