@@ -1,4 +1,4 @@
-//! Identity of this process in the shared ledger, and the question whether another one has ended.
+//! Identifies this process in the shared ledger, and finds out whether another process has ended.
 
 use std::mem::zeroed;
 use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle, RawHandle};

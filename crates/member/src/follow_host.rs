@@ -49,9 +49,9 @@ pub(super) enum NewsError {
     Unreadable,
     #[error("the host's records differ from those of the store")]
     Foreign,
-    #[error("the host's records were passed on by too many hosts")]
+    #[error("the records come through more hosts than a fleet allows, as in a loop")]
     Deep,
-    #[error("the host sent records older than those known here, which are kept")]
+    #[error("the host sent outdated records, which are ignored; newer ones are known here")]
     Late,
     #[error("the host sent records that the store does not have")]
     Doubted,

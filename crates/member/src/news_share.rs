@@ -1,5 +1,5 @@
-//! Limits how much data another host may send about the fleet: by the number of records at first, later by
-//! time.
+//! Limits the data that another host may send about the fleet: first to the size of all records, then to a
+//! rate of changes per second.
 //!
 //! DECISION: the store says how many records there are, and their bytes follow from that with room to spare.
 //! More data than the share is a lie or a fault of the host. Changes are read at a pace, so that no host

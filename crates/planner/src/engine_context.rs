@@ -1,4 +1,4 @@
-//! Computes the parts of an engine context (the model's or a draft model's) that do not depend on its length.
+//! Computes the memory of an engine context (of the model or a draft model) that does not grow with its length.
 
 use std::ops::Range;
 

@@ -1,5 +1,4 @@
-//! Places builds of ggml's CUDA backend for Windows, and a llama.cpp of the age of a report, in the user's
-//! cache.
+//! Downloads builds of ggml's CUDA backend for Windows, and a matching older llama.cpp, to the user's cache.
 //!
 //! They come from npm, built by a project that uses llama.cpp. Microsoft's C and C++ libraries come from
 //! PyPI, because Wine's own lack functions of theirs.

@@ -79,7 +79,7 @@ pub(crate) struct Arguments {
     /// (name=H200,total=80GiB), or a part of host memory (kind=host,total=16GiB); repeatable
     #[arg(long = "card", value_name = "SPEC")]
     cards: Vec<CardChoice>,
-    /// With --card: host memory of that machine, e.g. 64GiB, as in plimsoll plan
+    /// With --card: host memory of the machine that it describes, e.g. 64GiB
     #[arg(long, value_name = "SIZE", requires = "cards")]
     host: Option<HostSize>,
     /// Memory to leave free on each card, e.g. 512MiB
@@ -93,7 +93,7 @@ pub(crate) struct Arguments {
     /// unloaded, and restored after the next load [default: 0, nothing is saved]
     #[arg(long, value_name = "SIZE", value_parser = reserve_size)]
     warm: Option<Bytes>,
-    /// llama-server for models that are configured with flags only
+    /// Path of the llama-server for models that have `flags` but no `cmd`
     #[arg(long, value_name = "PROGRAM")]
     engine: Option<PathBuf>,
     /// Append the log and the output of the engines to this file; SIGHUP opens it again, for logrotate

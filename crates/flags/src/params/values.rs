@@ -1,4 +1,4 @@
-//! Values of model parameters that are neither numbers nor texts.
+//! Model parameters with a few named values, such as flash attention, split mode and type of cache.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlashAttention {

@@ -1,4 +1,4 @@
-//! Hook of `cuInit`, after whose first success guard starts to act in the process.
+//! Hook of `cuInit`: guard becomes active in the process once the first call has succeeded.
 
 use core::ffi::c_uint;
 

@@ -48,7 +48,7 @@ pub(crate) struct Arguments {
     /// Concurrent requests
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
     clients: u16,
-    /// Prompt depths in tokens, used in turn
+    /// Lengths of prompts in tokens; the requests use them in turn
     #[arg(long, value_name = "N,N,…", value_delimiter = ',', default_value = "32,128,512", value_parser = clap::value_parser!(u64).range(1..=MOST_DEPTH))]
     depths: Vec<u64>,
     /// Ask for answers of at most this many tokens (`max_tokens`)

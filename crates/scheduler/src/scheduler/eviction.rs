@@ -1,4 +1,4 @@
-//! Searches memory for the waiting models, and stops the engines that hold it.
+//! Makes room for waiting models: chooses the engines that must stop, and stops them.
 //!
 //! Models are handled oldest first. A model that has waited longer than `patience` reserves the memory that
 //! it needs. The runs that are in use there go on until their turns are over.

@@ -1,5 +1,5 @@
-//! Handles clients that disconnect while they wait, and preloads that are postponed for requests. Both are
-//! expected to return.
+//! Remembers clients that disconnected while they waited, and preloads that made way for requests: both are
+//! likely to be tried again.
 
 use super::Scheduler;
 use crate::models::{LeftClient, ModelSlot, RequestedState, RunState};

@@ -1,4 +1,4 @@
-//! Keeps running engines' requests for more memory, which wait until other engines have stopped.
+//! Queue of requests for more memory from running engines. Each waits until other engines have stopped.
 
 use plimsoll_base::{Bytes, CardId, Order, RunId};
 
