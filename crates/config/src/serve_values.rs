@@ -1,4 +1,4 @@
-//! Parses the values of `plimsoll serve`'s settings, alike from the command line and from files.
+//! Parses the values of `plimsoll serve`'s settings, which the command line and files write in the same way.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Keeps the primary context of each card in the fake driver, which the CUDA runtime's libraries share by a
-//! count of holders.
+//! Keeps the reference-counted primary context of each card in the fake driver. The CUDA runtime's libraries
+//! share it.
 
 use crate::abi::{Context, Out};
 use crate::call::driver;

@@ -1,4 +1,4 @@
-//! Makes the fake engine leak host memory: some with every request, some once.
+//! Makes the fake engine leak host memory: an amount with each request, or one amount at the start.
 //!
 //! The memory is written to, so that it appears in every measurement of the process's memory.
 

@@ -1,4 +1,4 @@
-//! Finds dependencies that a package declares but none of its sources names, for `cargo xtask tidy`.
+//! Finds dependencies that a package declares and does not use, for `cargo xtask tidy`.
 //!
 //! DECISION: a search of ours instead of cargo-shear, which does not follow `#[path]` to the tests that are
 //! compiled with a library (`../tests/runner.rs`), and would remove what they use.
