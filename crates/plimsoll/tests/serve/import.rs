@@ -108,7 +108,7 @@ fn a_command_of_llama_server_runs_the_given_engine_where_the_path_has_none() {
     };
     let (status, stated) = check(&[]);
     // The plan needs no engine, and its figures are those of the newest build.
-    let reported = " planned; cannot be loaded: a could not be started: no engine was found: there is no llama-server on PATH";
+    let reported = " planned; cannot be started: a could not be started: no engine was found: there is no llama-server on PATH";
     assert!(status == Some(1) && stated.contains(reported), "{stated}");
     assert!(stated.contains("; hint: `plimsoll engine install`") && !stated.contains("\\n"), "{stated}");
     let figure = |stated: &str| {
