@@ -42,7 +42,7 @@ fn body(model: &str, bytes: usize, stream: bool) -> String {
     fill(head, &tail, bytes)
 }
 
-/// A body of about the wished length: never longer, and shorter by less than a paragraph.
+/// A body of about the requested length: never longer, and shorter by less than a paragraph.
 fn fill(head: &str, tail: &str, bytes: usize) -> String {
     let paragraphs = bytes.saturating_sub(head.len() + tail.len()) / PARAGRAPH.len();
     [head, &PARAGRAPH.repeat(paragraphs), tail].concat()
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_body_is_json_of_about_the_wished_length() {
+    fn a_body_is_json_of_about_the_requested_length() {
         for bytes in [400, 200_000] {
             let body = body("alpha", bytes, true);
             let json: serde_json::Value = serde_json::from_str(&body).unwrap();

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn an_identity_is_told_from_a_product() {
+    fn an_identity_is_distinguished_from_a_product() {
         for identity in ["0", "15", "GPU-1", "gpu-946d7e1ef9b172dd", "0000:c1:00.0", "c1:00.0"] {
             assert!(is_card_identity(identity), "{identity}");
         }

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_is_told_by_the_programs_name_and_by_nothing_that_resembles_it() {
+    fn a_kind_is_recognised_by_the_programs_name_and_by_nothing_that_resembles_it() {
         for (line, kind) in [
             ("vllm serve Qwen/Qwen3-8B --port ${PORT}", Some(CommandKind::Vllm)),
             (

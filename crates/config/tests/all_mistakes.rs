@@ -12,7 +12,7 @@ fn lines(file: &str, text: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_toml_tells_unknown_keys_types_units_words_and_flags_together() {
+fn a_toml_reports_unknown_keys_types_units_words_and_flags_together() {
     let text = r#"[serve]
 lisen = "127.0.0.1:8080"
 models-max = "x"
@@ -92,7 +92,7 @@ fn partly_readable_config_still_lists_its_model_files() {
 }
 
 #[test]
-fn a_preset_tells_keys_values_and_settings_together() {
+fn a_preset_reports_keys_values_and_settings_together() {
     let text = ";plimsoll: wait = soon\n[*]\nctx-sise = 5\n[a]\nmodel = a.gguf\nbatch-size = 2k\nodd = 1\n;plimsoll: ttl = x\n[b]\nthreads = 1\n;plimsoll: pni = on\n";
     let reported = lines("p.ini", text);
     let numbers: Vec<&str> = reported.iter().map(|line| line.split(": ").next().unwrap()).collect();

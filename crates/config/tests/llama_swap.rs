@@ -157,7 +157,7 @@ fn a_file_whose_models_are_misspelt_is_refused_and_an_empty_one_is_not() {
 }
 
 #[test]
-fn a_flag_of_a_long_command_is_told_with_its_own_line() {
+fn a_flag_of_a_long_command_is_reported_with_its_own_line() {
     let text = "\
 macros:
   srv: llama-server --port ${PORT} -b 4k
@@ -201,7 +201,7 @@ groups:
 }
 
 #[test]
-fn a_misspelt_member_of_a_group_is_told_with_the_model_that_is_meant() {
+fn a_misspelt_member_of_a_group_is_reported_with_the_model_that_is_meant() {
     let text = "models:\n  coder:\n    cmd: p ${PORT}\ngroups:\n  g:\n    members: [codr, other]\n    swap: false\n    exclusive: false\n";
     let reported = warnings(text);
     assert!(
@@ -216,7 +216,7 @@ fn a_misspelt_member_of_a_group_is_told_with_the_model_that_is_meant() {
 }
 
 #[test]
-fn a_proxy_with_another_port_than_the_command_is_told() {
+fn a_proxy_with_another_port_than_the_command_is_reported() {
     let reported =
         |proxy: &str| warnings(&format!("models:\n  a:\n    cmd: p ${{PORT}}\n    proxy: {proxy}\n"));
     assert_eq!(

@@ -138,7 +138,7 @@ fn a_selector_is_a_name_of_its_first_target() {
 }
 
 #[test]
-fn an_engine_elsewhere_is_routed_to_and_told_once() {
+fn an_engine_elsewhere_is_routed_to_and_reported_once() {
     let model =
         |name: &str, cmd: &str, proxy: &str| format!("  {name}:\n    cmd: {cmd}\n    proxy: {proxy}\n");
     let text = format!(

@@ -342,7 +342,7 @@ fn a_port_is_an_address_to_listen_on() {
 }
 
 #[test]
-fn a_list_of_flags_with_a_value_in_the_same_word_is_told_how_to_divide_it() {
+fn a_list_of_flags_with_a_value_in_the_same_word_is_refused_with_its_division() {
     let text = "[models.a]\nmodel = 'm.gguf'\nflags = ['-c 8192']\n";
     let roster = plimsoll_config::parse_each("plimsoll.toml", text, &|_| None).unwrap();
     let refused = roster.refused[0].error.to_string();

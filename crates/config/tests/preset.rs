@@ -377,7 +377,7 @@ fn guard_settings_in_a_preset_apply_to_all_models_or_to_one() {
 }
 
 #[test]
-fn a_value_that_the_engine_would_refuse_is_told_but_not_judged() {
+fn a_value_that_the_engine_would_refuse_is_reported_but_not_judged() {
     let text = "[a]\nmodel = m\nctk = q9\n";
     assert_eq!(argv(&roster(text).models[0]), ["--cache-type-k", "q9", "--model", "m"]);
     assert!(

@@ -41,7 +41,7 @@ allow-origins = ["https://chat.example:3000", "*"]
 }
 
 #[test]
-fn a_wrong_value_of_the_server_is_told_with_its_line_and_a_remedy() {
+fn a_wrong_value_of_the_server_is_reported_with_its_line_and_a_remedy() {
     for (line, reported) in [
         (
             "reserve = 3",

@@ -10,7 +10,7 @@ fn reported(cmd: &str) -> Vec<String> {
 }
 
 #[test]
-fn words_of_a_shell_are_told_with_what_to_write_instead() {
+fn words_of_a_shell_are_reported_with_what_to_write_instead() {
     let start = "a.yaml:2: no shell runs the command of `a`, so";
     let exec = "is an argument of the program; write `sh -c 'exec …'`, or leave it out";
     for (cmd, expected) in [
@@ -47,7 +47,7 @@ fn words_of_a_shell_are_told_with_what_to_write_instead() {
 }
 
 #[test]
-fn a_setting_beside_its_model_is_told_as_one() {
+fn a_setting_beside_its_model_is_reported_as_one() {
     let refused = |text: &str| plimsoll_config::parse_all("a.yaml", text, &|_| None).unwrap_err().to_string();
     assert_eq!(
         refused("models:\n  a:\n  cmd: llama-server --port ${PORT}\n  aliases: [b]\n"),
@@ -62,7 +62,7 @@ fn a_setting_beside_its_model_is_told_as_one() {
 }
 
 #[test]
-fn requests_to_a_port_where_nobody_listens_are_told_and_ports_of_several_models() {
+fn requests_to_a_port_where_nobody_listens_are_reported_and_ports_of_several_models() {
     let reported = |models: &str| {
         let mut roster = plimsoll_config::parse("a.yaml", &format!("models:\n{models}"), &|_| None).unwrap();
         roster.notify_ports();
@@ -113,7 +113,7 @@ fn beside_a_missing_variable_nothing_is_said_of_its_words() {
 }
 
 #[test]
-fn all_macros_of_a_chain_that_are_not_declared_are_told_at_once() {
+fn all_macros_of_a_chain_that_are_not_declared_are_reported_at_once() {
     let refused = |text: &str| plimsoll_config::parse_all("a.yaml", text, &|_| None).unwrap_err().to_string();
     let text = "macros:\n  base: ${bin} --port ${PORT}\n  run: ${base} ${flags} ${bin}\nmodels:\n  a:\n    cmd: ${run} -m ${file}\n";
     assert_eq!(
@@ -133,7 +133,7 @@ fn all_macros_of_a_chain_that_are_not_declared_are_told_at_once() {
 }
 
 #[test]
-fn the_names_of_other_servers_for_the_time_to_live_are_told_by_ours() {
+fn the_names_of_other_servers_for_the_time_to_live_are_mapped_to_ours() {
     for name in ["unload_after", "timeout", "idle", "keep_alive", "idle-timeout"] {
         let toml = format!("[models.a]\nmodel = '/a.gguf'\n{name} = '5m'\n");
         let error = plimsoll_config::parse("a.toml", &toml, &|_| None).unwrap_err().to_string();
@@ -151,7 +151,7 @@ fn the_names_of_other_servers_for_the_time_to_live_are_told_by_ours() {
 }
 
 #[test]
-fn a_missing_quotation_mark_is_told_as_one() {
+fn a_missing_quotation_mark_is_reported_as_one() {
     for text in [
         "[keys.a]\nkey = \"secret-of-mine\n",
         "[keys.a]\nkey = 'secret-of-mine\n",

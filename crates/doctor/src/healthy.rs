@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn output_without_a_failure_is_told_from_a_person_s_words() {
+    fn output_without_a_failure_is_distinguished_from_a_person_s_words() {
         for text in [
             "Total VRAM 12288 MB, total RAM 32086 MB\nDevice: cuda:0 NVIDIA GeForce RTX 3060\ngot prompt\n",
             "| GPU  Name  Persistence | Bus-Id  Disp | Volatile ECC |\n| 0  NVIDIA GeForce RTX 4090  On | 312MiB / 24564MiB |\n",

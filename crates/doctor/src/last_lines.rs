@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn pytorch_tells_what_was_free() {
+    fn pytorch_reports_what_was_free() {
         let finding = read(
             "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.69 GiB of which 512.50 MiB is free. Of the allocated memory",
         )

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_abort_of_ggml_is_told_from_a_complaint() {
+    fn an_abort_of_ggml_is_distinguished_from_a_complaint() {
         for line in [
             "/x/ggml/src/ggml-cuda/ggml-cuda.cu:107: CUDA error",
             "/build/ggml/src/ggml.c:1650: GGML_ASSERT(ggml_can_mul_mat(a, b)) failed",

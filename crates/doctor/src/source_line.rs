@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_files_are_told_from_lines_of_logs() {
+    fn lines_of_files_are_distinguished_from_lines_of_logs() {
         for line in [
             "use std::fs;",
             "    fn read(text: &str) -> bool {",

@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slot_with_a_request_is_told_from_idle_ones_and_from_other_answers() {
+    fn a_slot_with_a_request_is_distinguished_from_idle_ones_and_from_other_answers() {
         assert!(is_processing(br#"[{"id":0,"is_processing":false},{"id":1,"is_processing":true}]"#));
         for other in [
             &br#"[{"id":0,"is_processing":false}]"#[..],

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn devices_of_every_vendor_are_told_from_terminals_and_files() {
+    fn devices_of_every_vendor_are_distinguished_from_terminals_and_files() {
         for card in ["nvidia0", "nvidiactl", "kfd", "dri/renderD128", "dxg", "davinci0"] {
             assert!(is_card(&Path::new("/dev").join(card)), "{card}");
         }
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_process_that_computes_is_told_from_one_that_sleeps() {
+    async fn a_process_that_computes_is_distinguished_from_one_that_sleeps() {
         let group = std::process::id();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = EngineAddress::Port(listener.local_addr().unwrap().port());

@@ -42,7 +42,7 @@ fn record() -> Option<Vec<u8>> {
 }
 
 #[tokio::test]
-async fn a_transaction_is_applied_once_and_told_by_the_watch() {
+async fn a_transaction_is_applied_once_and_reported_by_the_watch() {
     let cluster = Cluster::start(1);
     let store = client(&cluster.address());
     ready(&store).await;

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_no_text_is_named_and_told_as_one_that_cannot_be_read() {
+    fn a_value_that_is_no_text_is_named_and_reported_as_one_that_cannot_be_read() {
         let changes = [change(1, Some(b"\xff".to_vec())), change(2, Some(b"{}".to_vec())), change(3, None)];
         assert_eq!(NewsLine::unreadable(&keys(), &changes), ["/plimsoll/lab/1/drains/h1"]);
         let mut view = FleetView::default();

@@ -1,7 +1,7 @@
 //! Decides what one daemon does in a fleet: it takes events and returns actions, and does no I/O itself.
 //!
 //! A daemon has two roles. As a router (`router`), it finds the host for each request, and claims a seat for
-//! a model that has none. A seat is the record that a model is loaded on a host. As a host (`harbour`), the
+//! a model that has none. A seat is the record that a model is loaded on a host. As a host (`seat_holder`), the
 //! daemon checks the fencing tokens of requests and gives up seats. `registration` writes the host's own
 //! records to the store.
 //!
@@ -10,11 +10,11 @@
 
 mod copying;
 mod doubts;
-mod harbour;
 mod pauses;
 mod registration;
 mod replicas;
 mod router;
+mod seat_holder;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,9 +24,9 @@ use std::time::Duration;
 use plimsoll_base::{Bytes, Reason};
 
 use self::doubts::SeatDoubts;
-use self::harbour::{LocalRun, OccupiedSeat};
 use self::registration::Registration;
 use self::router::{Demand, PendingClaim};
+use self::seat_holder::{LocalRun, OccupiedSeat};
 use super::claim::{Transaction, Write};
 use super::records::{HostCopies, OfferList, RunPhase, Seat};
 use super::source::{NewsSource, SourceTrust};
@@ -493,7 +493,7 @@ impl FleetNode {
     fn next_timer(&self, now: Duration) -> Option<Duration> {
         let claims = self.claims.values().filter_map(|claim| claim.again);
         let given = self.giving_up.values().copied();
-        let unclaimed = self.unclaimed.values().map(|since| *since + harbour::UNCLAIMED);
+        let unclaimed = self.unclaimed.values().map(|since| *since + seat_holder::UNCLAIMED);
         let timers = claims.chain(given).chain(unclaimed).chain(self.registration.again);
         timers.filter(|at| *at > now).min()
     }

@@ -225,7 +225,7 @@ fn only_one_process_writes_a_file() {
 }
 
 #[test]
-fn a_disk_without_room_and_a_folder_that_is_not_there_are_told_before_anything_comes() {
+fn a_disk_without_room_and_a_folder_that_is_not_there_are_reported_before_anything_comes() {
     let (folder, copy) = copy();
     let digest = copy.digest().to_owned();
     let huge = FileCopy::new(folder.path().join("huge"), 1 << 60, &digest).unwrap();

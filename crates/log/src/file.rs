@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_a_full_disk_lost_are_told_once_there_is_room() {
+    fn lines_that_a_full_disk_lost_are_reported_once_there_is_room() {
         let folder = tempfile::tempdir().unwrap();
         let place = |name: &str| folder.path().join(name);
         std::os::unix::fs::symlink("/dev/full", place("link")).unwrap();

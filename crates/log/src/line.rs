@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_megabyte_is_cut_and_its_length_told() {
+    fn a_megabyte_is_cut_and_its_length_reported() {
         for piece in ["x", "\n", "ä"] {
             let line = text(LineStyle::Timed, &piece.repeat(1 << 20));
             assert!(line.len() < LONGEST + 100 && line.contains(" bytes more)"), "{}", line.len());

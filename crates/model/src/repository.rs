@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn quantisations_are_named_by_what_tells_them_apart() {
+    fn quantisations_are_named_by_what_distinguishes_them() {
         let found = quantisations(&FILES.map(|path| (path, Some(7))));
         let found: Vec<(&str, usize, Option<u64>)> =
             found.iter().map(|one| (one.name.as_str(), one.files.len(), one.size)).collect();

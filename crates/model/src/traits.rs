@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn the_template_and_the_vocabulary_tell_what_a_model_can_do() {
+    fn the_template_and_the_vocabulary_report_what_a_model_can_do() {
         let found = traits(|draft| {
             draft.put("general.basename", "Qwen3");
             draft.put("general.size_label", "8B");

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_vendor_has_its_drivers_limits_and_each_can_be_told() {
+    fn a_vendor_has_its_drivers_limits_and_each_can_be_reported() {
         let mut limits = VulkanLimits::default();
         assert_eq!((limits.vendor, limits.align), (0x10de, 16));
         for (key, value) in [("type", 1), ("vendor", 4098), ("range", 128 << 20), ("matrix", 0)] {

@@ -13,7 +13,7 @@ pub struct NamedCards {
     pub only: bool,
 }
 
-/// Returns the cards that `wish` names on a machine with this many.
+/// Returns the cards that `params` names on a machine with this many.
 pub fn named(params: &ModelParams, cards: usize) -> Result<NamedCards, PlanError> {
     // Flags number all cards of the machine, but with `-dev`, `-mg` and `-ts` count within its list
     // (`llama.cpp: llama_prepare_model_devices @ b10605`). `-mg` without `-sm none` has no effect.

@@ -394,7 +394,7 @@ fn a_plan_after_a_prompt_has_the_engines_pool_and_says_so() {
 
 /// An engine with both backends opens a device of one.
 #[test]
-fn an_engine_on_vulkan_is_told_by_the_device_that_it_opens() {
+fn an_engine_on_vulkan_is_recognised_by_the_device_that_it_opens() {
     let transcript = Transcript::read(
         "plimsoll_phantom: CUDA runtime 13\n\
          plimsoll_phantom: Vulkan device\n\

@@ -227,7 +227,7 @@ fn a_file_of_the_engines_own_converter_is_planned_as_latent_too() {
 }
 
 #[test]
-fn experts_are_fused_unless_told_otherwise_and_reduction_changes_nothing() {
+fn experts_are_fused_unless_set_otherwise_and_reduction_changes_nothing() {
     // few words, so that the logits are not the largest
     let recipe = Recipe { vocabulary: 1000, ..kimi() };
     let compute = |flags: &str| {

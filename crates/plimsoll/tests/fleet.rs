@@ -83,7 +83,7 @@ fn a_model_of_a_killed_host_is_answered_elsewhere_after_its_lease() {
 }
 
 #[test]
-fn while_the_store_is_silent_loaded_models_are_served_and_others_are_told_why() {
+fn while_the_store_is_silent_loaded_models_are_served_and_others_are_given_the_reason() {
     let mut fleet = Fleet::start();
     fleet.ask(0, "one");
     fleet.store.members.iter_mut().for_each(server::Member::kill);

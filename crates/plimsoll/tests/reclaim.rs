@@ -35,7 +35,7 @@ fn planned(answer: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn a_capped_release_is_told_to_upgrade_and_nothing_is_done_for_it() {
+fn a_capped_release_is_advised_to_upgrade_and_nothing_is_done_for_it() {
     let (status, answer) = judged("orin-nano-r36.4.7", &["--need", "5GiB"]);
     assert_eq!((status, answer["verdict"].as_str()), (1, Some("beyond")));
     assert_eq!(answer["schema"], "plimsoll.reclaim/1");

@@ -113,7 +113,7 @@ fn failures_are_counted_by_kind_and_a_server_that_dies_ends_the_load() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_told_at_once() {
+fn a_server_that_is_not_there_is_reported_at_once() {
     let (output, _) = soak("http://127.0.0.1:1", &[]);
     let reported = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1));

@@ -39,7 +39,7 @@ fn folder() -> (TempDir, PathBuf) {
 const TAKE: &str = "import time\nkept = []\nfor _ in range(8):\n    kept.append(bytearray(10 << 20)); time.sleep(0.1)\ntime.sleep(0.5)\nraise SystemExit(3)";
 
 #[test]
-fn a_program_is_watched_to_its_end_which_is_ours_and_its_growth_is_told() {
+fn a_program_is_watched_to_its_end_which_is_ours_and_its_growth_is_reported() {
     let (folder, record) = folder();
     let page = folder.path().join("a.html");
     let path = record.to_str().unwrap();
@@ -113,7 +113,7 @@ fn a_watch_that_is_killed_loses_at_most_the_sample_it_was_writing() {
 }
 
 #[test]
-fn a_file_that_is_there_is_left_alone_and_one_that_is_no_record_is_told() {
+fn a_file_that_is_there_is_left_alone_and_one_that_is_no_record_is_reported() {
     let (_folder, record) = folder();
     fs::write(&record, "precious").unwrap();
     let path = record.to_str().unwrap();

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_is_told_by_its_process_and_a_free_port_has_none() {
+    fn a_listener_is_recognised_by_its_process_and_a_free_port_has_none() {
         let (listener, port) = listening();
         let found = port_holder(port).unwrap();
         let (pid, _) = found.process.clone().unwrap();

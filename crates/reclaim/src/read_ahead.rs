@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_when_it_is_told_to() {
+    fn it_ends_on_command() {
         let folder = tempfile::tempdir().unwrap();
         let Some(path) = cold(folder.path(), "m.gguf") else { return };
         let requested = Cell::new(0);

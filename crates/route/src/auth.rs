@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reload_tells_which_keys_have_changed_and_keeps_what_they_have_used() {
+    fn a_reload_reports_which_keys_have_changed_and_keeps_what_they_have_used() {
         let key = |name: &str, text: &str| ConfiguredKey {
             requests_per_minute: std::num::NonZeroU32::new(1),
             ..ConfiguredKey::unlimited(name.to_owned(), KeySecret::Text(text.to_owned()))

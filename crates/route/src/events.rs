@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_change_is_told_under_both_names_with_its_information() {
+    async fn a_change_is_reported_under_both_names_with_its_information() {
         let events = Events::default();
         let mut listener = events.listen_to_models();
         events.state_changed("a", ModelState::Ready, &json!({ "info": 1 }));

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn uses_add_up_and_equal_cards_are_told_apart() {
+    fn uses_add_up_and_equal_cards_are_distinguished() {
         let part = json!({ "kind": "model", "name": "a", "bytes": 100, "terms": [
             ["context", 5], ["weights", 60], ["kv", 20], ["compute", 3], ["pool", 2], ["growth", 10]] });
         let bare = json!({ "kind": "model", "name": "b", "bytes": 7 });

@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_an_engine_are_not_told_to_clients() {
+    fn lines_of_an_engine_are_not_reported_to_clients() {
         let line = || Reason::new("engine_said", "prompt: 'my secret'");
         let oom = Reason::new("engine_out_of_memory", "a ran out").fact("asked", 7).because(line());
         let died = Reason::new("engine_died", "it went away").because(oom).because(line());

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_part_of_the_answer_is_told_where_it_stands_beside_the_sum() {
+    fn the_part_of_the_answer_is_reported_where_it_stands_beside_the_sum() {
         let of = |text: &str| reported(&[text]).unwrap().created;
         let usage = r#""usage":{"completion_tokens":7,"prompt_tokens":30,"total_tokens":37,"prompt_tokens_details":{"cached_tokens":3}}"#;
         assert_eq!(of(usage), Some(7));

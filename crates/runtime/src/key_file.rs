@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_and_blank_lines_are_no_keys_and_a_line_that_may_be_a_key_is_told() {
+    fn comments_and_blank_lines_are_no_keys_and_a_line_that_may_be_a_key_is_reported() {
         let (read, reported) = keys("\u{feff}# my keys\n\n  sesame-open-wide \n#\n#hidden-key\n");
         assert_eq!(read, ["sesame-open-wide"]);
         let text = "keys:5: this line begins with `#`, so it is read as a comment and not as an API key; choose a key that \
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_key_and_one_in_quotation_marks_are_told_and_never_shown() {
+    fn a_short_key_and_one_in_quotation_marks_are_reported_and_never_shown() {
         let (read, reported) = keys("\"sesame-open-wide\"\nhunter2\n\"\n");
         assert_eq!(read.len(), 3);
         assert_eq!(reported.len(), 3, "{reported:?}");

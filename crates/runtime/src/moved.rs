@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn growth_since_the_engine_is_ready_is_told_once_and_each_doubling_again() {
+    fn growth_since_the_engine_is_ready_is_reported_once_and_each_doubling_again() {
         let moved = MovedMemory::default();
         let take = |mib| moved.take(Bytes::mib(mib), None, true);
         assert_eq!(moved.take(Bytes::mib(300), None, false), None, "it loads");

@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_died_in_service_is_not_told_as_a_failed_load() {
+    fn a_run_that_died_in_service_is_not_reported_as_a_failed_load() {
         let mut record = FailureRecord::default();
         let refused = |record: &FailureRecord| {
             let refusal = refusal::load_failed("b", record, Some(Duration::from_secs(1)));
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_of_the_files_is_not_told_as_the_death_of_an_engine() {
+    fn a_fault_of_the_files_is_not_reported_as_the_death_of_an_engine() {
         let mut record = FailureRecord::default();
         record.run_failed(at(90), at(1), false, reason());
         record.found_fault(Reason::new("unstartable", "the file is missing"));

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_alone_counts_in_the_end_with_what_it_told() {
+    fn a_request_alone_counts_in_the_end_with_what_it_reported() {
         let mut run = run(1, true);
         run.enter(id(1), 1000);
         run.leave(id(1), Some(120));

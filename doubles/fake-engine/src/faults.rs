@@ -30,7 +30,7 @@ pub(crate) struct Script {
     fail_once: Option<PathBuf>,
     /// What follows the words of ggml's abort.
     pub(crate) abort: Abort,
-    /// Extra time between the wish to stop and the exit.
+    /// Extra time between the request to stop and the exit.
     pub(crate) drain: Duration,
     /// Nothing but SIGKILL ends the process.
     pub(crate) ignore_term: bool,

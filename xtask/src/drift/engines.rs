@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_absent_or_damaged_engine_is_told_with_a_remedy() {
+    fn an_absent_or_damaged_engine_is_reported_with_a_remedy() {
         let place = tempfile::tempdir().unwrap();
         let get = |chosen: &Chosen| Engine::get(chosen, place.path()).unwrap_err().to_string();
         let absent = get(&Chosen::Local("/nowhere/bin".into()));

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_read_as_it_was_written_and_a_damaged_one_told_with_a_remedy() {
+    fn a_record_is_read_as_it_was_written_and_a_damaged_one_reported_with_a_remedy() {
         let folder = tempfile::tempdir().unwrap();
         let path = Record::path(folder.path(), "e");
         assert!(Record::read(&path).unwrap().worst.is_empty());

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn intels_regions_are_told_by_their_names() {
+    fn intels_regions_are_recognised_by_their_names() {
         let usage = |lines: &str| GpuClient::parse(&format!("drm-driver: x\n{lines}")).unwrap().usage();
         let xe = usage("drm-resident-vram0: 3 MiB\ndrm-resident-system: 1 MiB\ndrm-resident-gtt: 2 MiB\n");
         assert_eq!((xe.on_card, xe.on_host), (Some(Bytes::mib(3)), Some(Bytes::mib(3))));

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_revision_tells_products_with_one_number_apart() {
+    fn a_revision_distinguishes_products_with_one_number() {
         let name = |text: &str, revision| known(pci_id(text).unwrap(), revision).map(|gpu| gpu.name);
         assert_eq!(name("1002:744c", Some(0xc8)), Some("AMD Radeon RX 7900 XTX"));
         assert_eq!(name("1002:744c", Some(0xcc)), Some("AMD Radeon RX 7900 XT"));

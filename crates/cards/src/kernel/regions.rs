@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_the_card_is_told_from_the_hosts() {
+    fn memory_of_the_card_is_distinguished_from_the_hosts() {
         let gib = |gib: u64| gib << 30;
         let xe = answer(8, &[region(0, gib(64), gib(9)), region(1, gib(12), gib(3))]);
         let pool = on_card(&xe, IntelDriver::Xe);

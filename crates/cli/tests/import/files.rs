@@ -68,7 +68,7 @@ fn a_home_servers_llama_swap_file_becomes_toml_with_its_places() {
 }
 
 #[test]
-fn typical_mistakes_are_told_with_line_and_remedy() {
+fn typical_mistakes_are_reported_with_line_and_remedy() {
     let imported = imported("swap.yaml", include_str!("home.yaml")).unwrap();
     let changes = reported(&imported.changes);
     assert_eq!(
@@ -126,7 +126,7 @@ fn typical_mistakes_are_told_with_line_and_remedy() {
 }
 
 #[test]
-fn all_mistakes_of_a_file_are_told_at_once_in_the_order_of_its_lines() {
+fn all_mistakes_of_a_file_are_reported_at_once_in_the_order_of_its_lines() {
     let text = "\
 healthCheckTimeout: soon
 models:
@@ -253,7 +253,7 @@ models:
 }
 
 #[test]
-fn a_file_that_is_not_on_this_machine_is_told_and_one_that_is_there_is_not() {
+fn a_file_that_is_not_on_this_machine_is_reported_and_one_that_is_there_is_not() {
     let text = "models:\n  a:\n    cmd: llama-server --port ${PORT} -m /no/such/a.gguf\n  b:\n    cmd: llama-server --port ${PORT} -m /dev/null\n";
     let imported = imported("swap.yaml", text).unwrap();
     let changes = reported(&imported.changes);
@@ -264,7 +264,7 @@ fn a_file_that_is_not_on_this_machine_is_told_and_one_that_is_there_is_not() {
 }
 
 #[test]
-fn misspelt_keys_and_numbers_are_told_with_what_was_meant() {
+fn misspelt_keys_and_numbers_are_reported_with_what_was_meant() {
     let text = "\
 healthChekTimeout: 3
 models:

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn retold_figures_are_of_the_nearest_word() {
+    fn repeated_figures_are_of_the_nearest_word() {
         let reported = torch("allocated 18.1GB, reserved 23.2GB, free 200MB, tried 1.0GB").unwrap();
         assert_eq!((reported.requested, reported.free), (Bytes::gib(1), Some(Bytes::mib(200))));
         assert_eq!(reported.idle.map(Bytes::whole_mib), Some(5222));

@@ -98,7 +98,7 @@ llama_init_from_model: failed to initialize the context: failed to allocate buff
 /// 2952 MiB are free, and the cache in 8 bits takes 2731, with one layer of it in 16 bits beside it: that
 /// does not fit.
 #[test]
-fn other_programs_of_ggml_are_not_told_of_a_quantised_cache_that_does_not_fit() {
+fn other_programs_of_ggml_are_not_advised_of_a_quantised_cache_that_does_not_fit() {
     let (_, hints) = stated(KOBOLD);
     assert!(hints.contains("--quantkv 1 --contextsize 29952"), "{hints}");
     let (_, hints) = stated(&KOBOLD.replace("11100 MiB free", "11500 MiB free"));

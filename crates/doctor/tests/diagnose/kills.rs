@@ -30,7 +30,7 @@ fn a_status_of_137_is_of_the_host_and_unsure() {
 }
 
 #[test]
-fn a_kill_that_the_kernel_or_the_container_tells_of_is_sure() {
+fn a_kill_that_the_kernel_or_the_container_reports_is_sure() {
     for (log, sub_cause) in [
         (
             "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),oom_memcg=/docker/7c,task=python3,pid=4411\nMemory cgroup out of memory: Killed process 4411 (python3) total-vm:30000000kB\n",

@@ -92,7 +92,7 @@ fn the_size_that_failed_never_comes_from_nvmap_and_lfb_is_no_evidence() {
 }
 
 #[test]
-fn the_two_symptoms_of_one_nvmap_line_are_told_apart() {
+fn the_two_symptoms_of_one_nvmap_line_are_distinguished() {
     let log = |name: &str| logs().into_iter().find(|(file, _)| file.contains(name)).unwrap().1;
     let masked = read(&log("pytorch-beside-llama"));
     assert_eq!(masked.cause, Cause::NvmlAssertMasksOom);

@@ -27,7 +27,7 @@ llama_context: n_ctx         = 65536
 const CACHED: &str = "llama_kv_cache:      CUDA0 KV buffer size =  4096.00 MiB\n";
 
 #[test]
-fn llama_cpp_is_told_the_context_that_fits_at_most() {
+fn llama_cpp_is_advised_the_context_that_fits_at_most() {
     let refused = "\
 ggml_backend_cuda_buffer_type_alloc_buffer: allocating 8192.00 MiB on device 0: cudaMalloc failed: out of memory
 alloc_tensor_range: failed to allocate CUDA0 buffer of size 8589934592
@@ -41,7 +41,7 @@ llama_init_from_model: failed to initialize the context: failed to allocate buff
 }
 
 #[test]
-fn llama_cpp_is_told_what_a_compute_buffer_misses() {
+fn llama_cpp_is_advised_what_a_compute_buffer_misses() {
     let refused = "\
 ggml_backend_cuda_buffer_type_alloc_buffer: allocating 4096.00 MiB on device 0: cudaMalloc failed: out of memory
 ggml_gallocr_reserve_n_impl: failed to allocate CUDA0 buffer of size 4294967296
@@ -104,7 +104,7 @@ CUDA error: out of memory
 }
 
 #[test]
-fn ollama_without_host_memory_is_not_told_to_use_more_of_it() {
+fn ollama_without_host_memory_is_not_advised_to_use_more_of_it() {
     let log = "Error: model requires more system memory (18.5 GiB) than is available (12.0 GiB)\n";
     let stated = read(log);
     assert_eq!(stated.sub_cause.map(|sub_cause| sub_cause.code()), Some("host_ram"));
@@ -217,7 +217,7 @@ Error: an unknown error was encountered while running the model CUDA error: out 
 
 /// Weights fill most of the card, and the cache is what can be made smaller without loss of speed.
 #[test]
-fn llama_cpp_is_told_of_the_cache_where_half_of_it_is_what_is_missing() {
+fn llama_cpp_is_advised_of_the_cache_where_half_of_it_is_what_is_missing() {
     let log = |weights: &str, cache: &str| {
         format!(
             "{LLAMA}load_tensors:        CUDA0 model buffer size = {weights} MiB\n\
@@ -237,7 +237,7 @@ fn llama_cpp_is_told_of_the_cache_where_half_of_it_is_what_is_missing() {
 }
 
 #[test]
-fn llama_cpp_is_told_how_many_layers_fit_at_most() {
+fn llama_cpp_is_advised_how_many_layers_fit_at_most() {
     let refused = "\
 load_tensors: loading model tensors, this can take a while... (mmap = true)
 ggml_backend_cuda_buffer_type_alloc_buffer: allocating 23552.00 MiB on device 0: cudaMalloc failed: out of memory
@@ -282,7 +282,7 @@ CUDA error: out of memory
 }
 
 #[test]
-fn ollama_is_told_of_its_variables_and_parameters() {
+fn ollama_is_advised_of_its_variables_and_parameters() {
     let log = "\
 time=2026-03-01T10:00:00Z level=INFO source=memory.go:356 msg=\"offload to cuda\" layers.model=33 memory.available=\"[10.0 GiB]\" memory.required.full=\"14.0 GiB\" memory.required.kv=\"8.0 GiB\" memory.weights.total=\"5.0 GiB\"
 time=2026-03-01T10:00:01Z level=INFO source=server.go:405 msg=\"starting llama server\" cmd=\"ollama runner --ctx-size 65536 --batch-size 512 --parallel 4\"
@@ -331,7 +331,7 @@ llama_kv_cache_init: failed to allocate buffer for kv cache
 ";
 
 #[test]
-fn vllm_is_told_of_its_options_with_the_figures_that_it_printed() {
+fn vllm_is_advised_of_its_options_with_the_figures_that_it_printed() {
     let text = hints(
         "(EngineCore_0 pid=77) ERROR [core.py:712] ValueError: To serve at least one request with the models's max seq len \
          (262144), (36.00 GiB KV cache is needed, which is larger than the available KV cache memory (18.00 GiB). Based on the \
@@ -350,7 +350,7 @@ fn vllm_is_told_of_its_options_with_the_figures_that_it_printed() {
 }
 
 #[test]
-fn pytorch_and_what_is_made_with_it_are_told_of_theirs() {
+fn pytorch_and_what_is_made_with_it_are_advised_of_theirs() {
     let sentence = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 4.00 GiB. GPU 0 has a total capacity of 23.69 GiB of \
                     which 512.00 MiB is free. Of the allocated memory IN_USE GiB is allocated by PyTorch, and IDLE GiB is reserved by \
                     PyTorch but unallocated.";
@@ -383,7 +383,7 @@ fn lines_of_several_logs_are_named_by_file_and_number() {
 }
 
 #[test]
-fn a_node_of_comfyui_that_fails_is_told_comfyuis_options() {
+fn a_node_of_comfyui_that_fails_is_shown_comfyuis_options() {
     let log = include_str!("../../../../data/logs/compute_buffer_too_large.decode.comfyui.log");
     let text = hints(log);
     assert!(text.contains("VAE Decode (Tiled)") && !text.contains("-ub"), "{text}");
@@ -391,7 +391,7 @@ fn a_node_of_comfyui_that_fails_is_told_comfyuis_options() {
 
 /// The node for tiles helps in the VAE, another form of attention in the sampler.
 #[test]
-fn the_sampler_of_comfyui_is_not_told_of_the_vae() {
+fn the_sampler_of_comfyui_is_not_advised_of_the_vae() {
     let log = |frame: &str| {
         format!(
             "ComfyUI version: 0.3.46\n  File \"/opt/ComfyUI/{frame}\n\
@@ -418,7 +418,7 @@ fn the_sampler_of_comfyui_is_not_told_of_the_vae() {
 const OF_LLAMA: [&str; 7] = ["-ngl", "-ub", "-ctk", "(-c ", "(-c)", "plimsoll plan -- FLAGS", "--n-cpu-moe"];
 
 #[test]
-fn whisper_cpp_and_kobold_cpp_are_told_of_their_own_options() {
+fn whisper_cpp_and_kobold_cpp_are_advised_of_their_own_options() {
     let whisper = include_str!("../../../../data/logs/model_too_large.whisper.log");
     let kobold = "Welcome to KoboldCpp - Version 1.92\nInitializing dynamic library: koboldcpp_cublas.so\n";
     let weights = "\
@@ -451,7 +451,7 @@ whisper_init_state: failed to allocate compute buffers
 }
 
 #[test]
-fn a_full_card_is_not_told_to_give_a_larger_share() {
+fn a_full_card_is_not_advised_to_give_a_larger_share() {
     let log = |free: &str| {
         format!(
             "INFO vllm.worker: gpu_memory_utilization=0.8\ntorch.OutOfMemoryError: CUDA out of memory. Tried to \

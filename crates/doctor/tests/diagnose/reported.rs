@@ -73,7 +73,7 @@ fn tables_show_who_is_gone_and_who_holds_the_card() {
 }
 
 #[test]
-fn figures_that_are_retold_are_weighed_as_the_allocator_s_own() {
+fn figures_that_are_repeated_are_weighed_as_the_allocator_s_own() {
     let found = judged(
         "OOM for 2.0 GiB with 14.0 GiB reserved, 9.5 GiB allocated and 0.1 GiB free of 16 GiB total",
         "",

@@ -27,7 +27,7 @@ main: server is listening on http://127.0.0.1:8080 - starting the main loop
 ";
 
 #[test]
-fn a_failure_before_a_start_that_succeeded_is_told_as_past() {
+fn a_failure_before_a_start_that_succeeded_is_reported_as_past() {
     let past = "a later start in this log succeeded, so this failure is past";
     let both = format!("{REFUSED}{SERVES}");
     assert_eq!(judged(&both).cause, Cause::ModelTooLarge);
@@ -87,7 +87,7 @@ fn a_line_is_shown_once_for_each_finding() {
 }
 
 #[test]
-fn ollama_s_estimate_is_told_in_its_own_words() {
+fn ollama_s_estimate_is_reported_in_its_own_words() {
     let text = shown(
         "time=2026-04-03T12:01:01.001Z level=INFO source=sched.go:453 msg=\"NewLlamaServer failed\" error=\"model requires more system memory (45.2 GiB) than is available (30.1 GiB)\"\n",
     );

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_tells_nothing_is_unsure() {
+    fn a_program_that_reports_nothing_is_unsure() {
         for text in ["#!/usr/bin/perl\nexit 1;\n", "#!/bin/sh\necho '  ROCm0: x (1 MiB, 1 MiB free)'\n"] {
             let (_folder, program) = engine(text, &[]);
             assert_eq!(of(&program, &[]), Backends::Unsure, "{text}");

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn ik_llama_is_told_from_llama_by_a_flag_that_only_it_has() {
+    fn ik_llama_is_distinguished_from_llama_by_a_flag_that_only_it_has() {
         let directory = tempfile::tempdir().unwrap();
         let ik = r#"[ "$1" = --version ] && echo "version: 4848 (0ed847d3)" >&2 || echo "-rtr, --run-time-repack""#;
         let identity = identify(&look_alike(directory.path(), ik)).unwrap();

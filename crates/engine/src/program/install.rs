@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_without_the_library_of_openmp_is_told_its_package() {
+    fn a_machine_without_the_library_of_openmp_is_shown_its_package() {
         let stated = "ImportError: libgomp.so.1: cannot open shared object file: No such file".to_owned();
         let text = InstallError::LoadWheel { stated }.to_string();
         assert!(text.ends_with("\nhint: sudo apt-get install libgomp1"), "{text}");

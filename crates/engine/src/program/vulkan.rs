@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn cards_are_told_by_their_names_and_of_the_same_name_all_or_none() {
+    fn cards_are_recognised_by_their_names_and_of_the_same_name_all_or_none() {
         let shown = names(&["NVIDIA L4", "llvmpipe", "NVIDIA H200", "NVIDIA H200"]);
         let card = |name: &str| format!("name={name},total=1GiB").parse::<Card>().unwrap();
         let found = |given: &[&str]| {
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_card_of_another_maker_is_told_by_the_drivers_spelling_or_as_the_only_one() {
+    fn a_card_of_another_maker_is_recognised_by_the_drivers_spelling_or_as_the_only_one() {
         let card = |name: &str| format!("name={name},total=1GiB").parse::<Card>().unwrap();
         let (nvidia, amd) = (card("NVIDIA L4"), card("AMD Radeon RX 7900 XTX"));
         let many = card("AMD Radeon RX 7900 XT/7900 XTX/7900 GRE/7900M");

@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_with_a_setter_changes_the_wish() {
+    fn every_row_with_a_setter_changes_the_options() {
         let values = ["7", "off", "on", "x=CPU", "a:1", "q4_1", "row", "none", "draft-mtp"];
         for flag in crate::table::FLAGS.iter() {
             if flag.setter.is_none() {

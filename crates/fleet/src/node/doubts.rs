@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::harbour::OccupiedSeat;
+use super::seat_holder::OccupiedSeat;
 use super::{FleetEffect, FleetNode, NumberedSeats, Operation};
 use crate::records::{Seat, SeatCause};
 use crate::source::NewsSource;

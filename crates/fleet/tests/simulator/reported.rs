@@ -169,7 +169,7 @@ fn releases(effects: &[FleetEffect]) -> bool {
 }
 
 #[test]
-fn a_host_that_tells_of_lost_seats_unloads_nothing_and_is_left() {
+fn a_host_that_reports_lost_seats_unloads_nothing_and_is_left() {
     let mut scene = Scene::new(None);
     let (mut node, _) = holder(&mut scene);
     notify(&mut node, at(1), FleetEvent::NewsFrom(host("h2")));
@@ -214,7 +214,7 @@ fn a_seat_that_was_lost_in_truth_is_lost_by_the_news_of_a_host_too() {
 }
 
 #[test]
-fn a_seat_that_only_a_host_tells_of_is_neither_adopted_nor_given_up() {
+fn a_seat_that_only_a_host_reports_is_neither_adopted_nor_given_up() {
     let mut scene = Scene::new(None);
     let (mut node, lease) = holder(&mut scene);
     let mine = scene.store.seat("big").unwrap().record;
@@ -259,7 +259,7 @@ fn a_reading_of_another_history_is_that_of_a_restored_store() {
 }
 
 #[test]
-fn an_answer_of_a_former_life_tells_nothing_of_the_restored_store() {
+fn an_answer_of_a_former_life_reports_nothing_of_the_restored_store() {
     let mut scene = Scene::new(None);
     let mut node = follower(&scene, "h3", NewsSource::Store);
     let (model, affinity) = ("a".to_owned(), Affinity::default());
@@ -281,7 +281,7 @@ fn an_answer_of_a_former_life_tells_nothing_of_the_restored_store() {
 }
 
 #[test]
-fn of_two_hosts_that_contradict_each_other_the_store_tells_which_one_lied() {
+fn of_two_hosts_that_contradict_each_other_the_store_reports_which_one_lied() {
     let scene = Scene::new(None);
     let mut lies = scene.store.all();
     let revision = scene.store.revision;

@@ -381,7 +381,7 @@ fn a_host_that_does_not_show_that_it_is_the_one_loses_its_seats_and_gets_none_fo
 }
 
 #[test]
-fn a_second_seat_is_taken_from_a_host_that_is_not_trusted_and_the_host_is_told_so() {
+fn a_second_seat_is_taken_from_a_host_that_is_not_trusted_and_the_host_is_notified() {
     let mut scene = Scene::new(None);
     scene.seat("a", "h2");
     let further = |view: &FleetView, host: Option<&str>| {

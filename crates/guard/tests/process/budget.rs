@@ -164,7 +164,7 @@ fn arrays_are_counted_as_the_driver_sizes_them() {
 }
 
 #[test]
-fn a_program_is_told_its_budget_as_its_memory() {
+fn a_program_is_shown_its_budget_as_its_memory() {
     let run = run("budget=1000000", &["alloc:300000", "info", "total:0", "info-null"]);
     assert_eq!(run.lines[3], "info 0 700000 1000000");
     assert_eq!(run.lines[4], "total 0 1000000");
@@ -250,7 +250,7 @@ fn context_allocations_end_with_the_context() {
 }
 
 #[test]
-fn the_trace_tells_each_block_once_with_its_own_number() {
+fn the_trace_reports_each_block_once_with_its_own_number() {
     let run =
         run("budget=1000", &["alloc:600", "alloc:700", "free:0", "stream", "async:300:2", "free-async:3:2"]);
     let trace: Vec<_> = run

@@ -96,7 +96,7 @@ fn names_that_are_not_ours_mean_what_they_always_meant() {
 }
 
 #[test]
-fn a_program_without_a_driver_is_told_so_as_ever() {
+fn a_program_without_a_driver_gets_the_usual_error() {
     let words = ["init"];
     let empty = tempfile::tempdir().unwrap();
     let guarded = Client::new("dlsym", "").env("LD_LIBRARY_PATH", empty.path()).run(&words);

@@ -342,7 +342,7 @@ fn traced(scenario: &str) -> Vec<TraceRecord> {
 }
 
 #[test]
-fn the_trace_tells_a_pool_from_the_driver() {
+fn the_trace_distinguishes_a_pool_from_the_driver() {
     let records = traced("again");
     let of =
         |kind: TraceKind| records.iter().filter(move |record| record.kind == kind.code() && record.pool > 0);

@@ -45,7 +45,7 @@ fn pinned_memory_of_a_context_ends_with_the_context() {
 }
 
 #[test]
-fn the_trace_tells_what_is_pinned_with_a_number_of_its_own() {
+fn the_trace_reports_what_is_pinned_with_a_number_of_its_own() {
     let run = run(&["host:8192", "alloc:600", "register:4096", "free-host:0"]);
     let trace: Vec<_> = run
         .trace()

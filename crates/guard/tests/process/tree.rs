@@ -36,7 +36,7 @@ fn stated(run: &Run) -> &[String] {
 }
 
 #[test]
-fn two_processes_share_a_budget_and_the_one_that_passes_it_alone_is_told_who_holds_the_rest() {
+fn two_processes_share_a_budget_and_the_one_that_passes_it_alone_is_shown_who_holds_the_rest() {
     let folder = tempfile::tempdir().unwrap();
     let words = ["alloc:600", "wait", "alloc:400", "free:0", "alloc:400", "wait"];
     let mut first = holding(folder.path(), &words);

@@ -148,7 +148,7 @@ fn a_refusal_is_exactly_out_of_device_memory_and_leaves_its_reason() {
 }
 
 #[test]
-fn a_refusal_by_the_driver_is_told_as_its_own() {
+fn a_refusal_by_the_driver_is_reported_as_its_own() {
     let run = guarded(Driver::Phantom, "").run(&["open", "alloc:0xfffffffffffff000:0"]);
     assert_eq!(said(&run, "alloc"), ["-2"]);
     assert_eq!(run.page().ooms().next().unwrap().refusal, Refusal::Driver);

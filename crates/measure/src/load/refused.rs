@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_is_told_with_its_reasons_and_never_at_length() {
+    fn a_refusal_is_reported_with_its_reasons_and_never_at_length() {
         let error = json!({ "message": "no room: card 0", "code": "no_room", "reason": { "text": "no room", "because": [
             { "text": "card 0", "because": [{ "text": "2 GiB is held by others" }] }, { "text": "card 1" }] } });
         assert_eq!(reported(&error), "no room\n  card 0\n    2 GiB is held by others\n  card 1");

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn slowing_down_is_told_in_per_cent() {
+    fn slowing_down_is_reported_in_per_cent() {
         assert_eq!(results(100).slower_percent(), Some(20.0));
         assert_eq!(results(5).slower_percent(), None);
     }

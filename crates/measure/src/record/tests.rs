@@ -152,7 +152,7 @@ fn lines(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn an_unknown_line_is_skipped_and_another_version_is_told() {
+fn an_unknown_line_is_skipped_and_another_version_is_reported() {
     let (bytes, _) = record();
     let text = lines(&bytes);
     let (head, rest) = text.split_once('\n').unwrap();

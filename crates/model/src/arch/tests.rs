@@ -166,7 +166,7 @@ fn falcon_h1_keeps_a_state_and_a_cache_in_every_layer() {
 
 /// DeepSeek-V3 as converted since MLA; before, whole heads were cached.
 #[test]
-fn mla_is_told_by_its_lengths() {
+fn mla_is_recognised_by_its_lengths() {
     let old = [
         ("attention.kv_lora_rank", n(512)),
         ("attention.key_length", n(192)),

@@ -23,7 +23,7 @@ fn requested(hidden: &[(&str, &str)]) -> Stated {
 }
 
 #[test]
-fn every_card_that_was_told_is_a_card_of_hips_with_its_memory() {
+fn every_card_that_was_named_is_a_card_of_hips_with_its_memory() {
     let stated = requested(&[]);
     assert_eq!(
         stated.out,

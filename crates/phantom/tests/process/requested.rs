@@ -6,7 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use crate::runner::backend::{H200, run};
 
 #[test]
-fn every_version_of_the_runtime_sees_the_cards_that_were_told() {
+fn every_version_of_the_runtime_sees_the_cards_that_were_named() {
     let cards = format!("{H200};total=24,free=20,cc=8.7,sms=16,vmm=0");
     for version in ["11.0", "12", "13"] {
         let stated = run(version, Some(&cards), "devices");
@@ -102,7 +102,7 @@ fn each_thread_has_a_card_of_its_own() {
 }
 
 #[test]
-fn a_runtime_inside_of_the_program_is_told_apart() {
+fn a_runtime_inside_of_the_program_is_distinguished() {
     let stated = run("static", Some(H200), "static");
     assert_eq!(stated.out, "cuInit 100\n");
     assert!(stated.err.contains("plimsoll_phantom: static CUDA runtime\n"), "{}", stated.err);

@@ -17,7 +17,7 @@ fn run(cards: &str, act: &str) -> Stated {
 }
 
 #[test]
-fn every_card_that_was_told_is_a_device_of_vulkans() {
+fn every_card_that_was_named_is_a_device_of_vulkans() {
     let long = "x".repeat(300);
     let stated = run(&format!("{CARDS}{long}"), "cards");
     assert_eq!(

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_means_the_same_in_a_wish_and_on_a_command_line() {
+    fn a_change_means_the_same_in_a_request_and_on_a_command_line() {
         let changes = [
             RequestChange::Context(512),
             RequestChange::MicroBatch { tokens: 256, batch: None },

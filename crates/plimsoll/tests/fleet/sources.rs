@@ -70,7 +70,7 @@ fn hosts_that_do_not_watch_the_store_learn_of_every_move_and_drain() {
 }
 
 #[test]
-fn the_others_go_on_when_the_host_that_tells_them_dies() {
+fn the_others_go_on_when_the_host_that_reports_them_dies() {
     let mut fleet = start();
     let root = root(&fleet);
     let left: Vec<usize> = (0..3).filter(|host| *host != root).collect();
@@ -151,7 +151,7 @@ fn writes_of_another_fleet_let_no_host_read_the_store_anew() {
 }
 
 #[test]
-fn a_stranger_is_told_no_news() {
+fn a_stranger_is_sent_no_news() {
     let fleet = start();
     let ask = |key: &str| header(fleet.hosts[1].address, &[("plimsoll-hop", "news"), ("authorization", key)]);
     for wrong in ["", "Bearer ", "Bearer guess"] {

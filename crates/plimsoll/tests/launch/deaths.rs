@@ -16,7 +16,7 @@ fn death_of(faults: &str) -> ChildEnded {
 }
 
 #[test]
-fn a_broken_model_is_told_from_want_of_memory() {
+fn a_broken_model_is_distinguished_from_want_of_memory() {
     let ended = death_of("fail=crash_at_load");
     assert_eq!((ended.exit, ended.cause), (Exit::Code(1), EndCause::OnItsOwn));
     let verdict = post_mortem("alpha", &ended, None);

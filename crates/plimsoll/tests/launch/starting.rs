@@ -12,7 +12,7 @@ use plimsoll_serve::post_mortem;
 use super::rig::{WithProgram, engine, environment, launcher, on_one_thread, shell, start};
 
 #[test]
-fn a_llama_server_tells_of_its_progress_and_of_its_readiness() {
+fn a_llama_server_reports_its_progress_and_its_readiness() {
     on_one_thread(async {
         let mut running = start(&launcher(), engine("load_ms=200")).await;
         let mut progressed = false;

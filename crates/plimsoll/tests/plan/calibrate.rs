@@ -206,7 +206,7 @@ fn lasting_growth_at_a_prompt_counts_as_first_use_of_cublas_and_is_in_the_json()
 }
 
 #[test]
-fn a_driver_that_names_no_process_is_told_with_the_remedy_and_free_memory_helps_who_is_alone() {
+fn a_driver_that_names_no_process_is_reported_with_the_remedy_and_free_memory_helps_who_is_alone() {
     let mut machine = Machine::new();
     machine.cards[0]["processes"] = Value::Null;
     let engine = machine.usual_engine(0);
@@ -239,7 +239,7 @@ fn a_port_that_somebody_else_took_is_no_reason_to_give_up() {
 }
 
 #[test]
-fn an_engine_that_fails_or_stays_off_the_card_is_told_in_its_own_words() {
+fn an_engine_that_fails_or_stays_off_the_card_is_reported_in_its_own_words() {
     let machine = Machine::new();
     let broken = machine.engine("echo 'no kernel image is available' >&2; exit 3");
     let output = machine.calibrate(&broken, &[]);

@@ -89,7 +89,7 @@ fn is_command_or_error(line: &str) -> bool {
 }
 
 #[test]
-fn a_machine_without_a_card_is_told_first_in_text_and_json() {
+fn a_machine_without_a_card_is_reported_first_in_text_and_json() {
     let folder = tempfile::tempdir().unwrap();
     let model = specimen("tiny", folder.path());
     let run = |more: &[&str]| {

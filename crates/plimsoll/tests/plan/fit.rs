@@ -309,7 +309,7 @@ fn a_hint_names_what_is_saved_on_the_card_that_lacks_the_most() {
 }
 
 #[test]
-fn slots_with_caches_of_their_own_are_told_what_each_has() {
+fn slots_with_caches_of_their_own_are_shown_what_each_has() {
     let folder = tempfile::tempdir().unwrap();
     let model = specimen("l8", folder.path());
     let model = model.to_str().unwrap();

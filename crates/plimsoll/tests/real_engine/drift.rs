@@ -62,7 +62,7 @@ fn long_every_recorded_model_of_a_prebuilt_engine_is_no_further_than_recorded() 
 }
 
 #[test]
-fn an_engine_that_is_no_engine_is_told_with_a_remedy() {
+fn an_engine_that_is_no_engine_is_reported_with_a_remedy() {
     let place = tempfile::tempdir().unwrap();
     fs::create_dir_all(place.path().join("drift/npm-cuda-3.22.1")).unwrap();
     let damaged = drift(place.path(), &[ENGINE]);

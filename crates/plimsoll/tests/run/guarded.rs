@@ -154,7 +154,7 @@ fn a_program_of_llama_cpp_that_cannot_be_planned_runs_all_the_same() {
 }
 
 #[test]
-fn a_context_outside_the_plan_is_refused_or_told() {
+fn a_context_outside_the_plan_is_refused_or_reported() {
     let output = on_two_cards(&["--card", "Large", "--strict-cards"], &[take(), "card=1", "1"]);
     assert_eq!(output.status.code(), Some(4));
     assert!(stated(&output).1.contains("which this program may not use"), "{}", stated(&output).1);

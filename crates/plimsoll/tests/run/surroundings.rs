@@ -76,7 +76,7 @@ fn the_program_stays_in_our_process_group_with_its_own_name_and_arguments() {
 }
 
 #[test]
-fn guard_is_told_by_the_environment_and_nothing_else_is_changed() {
+fn guard_is_configured_by_the_environment_and_nothing_else_is_changed() {
     let options = [
         "--budget",
         "8GiB",

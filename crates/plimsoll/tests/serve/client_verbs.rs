@@ -109,7 +109,7 @@ fn a_wrong_key_and_a_missing_server_are_clear_errors() {
 }
 
 #[test]
-fn another_program_at_the_address_is_told_from_a_refusal() {
+fn another_program_at_the_address_is_distinguished_from_a_refusal() {
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = other.local_addr().unwrap().to_string();
     let answer = std::thread::spawn(move || {
@@ -169,7 +169,7 @@ fn a_load_without_room_is_not_said_to_be_under_way() {
 }
 
 #[test]
-fn a_second_load_is_told_what_the_model_does() {
+fn a_second_load_is_shown_what_the_model_does() {
     let daemon = Setup::new().model("alpha", "612MiB", "load_ms=3000", "").start();
     let load = || plimsoll(&daemon, "", &["load", "alpha"]);
     for _ in 0..2 {

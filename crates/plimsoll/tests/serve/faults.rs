@@ -64,7 +64,7 @@ fn assert_retry(answer: &Answer) {
 }
 
 #[test]
-fn crash_at_load_is_told_with_the_engines_own_last_line() {
+fn crash_at_load_is_reported_with_the_engines_own_last_line() {
     let (daemon, neighbour) = alongside_a_good_one("fail=crash_at_load", "");
     let answer = chat(daemon.address, "bad");
     assert_no_retry(&answer);
@@ -77,7 +77,7 @@ fn crash_at_load_is_told_with_the_engines_own_last_line() {
 }
 
 #[test]
-fn a_signal_at_load_is_told_as_a_signal_and_not_as_status_1() {
+fn a_signal_at_load_is_reported_as_a_signal_and_not_as_status_1() {
     let (daemon, neighbour) = alongside_a_good_one("fail=signal_at_load:SEGV", "");
     let error = error(&chat(daemon.address, "bad"));
     assert!(reported(&error).contains("SIGSEGV"), "{error}");
@@ -196,7 +196,7 @@ fn a_slow_drain_delays_the_newcomer_and_nobody_else() {
 }
 
 #[test]
-fn an_engine_that_ignores_every_wish_to_stop_is_killed_with_all_it_started() {
+fn an_engine_that_ignores_every_request_to_stop_is_killed_with_all_it_started() {
     let daemon = Setup::new()
         .model("deaf", "700MiB", "ignore_term=1", "stop-timeout = \"300ms\"")
         .model("next", "700MiB", "", "")

@@ -183,7 +183,7 @@ fn relative_models_are_those_beside_the_daemon_as_with_llama_server() {
 }
 
 #[test]
-fn a_preload_takes_what_is_free_and_the_rest_is_told() {
+fn a_preload_takes_what_is_free_and_the_rest_is_reported() {
     let daemon = Setup::new()
         .model("a", "600MiB", "", "preload = true")
         .model("b", "600MiB", "", "preload = true")

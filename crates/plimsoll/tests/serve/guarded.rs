@@ -94,7 +94,7 @@ fn an_engine_on_a_card_is_watched_and_one_that_says_more_gets_more() {
 /// The engine is asked for no less than the plan says, so a budget below that makes weights overflow, not
 /// what comes later.
 #[test]
-fn an_engine_that_may_spill_is_told_what_it_will_ask_for() {
+fn an_engine_that_may_spill_is_given_the_sizes_it_will_ask_for() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let model = folder.path().join("m8.gguf");
     let plimsoll = || Command::new(env!("CARGO_BIN_EXE_plimsoll"));
@@ -246,7 +246,7 @@ pub(crate) fn refusal(answer: &Answer) -> Value {
 }
 
 #[test]
-fn a_death_after_a_refusal_is_told_with_budget_need_and_who_holds_the_rest() {
+fn a_death_after_a_refusal_is_reported_with_budget_need_and_who_holds_the_rest() {
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("page");
     HandWritten::new(uuid())
@@ -283,7 +283,7 @@ fn budget_in(folder: &Path) -> Option<u64> {
 }
 
 #[test]
-fn a_plea_makes_an_idle_neighbour_leave_and_raises_the_budget() {
+fn a_room_request_makes_an_idle_neighbour_leave_and_raises_the_budget() {
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("page");
     HandWritten::new(uuid())
@@ -298,7 +298,7 @@ fn a_plea_makes_an_idle_neighbour_leave_and_raises_the_budget() {
     assert_eq!(chat(daemon.address, "small").status, 200);
     let folder = environment(&daemon, "alpha")["PLIMSOLL_GUARD_PAGES"].clone();
     let folder = PathBuf::from(folder.as_str().expect("a path"));
-    until("the plea is answered", || page_in(&folder).room_request.is_none());
+    until("the request for room is answered", || page_in(&folder).room_request.is_none());
     assert_eq!(budget_in(&folder), Some(5000 * MIB));
     assert_eq!(daemon.running(), ["alpha", "small"], "one suffices, and of the two that do the older leaves");
     daemon.reported("stop idle");
@@ -306,7 +306,7 @@ fn a_plea_makes_an_idle_neighbour_leave_and_raises_the_budget() {
 }
 
 #[test]
-fn a_plea_that_nobody_can_meet_is_answered_and_costs_nobody_a_thing() {
+fn a_room_request_that_nobody_can_meet_is_answered_and_costs_nobody_a_thing() {
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("page");
     HandWritten::new(uuid())
@@ -320,7 +320,7 @@ fn a_plea_that_nobody_can_meet_is_answered_and_costs_nobody_a_thing() {
     assert_eq!(chat(daemon.address, "idle").status, 200);
     let folder = environment(&daemon, "alpha")["PLIMSOLL_GUARD_PAGES"].clone();
     let folder = PathBuf::from(folder.as_str().expect("a path"));
-    until("the plea is answered", || {
+    until("the request for room is answered", || {
         page_in(&folder).room_request.is_none() && budget_in(&folder) == Some(3072 * MIB)
     });
     assert_eq!(daemon.running(), ["alpha", "idle"]);
@@ -444,7 +444,7 @@ fn a_budget_holds_for_an_engine_and_all_that_it_starts() {
 }
 
 #[test]
-fn an_engine_that_may_plead_outgrows_its_claim_without_dying() {
+fn an_engine_that_may_request_room_outgrows_its_claim_without_dying() {
     let driver = driver(&built("libplimsoll_fake_cuda.so", "fake-cuda"));
     let script = format!("cuda=1 vram={} vram_per_token=65536", 512 * MIB);
     let guard = "guard = { mode = \"budget\", reclaim = true, wait = \"10s\" }";

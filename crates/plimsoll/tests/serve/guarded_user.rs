@@ -102,7 +102,7 @@ fn pages_and_budgets_hold_for_engines_of_another_user() {
 }
 
 #[test]
-fn a_library_that_the_engines_user_cannot_read_is_told_and_not_preloaded() {
+fn a_library_that_the_engines_user_cannot_read_is_reported_and_not_preloaded() {
     if !is_root() {
         return;
     }

@@ -26,7 +26,7 @@ fn busy(settings: &str, milliseconds: u32) -> (Daemon, TcpStream) {
 }
 
 #[test]
-fn a_stream_that_waits_is_told_which_model_leaves_for_it() {
+fn a_stream_that_waits_is_shown_which_model_leaves_for_it() {
     let (daemon, busy) = busy("heartbeat = \"200ms\"\npatience = \"500ms\"", 2500);
     let streams: Vec<TcpStream> =
         (0..8).map(|_| http::open(daemon.address, "POST", CHAT, Some(&chat_body("next", true)))).collect();

@@ -129,7 +129,7 @@ fn a_command_of_llama_server_runs_the_given_engine_where_the_path_has_none() {
 }
 
 #[test]
-fn a_flag_that_the_plan_leaves_out_is_told_beside_the_figure() {
+fn a_flag_that_the_plan_leaves_out_is_reported_beside_the_figure() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     plimsoll_specimens::write("tiny", &folder.path().join("m.gguf"), &plimsoll_specimens::Changes::default())
         .expect("the model can be written");

@@ -18,7 +18,7 @@ pub(crate) fn four_cards(setup: Setup) -> Daemon {
 }
 
 #[test]
-fn a_variable_that_chooses_cards_is_told_to_be_left_out() {
+fn a_variable_that_chooses_cards_is_reported_as_left_out() {
     let yaml = "models:\n  a:\n    cmd: /bin/true ${PORT}\n    env: [CUDA_VISIBLE_DEVICES=0]\n";
     let daemon = four_cards(Setup::with_cards(&[]).named("swap.yaml").config(yaml));
     daemon.reported("swap.yaml:2: `CUDA_VISIBLE_DEVICES=0` of `a` is left out: plimsoll chooses the cards; write `cards = ");
@@ -272,7 +272,7 @@ fn a_vulkan_build_sees_its_cards_by_vulkans_own_numbers() {
 }
 
 #[test]
-fn a_vulkan_build_is_refused_a_card_that_cannot_be_told_from_its_neighbour() {
+fn a_vulkan_build_is_refused_a_card_that_cannot_be_distinguished_from_its_neighbour() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let daemon = cards(vulkan(folder.path(), ""), &[24 * GIB; 2]);
     let answer = chat(daemon.address, "m");

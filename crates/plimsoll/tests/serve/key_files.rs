@@ -62,7 +62,7 @@ fn a_file_without_a_key_is_refused_at_the_start_and_by_a_reload_which_keeps_the_
 }
 
 #[test]
-fn weak_keys_and_names_of_no_model_are_told_and_no_key_is_shown() {
+fn weak_keys_and_names_of_no_model_are_reported_and_no_key_is_shown() {
     let keys = Keys::new("'sesame-open-wide'\nhunter2\n#swordfish-1\n");
     let daemon = keys
         .setup()
@@ -84,7 +84,7 @@ fn weak_keys_and_names_of_no_model_are_told_and_no_key_is_shown() {
 }
 
 #[test]
-fn a_reload_names_the_keys_that_it_changed_and_tells_new_warnings_once() {
+fn a_reload_names_the_keys_that_it_changed_and_reports_new_warnings_once() {
     let old = "[keys.agents]\nkey = 'first-key-of-agents'\nrights = ['use', 'operate']\n[keys.gone]\nkey = 'the-key-of-gone'\n";
     let daemon = Setup::new().config(old).model("a", "64MiB", "", "").start();
     let text = std::fs::read_to_string(daemon.config_file()).unwrap();

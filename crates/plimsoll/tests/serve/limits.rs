@@ -144,7 +144,7 @@ fn an_idle_engine_that_is_killed_from_outside_is_started_again_by_the_next_reque
 }
 
 #[test]
-fn an_engine_that_is_killed_while_it_loads_is_told_as_killed() {
+fn an_engine_that_is_killed_while_it_loads_is_reported_as_killed() {
     let daemon = Setup::new().model("a", "100MiB", "load_ms=5000", "").start();
     let waiting = http::open(daemon.address, "POST", "/v1/chat/completions", Some(&chat_body("a", false)));
     until("it loads", || !daemon.engines().is_empty());

@@ -19,7 +19,7 @@ fn end(mut daemon: Daemon) -> String {
 }
 
 #[test]
-fn each_request_is_told_when_it_waits_and_when_it_ends() {
+fn each_request_is_notified_when_it_waits_and_when_it_ends() {
     let daemon = Setup::new()
         .model("alpha", "612MiB", "", "")
         .model("slow", "100MiB", "load_ms=1500", "")

@@ -174,7 +174,7 @@ fn a_machine_with_cards_of_two_makers_serves_on_both_with_two_engines() {
 }
 
 #[test]
-fn two_equal_cards_are_told_apart_and_a_third_model_takes_the_place_of_the_idle_one() {
+fn two_equal_cards_are_distinguished_and_a_third_model_takes_the_place_of_the_idle_one() {
     let machine = Machine::twins();
     let hip = machine.engine("hip", &["hip"], "");
     let named = |address: &str| format!("cards = [\"{address}\"]");

@@ -114,7 +114,7 @@ fn a_model_of_the_hub_is_served_with_flags_that_fit_and_fetched_by_its_engine() 
 }
 
 #[test]
-fn a_model_of_a_hub_that_cannot_be_reached_is_served_and_the_reason_is_told() {
+fn a_model_of_a_hub_that_cannot_be_reached_is_served_and_the_reason_is_reported() {
     let daemon = serving("http://127.0.0.1:9", "user/model-GGUF").start();
     daemon.reported("user/model-GGUF: -np 1: no other flag is chosen, since its header is not known: ");
     daemon.reported("cannot be reached");

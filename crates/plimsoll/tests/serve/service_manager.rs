@@ -45,7 +45,7 @@ fn systemd_hears_of_the_start_each_reload_and_the_end() {
 }
 
 #[test]
-fn a_hostile_socket_of_a_manager_is_told_and_serves_all_the_same() {
+fn a_hostile_socket_of_a_manager_is_reported_and_serves_all_the_same() {
     let daemon = Setup::new().model("a", "64MiB", "", "").variable("NOTIFY_SOCKET", "../no\nsocket").start();
     assert_eq!(get(daemon.address, "/health").status, 200);
     daemon.reported("is neither a path nor the name of an abstract socket");

@@ -74,7 +74,7 @@ fn every_route_but_health_wants_the_key() {
 }
 
 #[test]
-fn others_reach_it_only_with_keys_or_when_told() {
+fn others_reach_it_only_with_keys_or_on_command() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("a.toml");
     std::fs::write(&file, "").expect("the folder can be written");

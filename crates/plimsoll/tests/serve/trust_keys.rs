@@ -38,7 +38,7 @@ fn requests_without_a_valid_key_are_counted_and_logged_once_in_a_while() {
 }
 
 #[test]
-fn keys_that_every_user_may_read_are_told() {
+fn keys_that_every_user_may_read_are_reported() {
     let keys = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(keys.path(), "good\n").unwrap();
     let chmod = |path: &std::path::Path, mode| {

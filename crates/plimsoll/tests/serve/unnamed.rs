@@ -59,7 +59,7 @@ fn strict_names_refuse_an_unknown_name_and_autoload_off_loads_nothing() {
 }
 
 #[test]
-fn one_bad_flag_refuses_one_model_and_check_tells_it() {
+fn one_bad_flag_refuses_one_model_and_check_reports_it() {
     let bad = "[models.bad]\nmodel = 'x.gguf'\nflags = '--no-such-flag'\n";
     let daemon = Setup::new().model("a", "100MiB", "", "").config(bad).start();
     assert_eq!(chat(daemon.address, "a").status, 200);

@@ -23,7 +23,7 @@ pub fn processor() -> Option<Processor> {
 mod tests {
     #[test]
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-    fn the_kernel_tells_what_the_processor_can() {
+    fn the_kernel_reports_what_the_processor_can() {
         assert!(super::processor().is_some());
     }
 }

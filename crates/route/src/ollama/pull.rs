@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_in_the_words_of_its_last_line() {
+    fn a_failure_is_reported_in_the_words_of_its_last_line() {
         assert_eq!(broken_off(b"{\"error\":\"the disk is full\"}\n").message, "the disk is full");
         assert!(broken_off(b"").message.contains("stopping"));
     }

@@ -96,7 +96,7 @@ fn a_broken_answer_that_is_no_stream_of_events_breaks_the_connection() {
 }
 
 #[test]
-fn a_death_before_the_first_byte_is_told_as_a_refusal() {
+fn a_death_before_the_first_byte_is_reported_as_a_refusal() {
     for begun in ["", "HTTP/1.1 200 OK\r\n", STREAM] {
         on_stage(|stage| async move {
             let mut client = stage.client().await;

@@ -20,7 +20,7 @@ async fn ask(stage: &Stage, request: &str) -> String {
 }
 
 #[test]
-fn a_request_that_names_no_known_model_is_told_which_there_are() {
+fn a_request_that_names_no_known_model_is_shown_which_there_are() {
     on_stage(|stage| async move {
         for (request, status, message) in [
             (post("/v1/completions", "{}"), "400", "model name is missing from the request"),
@@ -167,7 +167,7 @@ fn expect_continue_is_answered_before_the_body_and_old_clients_are_served() {
 }
 
 #[test]
-fn a_path_or_method_that_is_not_served_is_told_so() {
+fn a_path_or_method_that_is_not_served_is_refused_as_such() {
     on_stage(|stage| async move {
         let nowhere = ask(&stage, "GET /nowhere HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
         assert!(nowhere.starts_with("HTTP/1.1 404 ") && nowhere.contains("no such path: /nowhere"));

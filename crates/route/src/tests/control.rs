@@ -105,7 +105,7 @@ fn orders_reach_the_owner_only_where_they_make_sense() {
 }
 
 #[test]
-fn changes_are_told_to_those_who_watch() {
+fn changes_are_reported_to_those_who_watch() {
     on_stage(|stage| async move {
         let mut models = stage.client().await;
         write(&mut models, "GET /models/sse HTTP/1.1\r\nhost: localhost\r\n\r\n").await;

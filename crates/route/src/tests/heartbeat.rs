@@ -120,7 +120,7 @@ fn an_engines_answer_that_is_no_stream_becomes_the_last_event() {
 }
 
 #[test]
-fn an_engine_that_dies_after_the_headers_is_told_in_an_event() {
+fn an_engine_that_dies_after_the_headers_is_reported_in_an_event() {
     on_stage_with(beating(), 0, |stage| async move {
         let (mut client, mut seen) = waiting(&stage, CHAT, STREAM).await;
         stage.service.is_full.send_replace(false);

@@ -58,7 +58,7 @@ fn a_model_with_a_bad_flag_is_refused_with_its_reason() {
 }
 
 #[test]
-fn a_body_that_is_no_json_is_told_so() {
+fn a_body_that_is_no_json_is_refused_as_such() {
     on_stage(|stage| async move {
         for body in ["", "not json", "{", r#"{"model":"real"#, "[1,"] {
             let answer = refused(&stage, &post("/v1/completions", body)).await;

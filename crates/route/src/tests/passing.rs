@@ -104,7 +104,7 @@ fn events_pass_byte_for_byte_as_soon_as_they_are_whole() {
 }
 
 #[test]
-fn events_that_are_there_together_go_as_one_chunk_and_the_fault_behind_them_is_told() {
+fn events_that_are_there_together_go_as_one_chunk_and_the_fault_behind_them_is_reported() {
     on_stage(|stage| async move {
         let mut client = stage.client().await;
         write(&mut client, &post("/v1/chat/completions", r#"{"model":"real","stream":true}"#)).await;

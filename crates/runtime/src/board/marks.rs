@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_that_follows_from_another_is_told_already_and_a_later_load_ends_it() {
+    fn a_failure_that_follows_from_another_is_reported_already_and_a_later_load_ends_it() {
         let (marks, model) = (Marks::default(), ModelId(1));
         let died = Reason::new("engine_died", "a died");
         let refused = Reason::new("load_failed", "a could not be loaded").because(died.clone());

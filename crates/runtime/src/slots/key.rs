@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn models_whose_slots_cannot_be_told_or_are_not_whole_are_left_out() {
+    fn models_whose_slots_cannot_be_read_or_are_not_whole_are_left_out() {
         let folder = tempfile::tempdir().unwrap();
         let reason =
             |more: &str| slot_key(&entry(folder.path(), more), Some(folder.path()), &[], None).unwrap_err();

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_size_is_told_as_people_write_it() {
+    fn a_size_is_reported_as_people_write_it() {
         for (parameters, reported) in [
             (8_030_261_248, "8.0B"),
             (494_000_000, "494.0M"),

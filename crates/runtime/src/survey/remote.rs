@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_of_a_model_is_told_once_until_it_is_asked_for_anew() {
+    fn a_failure_of_a_model_is_reported_once_until_it_is_asked_for_anew() {
         let (mut fetched, now) = (Fetched::default(), Instant::now());
         let mut reported = |model, later| fetched.is_news(model, now + later);
         assert!(reported("a", Duration::ZERO) && reported("b", Duration::ZERO));

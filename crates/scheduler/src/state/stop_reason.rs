@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hand_a_configuration_and_an_end_are_told_apart() {
+    fn a_hand_a_configuration_and_an_end_are_distinguished() {
         for (event, code) in [
             (SchedulerEvent::UnloadWanted { model: ModelId(0) }, "unloaded"),
             (SchedulerEvent::Configured(vec![(ModelId(0), ConfigChange::Removed)]), "unconfigured"),

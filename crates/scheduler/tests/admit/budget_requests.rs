@@ -61,7 +61,7 @@ fn the_least_recently_used_goes_if_it_suffices_and_the_claim_is_raised_when_its_
 }
 
 #[test]
-fn nobody_goes_for_a_plea_that_all_who_are_idle_cannot_meet() {
+fn nobody_goes_for_a_room_request_that_all_who_are_idle_cannot_meet() {
     let mut desk = Desk::tuned(&[10], &[3, 3, 3], |id, spec| spec.pinned = id == 1);
     desk.loaded(0);
     desk.loaded(1);
@@ -112,7 +112,7 @@ fn no_model_stops_for_a_budget_request_that_other_programs_leave_too_little_for(
 }
 
 #[test]
-fn a_run_that_ends_while_its_plea_waits_is_not_answered_and_nothing_is_left() {
+fn a_run_that_ends_while_its_room_request_waits_is_not_answered_and_nothing_is_left() {
     let mut desk = Desk::new(&[10], &[3, 6]);
     let idle = desk.loaded(0);
     let (run, request) = busy(&mut desk, 1);

@@ -69,7 +69,7 @@ fn a_request_that_bounced_is_tried_once_more_and_then_refused() {
 }
 
 #[test]
-fn a_bounce_that_is_told_late_finds_the_run_that_came_after() {
+fn a_bounce_that_is_reported_late_finds_the_run_that_came_after() {
     let mut desk = Desk::new(&[10], &[8]);
     let run = desk.loaded(0);
     let (first, second) = (desk.ask(0), desk.ask(0));
@@ -163,7 +163,7 @@ fn out_of_memory_twice_is_refused_with_the_reason_tree() {
 }
 
 #[test]
-fn a_lesson_that_leaves_no_place_is_told_and_forgotten_for_the_next_try() {
+fn a_lesson_that_leaves_no_place_is_reported_and_forgotten_for_the_next_try() {
     let mut desk = Desk::new(&[10], &[8]);
     desk.ask(0);
     desk.surveyed(0);

@@ -25,7 +25,7 @@ fn unload(desk: &mut Desk, run: RunId) {
     desk.gone(run);
 }
 
-/// The answer to a request for the model, or to an operator's wish to load it, when nothing runs: `None` if
+/// The answer to a request for the model, or to an operator's request to load it, when nothing runs: `None` if
 /// it starts.
 fn answer(desk: &mut Desk, operator: bool) -> Option<(RequestRefusalKind, bool, String)> {
     if operator {

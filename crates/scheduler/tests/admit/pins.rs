@@ -124,7 +124,7 @@ fn a_pin_of_the_configuration_keeps_a_draining_victim_too() {
 }
 
 #[test]
-fn a_pin_does_not_keep_what_was_told_to_stop_or_leaves_by_hand() {
+fn a_pin_does_not_keep_what_was_ordered_to_stop_or_leaves_by_hand() {
     let mut desk = Desk::new(&[10], &[8, 8]);
     let run = desk.loaded(0);
     desk.ask(1);

@@ -49,7 +49,7 @@ fn a_model_that_failed_to_load_evicts_nobody_for_ten_times_what_its_try_cost() {
 }
 
 #[test]
-fn its_requests_are_told_why_and_when() {
+fn its_requests_are_given_the_reason_and_the_time() {
     let mut desk = Desk::new(&[10], &[8, 8]);
     costs(&mut desk, 4);
     loaded_in(&mut desk, 8);

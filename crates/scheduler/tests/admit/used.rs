@@ -110,7 +110,7 @@ fn a_run_whose_waiting_client_has_left_expires() {
 }
 
 #[test]
-fn an_unload_by_hand_is_told_as_such_whatever_the_time_to_live_and_later_wishes() {
+fn an_unload_by_hand_is_reported_as_such_whatever_the_time_to_live_and_later_wishes() {
     let mut desk = with_ttl(10);
     let run = desk.loaded(0);
     desk.send(SchedulerEvent::IdleOccupied { occupied: true });
@@ -125,11 +125,11 @@ fn an_unload_by_hand_is_told_as_such_whatever_the_time_to_live_and_later_wishes(
     desk.send(SchedulerEvent::LoadWanted { model: ModelId(0) });
     desk.finish(busy);
     assert_eq!(desk.stopped(), [(run, Stopping::Graceful)]);
-    assert_eq!(desk.why(run), "unloaded", "a wish to load it is no new configuration");
+    assert_eq!(desk.why(run), "unloaded", "a request to load it is no new configuration");
 }
 
 #[test]
-fn an_expired_run_is_told_as_such_although_its_time_to_live_is_changed_while_it_ends() {
+fn an_expired_run_is_reported_as_such_although_its_time_to_live_is_changed_while_it_ends() {
     let mut desk = with_ttl(10);
     let run = desk.loaded(0);
     desk.pass(10);

@@ -12,7 +12,7 @@ fn line(desk: &Desk, model: u32) -> String {
 }
 
 #[test]
-fn each_step_to_an_answer_is_told() {
+fn each_step_to_an_answer_is_reported() {
     let mut desk = Desk::tuned(&[10], &[6, 6], |_, spec| spec.concurrency = Some(1));
     let request = desk.ask(0);
     assert_eq!(line(&desk, 0), "waiting for the check of m0's files");
@@ -68,7 +68,7 @@ fn a_victim_that_may_still_go_on_does_not_leave_now() {
 }
 
 #[test]
-fn memory_that_no_model_holds_is_not_told_as_that_of_models() {
+fn memory_that_no_model_holds_is_not_reported_as_that_of_models() {
     let mut desk = Desk::new(&[10], &[6]);
     let until = desk.now + Duration::from_secs(30);
     desk.send(SchedulerEvent::YieldWanted { card: CardId::new("card0"), bytes: gib(8), until });
@@ -83,7 +83,7 @@ fn memory_that_no_model_holds_is_not_told_as_that_of_models() {
 }
 
 #[test]
-fn a_model_behind_another_is_told_its_place() {
+fn a_model_behind_another_is_shown_its_place() {
     let mut desk = Desk::new(&[10], &[6, 6, 6]);
     desk.loaded(0);
     desk.ask(0);

@@ -55,7 +55,7 @@ fn the_largest_cause_comes_first_and_empty_cards_hold_no_other_processes() {
 
 /// Sizes are rounded for people, and two that read the same differ.
 #[test]
-fn a_little_too_much_is_told_by_its_difference() {
+fn a_little_too_much_is_reported_as_a_difference() {
     let need = DeclaredSize(Bytes::gib(10) + Bytes::kib(300));
     let PlacementVerdict::Never(never) = placed(&ledger(&[("a", 10)]), &need, &[], &[]) else {
         panic!("10.3 GiB on 10");

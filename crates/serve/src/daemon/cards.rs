@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_card_that_is_not_there_is_told_with_those_that_are() {
+    fn a_card_that_is_not_there_is_reported_with_those_that_are() {
         let wanted: Card = "name=RTX3090,total=24GiB,cc=8.6".parse().unwrap();
         let host: Card = "name=host,total=24GiB,kind=host".parse().unwrap();
         let reported = unmatched(&wanted, std::slice::from_ref(&host));
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_cards_are_told_apart_and_one_that_is_not_here_has_what_its_description_leaves_free() {
+    fn equal_cards_are_distinguished_and_one_that_is_not_here_has_what_its_description_leaves_free() {
         let there = |uuid: &str| format!("name=H200,total=141GiB,uuid={uuid}").parse::<Card>().unwrap();
         let cards = vec![there("GPU-1"), there("GPU-2")];
         let machine = Machine {

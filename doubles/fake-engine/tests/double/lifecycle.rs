@@ -15,7 +15,7 @@ fn loading_is_503_and_then_ready_is_200() {
 }
 
 #[test]
-fn a_router_is_told_of_progress_and_readiness() {
+fn a_router_is_notified_of_progress_and_readiness() {
     let mut double = Double::spawn("load_ms=40", &[], true);
     let progress: Vec<f64> = (0..5).map(|_| double.state()["payload"]["value"].as_f64().unwrap()).collect();
     assert_eq!(progress, [0.0, 0.25, 0.5, 0.75, 1.0]);

@@ -239,7 +239,7 @@ fn files_of_others_are_neither_written_over_nor_removed() {
 }
 
 #[test]
-fn a_system_with_musl_alone_is_told_so_before_anything_is_fetched() {
+fn a_system_with_musl_alone_is_refused_before_anything_is_fetched() {
     let Some(shipped) = Shipped::new() else { return };
     let shipped = shipped.with("openssl");
     // The script of a system whose loaders are in another folder.

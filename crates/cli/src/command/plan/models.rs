@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_of_a_hub_or_of_ollama_is_told_where_it_belongs() {
+    fn a_name_of_a_hub_or_of_ollama_is_refused_with_its_right_place() {
         for (name, reported) in [
             ("bartowski/Llama-3.1-8B-GGUF", Some("-hf bartowski/Llama-3.1-8B-GGUF`")),
             ("hf.co/a/b:Q4_K_M", Some("-hf a/b:Q4_K_M`")),

@@ -88,7 +88,7 @@ fn physical_memory_is_given_back_when_nobody_holds_it_any_more() {
 }
 
 #[test]
-fn a_program_is_told_its_budget_as_its_memory() {
+fn a_program_is_shown_its_budget_as_its_memory() {
     let words = ["alloc:300000", "info", "total:0", "properties:0", "old-properties:0"];
     let told = [
         "alloc 0",

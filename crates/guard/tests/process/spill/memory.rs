@@ -4,7 +4,7 @@
 use super::run::{MIB, Run};
 
 #[test]
-fn memory_that_the_card_has_not_got_is_host_memory_and_the_program_cannot_tell() {
+fn memory_that_the_card_has_not_got_is_host_memory_and_the_program_sees_no_difference() {
     let options = format!("budget={} spill={}", 128 * MIB, 1024 * MIB);
     let ran = Run::steps("total=4G", &options).run(
         "reserve:p:1024 create:a:100 map:a:p0 create:b:100 map:b:p100 write:b check:b about:b:50 export:b release:a release:b \

@@ -38,7 +38,7 @@ fn snapshot(page: &File) -> PageSnapshot {
     PageSnapshot::read(&bytes).expect("a page of this version")
 }
 
-/// Waits for a plea, and gives it to `answer`.
+/// Waits for a request for room, and gives it to `answer`.
 fn daemon(folder: &Path, answer: impl FnOnce(&File, (u64, u32, u64))) {
     let page = page_in(folder);
     let started = Instant::now();
@@ -48,7 +48,7 @@ fn daemon(folder: &Path, answer: impl FnOnce(&File, (u64, u32, u64))) {
         }
         thread::sleep(Duration::from_millis(2));
     }
-    panic!("no plea");
+    panic!("no request for room");
 }
 
 fn write(page: &File, value: u64, offset: usize) {
@@ -115,7 +115,7 @@ fn a_daemon_that_answers_without_room_ends_the_wait_at_once() {
     let folder = run.pages();
     thread::scope(|scope| {
         scope.spawn(|| {
-            // This plea, and all that will come.
+            // This request, and all that will come.
             daemon(&folder, |page, _| write(page, u64::MAX, Page::ROOM_REQUEST_ANSWERED_OFFSET))
         });
         let took = refused(&run);

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_repository_is_told_from_a_path() {
+    fn a_repository_is_distinguished_from_a_path() {
         for (name, is_repository) in [
             ("Qwen/Qwen3-8B", true),
             ("models/qwen", true),

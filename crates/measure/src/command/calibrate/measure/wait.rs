@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_lines_of_many_are_told() {
+    fn the_last_lines_of_many_are_reported() {
         let lines: Vec<String> = (0..9).map(|number| number.to_string()).collect();
         assert_eq!(tail(lines), "4\n5\n6\n7\n8");
         assert_eq!(tail(vec!["a".to_owned()]), "a");
