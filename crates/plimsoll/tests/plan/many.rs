@@ -100,6 +100,9 @@ fn a_folder_is_planned_as_its_files_and_the_hosts_memory_is_counted_as_serve_cou
     assert!((1..5).contains(&members), "{planned}");
     let unbounded = json(&plan(&[place.to_owned()], &[&CARDS[..], &["--json"]].concat()));
     assert_eq!(unbounded["verdict"], "all 5 models fit at the same time");
+    let mut relative = std::process::Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    let relative = relative.args(["plan", "models", "--json"]).args(CARDS).current_dir(folder.path());
+    assert_eq!(json(&relative.output().unwrap())["verdict"], unbounded["verdict"]);
     let described = ["--card", "kind=host,total=1600MiB"];
     for host in [host, described] {
         // Without its engine, both plan for the build that the formulas were read from.

@@ -90,7 +90,9 @@ fn refuse_others(arguments: &Arguments, given: &Options) -> Result<(), ErrorRepo
 /// The models of the files that are named, each with its projector and draft, and the files that are none.
 fn files(arguments: &Arguments, given: &Options, room: &Room) -> Vec<PlannedFile> {
     let paths: Vec<PathBuf> = arguments.model.iter().chain(&arguments.named).map(PathBuf::from).collect();
-    let folders: Vec<PathBuf> = paths.iter().filter(|path| path.is_dir()).cloned().collect();
+    // Found files have absolute paths.
+    let folders = paths.iter().filter(|path| path.is_dir()).filter_map(|path| std::path::absolute(path).ok());
+    let folders: Vec<PathBuf> = folders.collect();
     let places = Places { paths, dialect: arguments.engine().kind.dialect(), ..Places::default() };
     let Found { models, passed_over, .. } = find_read(&places);
     let file_of = |model: &FoundModel| PathBuf::from(model.options.text("--model").unwrap_or_default());
