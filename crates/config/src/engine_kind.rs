@@ -2,6 +2,7 @@
 //! finds the share of a card that its flags reserve.
 
 use plimsoll_base::Bytes;
+use plimsoll_vllm::{CONTEXT, Utilisation};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -38,7 +39,7 @@ struct CommandTraits {
     /// The path that answers 200 once it is ready.
     check: &'static str,
     /// The flag with the part of each card that it takes.
-    share: Option<&'static str>,
+    share: Option<ShareFlag>,
     /// Flags whose numbers, multiplied, are the cards that it computes on.
     cards: &'static [&'static [&'static str]],
     /// Its start measures free memory, to size its cache or to check itself; memory that changes meanwhile
@@ -46,6 +47,22 @@ struct CommandTraits {
     measures_free: bool,
     /// Memory in addition to that part, by its flags and on so many cards.
     alongside: fn(&[String], usize) -> Option<SglangReserve>,
+}
+
+/// A flag with the part of each card that an engine takes.
+#[derive(Clone, Copy, Debug)]
+struct ShareFlag {
+    flag: &'static str,
+    /// Millionths that it takes without the flag, where these are the same on every card.
+    usual: Option<u64>,
+    /// What the part does not count: the context of the driver, where it is known.
+    beyond: Bytes,
+}
+
+impl ShareFlag {
+    const fn of(flag: &'static str) -> Option<Self> {
+        Some(Self { flag, usual: None, beyond: Bytes::ZERO })
+    }
 }
 
 const fn row(kind: CommandKind, words: &'static [&'static str], check: &'static str) -> CommandTraits {
@@ -67,14 +84,18 @@ const KINDS: [CommandTraits; 11] = [
     CommandTraits {
         // `vllm/v1/worker/utils.py:request_memory`: it refuses to start with less, and takes no more for its
         // cache.
-        share: Some("--gpu-memory-utilization"),
+        share: Some(ShareFlag {
+            flag: "--gpu-memory-utilization",
+            usual: Some(Utilisation::DEFAULT.millionths()),
+            beyond: CONTEXT,
+        }),
         cards: &[&["--tensor-parallel-size", "-tp"], &["--pipeline-parallel-size", "-pp"]],
         // `vllm/v1/worker/gpu_worker.py:determine_available_memory`: "Error in memory profiling".
         measures_free: true,
         ..row(CommandKind::Vllm, &["vllm", "vllm.entrypoints.openai.api_server"], "/health")
     },
     CommandTraits {
-        share: Some("--mem-fraction-static"),
+        share: ShareFlag::of("--mem-fraction-static"),
         cards: &[
             &["--tp-size", "--tensor-parallel-size", "--tp"],
             &["--pp-size", "--pipeline-parallel-size", "--pp"],
@@ -86,7 +107,7 @@ const KINDS: [CommandTraits; 11] = [
         ..row(CommandKind::Sglang, &["sglang", "sglang.launch_server"], "/health")
     },
     CommandTraits {
-        share: Some("--cuda-memory-fraction"),
+        share: ShareFlag::of("--cuda-memory-fraction"),
         cards: &[&["--num-shard"]],
         // `server/text_generation_server/models/flash_causal_lm.py:warmup`.
         measures_free: true,
@@ -139,24 +160,46 @@ impl CommandKind {
 
     /// The part of each card that the command takes for itself, where its flags say so.
     pub fn part(self, argv: &[String]) -> Option<CardPart> {
-        let share = value(argv, &[self.traits().share?])?;
+        let share = self.traits().share?;
+        self.part_of(argv, share, millionths(value(argv, &[share.flag])?)?)
+    }
+
+    /// The same, with the part that the engine takes where its flags and no file of its own say another.
+    pub fn part_or_usual(self, argv: &[String]) -> Option<CardPart> {
+        let share = self.traits().share?;
+        if value(argv, &[share.flag, "--config"]).is_some() {
+            return self.part(argv);
+        }
+        self.part_of(argv, share, share.usual?)
+    }
+
+    fn part_of(self, argv: &[String], share: ShareFlag, millionths: u64) -> Option<CardPart> {
         let mut cards =
             self.traits().cards.iter().map(|flags| value(argv, flags).map_or(Some(1), |n| n.parse().ok()));
         let cards = cards.try_fold(1_usize, |product, count| product.checked_mul(count?));
         let cards = cards.filter(|cards| *cards > 0)?;
         Some(CardPart {
-            millionths: millionths(share)?,
+            millionths,
+            flag: share.flag,
             cards,
+            beyond: share.beyond,
             alongside: (self.traits().alongside)(argv, cards),
         })
     }
 }
 
+/// Memory of a card that no engine is counted to take beyond its part.
+const KEPT: Bytes = Bytes::mib(256);
+
 /// A part of each of several cards, and what an engine takes beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CardPart {
     pub millionths: u64,
+    /// The flag that states it.
+    pub flag: &'static str,
     pub cards: usize,
+    /// Memory of each card that the part does not count.
+    pub beyond: Bytes,
     pub alongside: Option<SglangReserve>,
 }
 
@@ -165,9 +208,31 @@ impl CardPart {
     pub const WHOLE: u64 = 1_000_000;
 
     /// Bytes of a card of this size, which the engine cannot exceed.
+    ///
+    /// DECISION: what the part does not count ends where 256 MiB are left. An engine that is given nearly the
+    /// whole card is alone on it, and a larger claim would only have it refused.
     pub fn of(&self, total: Bytes) -> Bytes {
-        let alongside = self.alongside.map_or(Bytes::ZERO, |alongside| alongside.on(total));
-        (total.scaled(self.millionths, Self::WHOLE) + alongside).min(total)
+        let taken = total.scaled(self.millionths, Self::WHOLE) + self.alongside_on(total);
+        let beyond = self.beyond.min(total.saturating_sub(taken + KEPT));
+        (taken + beyond).min(total)
+    }
+
+    fn alongside_on(&self, total: Bytes) -> Bytes {
+        self.alongside.map_or(Bytes::ZERO, |alongside| alongside.on(total))
+    }
+
+    /// The value of the flag, in hundredths, with which the engine takes at most `bytes` of such a card;
+    /// `None` if there is none.
+    pub fn within(&self, bytes: Bytes, total: Bytes) -> Option<String> {
+        let bytes = bytes.saturating_sub(self.alongside_on(total) + self.beyond);
+        let hundredths = bytes.scaled(100, total.get().max(1)).get().min(100);
+        (hundredths > 0).then(|| format!("{}.{:02}", hundredths / 100, hundredths % 100))
+    }
+
+    /// The value of the flag.
+    pub fn value(&self) -> String {
+        let text = format!("{}.{:06}", self.millionths / Self::WHOLE, self.millionths % Self::WHOLE);
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
     }
 }
 
@@ -238,7 +303,8 @@ mod tests {
 
     #[test]
     fn a_part_of_a_card_is_read_from_flags_and_never_guessed() {
-        let part = |millionths, cards| Some(CardPart { millionths, cards, alongside: None });
+        let (flag, beyond) = ("--gpu-memory-utilization", CONTEXT);
+        let part = |millionths, cards| Some(CardPart { millionths, flag, cards, beyond, alongside: None });
         for (line, expected) in [
             ("vllm serve m --gpu-memory-utilization 0.45", part(450_000, 1)),
             ("vllm serve m --gpu-memory-utilization=.9 -tp 2 --pipeline-parallel-size=2", part(900_000, 4)),
@@ -256,5 +322,21 @@ mod tests {
         ] {
             assert_eq!(CommandKind::Vllm.part(&words(line)), expected, "{line}");
         }
+    }
+
+    #[test]
+    fn a_part_is_with_the_context_of_the_driver_and_within_a_size() {
+        let total = Bytes::gib(24);
+        let part = CommandKind::Vllm.part(&words("vllm serve m --gpu-memory-utilization 0.5")).unwrap();
+        assert_eq!((part.value().as_str(), part.of(total)), ("0.5", Bytes::gib(12) + CONTEXT));
+        let usual = CommandKind::Vllm.part_or_usual(&words("vllm serve m")).unwrap();
+        assert_eq!(usual.value(), "0.92");
+        assert_eq!(CommandKind::Vllm.part_or_usual(&words("vllm serve m --config c.yaml")), None);
+        let nearly_all = CardPart { millionths: 980_000, ..part };
+        assert_eq!(nearly_all.of(total), total.saturating_sub(KEPT));
+        assert_eq!(part.within(Bytes::gib(10), total).as_deref(), Some("0.39"));
+        let within = CardPart { millionths: 390_000, ..part };
+        assert!(within.of(total) <= Bytes::gib(10));
+        assert_eq!(part.within(Bytes::mib(500), total), None);
     }
 }

@@ -51,7 +51,7 @@ pub use parse::{LONGEST_CONFIGURATION, parse, parse_all, parse_each, word};
 pub use pattern::fits_pattern;
 pub use proxy_address::ProxyAddress;
 pub use roster::{
-    CHECK, Configuration, ConfiguredModel, ConfiguredPlacement, Launch, PID, PORT, RefusedModel,
+    CHECK, Configuration, ConfiguredModel, ConfiguredPlacement, Launch, PID, PORT, RefusedModel, UnfitModel,
 };
 pub use serve_settings::ServeSettings;
 pub use serve_values::{reserve_size, web_origin};

@@ -27,7 +27,17 @@ pub struct Configuration {
     pub models: Vec<ConfiguredModel>,
     /// Models that cannot be served because of a mistake in their entry.
     pub refused: Vec<RefusedModel>,
+    /// Models of folders that no flags make fit.
+    pub unfit: Vec<UnfitModel>,
     pub warnings: Vec<Warning>,
+}
+
+/// A model that was found and is not served, because no flags make it fit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnfitModel {
+    pub name: String,
+    /// What its least flags lack.
+    pub why: String,
 }
 
 /// A model with a mistake in its entry; the other models of the file are served.
@@ -221,6 +231,12 @@ impl ConfiguredModel {
     pub fn part(&self) -> Option<CardPart> {
         let (kind, argv) = self.command_kind().filter(|_| !self.is_foreign())?;
         kind.part(argv)
+    }
+
+    /// The same, or what its engine takes without such a flag, where that is known.
+    pub fn part_or_usual(&self) -> Option<CardPart> {
+        let (kind, argv) = self.command_kind().filter(|_| !self.is_foreign())?;
+        kind.part_or_usual(argv)
     }
 
     /// The way in which its engine frees memory while it is idle.

@@ -315,7 +315,8 @@ fn a_command_is_checked_and_sized_as_a_program_of_its_kind() {
         let model = roster(&format!("[models.a]\n{text}\n")).models.remove(0);
         (model.launch.check().map(str::to_owned), model.part())
     };
-    let half = CardPart { millionths: 500_000, cards: 1, alongside: None };
+    let (flag, beyond) = ("--gpu-memory-utilization", plimsoll_vllm::CONTEXT);
+    let half = CardPart { millionths: 500_000, flag, cards: 1, beyond, alongside: None };
     for (text, check, part) in [
         ("cmd = 'koboldcpp --port ${PORT}'", Some("/api/v1/model"), None),
         ("cmd = 'sd-server --listen-port ${PORT}'", Some("/v1/models"), None),

@@ -16,6 +16,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 
+pub use self::ollama::ollama_parameters;
 pub use self::toml::write as write_toml;
 use plimsoll_base::{Bytes, Order};
 use plimsoll_config::{ConfigError, ConfigMistakes, Configuration};

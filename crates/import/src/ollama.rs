@@ -34,6 +34,12 @@ const PARAMETERS: &str = "num_ctx=--ctx-size num_batch=--batch-size num_thread=-
     repeat_last_n=--repeat-last-n repeat_penalty=--repeat-penalty presence_penalty=--presence-penalty \
     frequency_penalty=--frequency-penalty num_gpu=--n-gpu-layers";
 
+/// The parameters that these flags set, by Ollama's names.
+pub fn ollama_parameters(options: &Options) -> Vec<(&'static str, String)> {
+    let known = PARAMETERS.split_whitespace().filter_map(|row| row.split_once('='));
+    known.filter_map(|(name, flag)| Some((name, options.text(flag)?.to_owned()))).collect()
+}
+
 /// A layer of a manifest: the last word of its type (`model`, `params`, …), and its digest.
 fn layer(layer: &Value) -> (&str, &str) {
     let kind = layer["mediaType"].as_str().and_then(|kind| kind.rsplit('.').next());

@@ -57,7 +57,8 @@ pub enum Listen {
     #[error(
         "the address {0} can be reached from other machines, and no API key is set; hint: set [serve] \
             api-keys = \
-            [\"…\"] in the configuration, or pass --open to admit everyone on the network"
+            [\"…\"] in the configuration (`plimsoll init FOLDER -o plimsoll.toml` or `plimsoll import ollama \
+            -o plimsoll.toml` writes one), or pass --open to admit everyone on the network"
     )]
     Exposed(SocketAddr),
 }

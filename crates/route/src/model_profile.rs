@@ -47,6 +47,10 @@ pub struct ModelProfile {
     pub capabilities: Vec<ModelAbility>,
     /// The tensors' bytes.
     pub size: Bytes,
+    /// The bytes of its file; those of the tensors where there are several.
+    pub file_size: Bytes,
+    /// What its flags set of the parameters of Ollama's API, by their names there.
+    pub parameters_set: Vec<(&'static str, String)>,
     /// Identifies the file that is configured: its path, its length and its time.
     pub digest: String,
     pub modified: Option<SystemTime>,

@@ -29,6 +29,9 @@ enum FlagsFileError {
     Format { path: PathBuf },
     #[error("cannot read the configuration {}: {error}", path.display())]
     Read { path: PathBuf, error: io::Error },
+    #[error("there is no configuration {} to hold flags; write one with `plimsoll init {} -o {0}`, and then run \
+        `plimsoll reload`", path.display(), path.parent().unwrap_or(Path::new(".")).display())]
+    NoFile { path: PathBuf },
     #[error("cannot write the configuration {}: {error}; change it in an editor", path.display())]
     Write { path: PathBuf, error: io::Error },
     #[error("{}: the file has changed meanwhile; read its flags again", path.display())]
@@ -53,6 +56,7 @@ impl From<FlagsFileError> for HttpProblem {
             FlagsFileError::NothingToUndo { .. } => (StatusCode::CONFLICT, "nothing_to_undo"),
             FlagsFileError::Write { .. } => (StatusCode::CONFLICT, "config_read_only"),
             FlagsFileError::Format { .. } => (StatusCode::CONFLICT, "config_format"),
+            FlagsFileError::NoFile { .. } => (StatusCode::CONFLICT, "no_config"),
             FlagsFileError::Read { .. } | FlagsFileError::Reload(_) => {
                 (StatusCode::BAD_REQUEST, "bad_config")
             }
@@ -94,6 +98,7 @@ impl ConfigText {
         }
         match plimsoll_file::read_text(&path, LONGEST_CONFIGURATION) {
             Ok(text) => Ok(Self { digest: digest(&text), path, text }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(FlagsFileError::NoFile { path }),
             Err(error) => Err(FlagsFileError::Read { path, error }),
         }
     }
@@ -223,8 +228,21 @@ pub(super) async fn carry_out(runtime: &Runtime, order: FlagsOrder) -> Result<Va
 async fn show(runtime: &Runtime, model: ModelId) -> Result<Value, HttpProblem> {
     let (name, path) = (runtime.state.entry(model).name.clone(), runtime.settings.config.clone());
     let saved = runtime.turns.flags.lock().await.clone();
+    let chosen = runtime.state.entry(model).launch.options().map(Options::to_argv).unwrap_or_default();
     in_background(move || {
-        let file = ConfigText::read(&path)?;
+        let file = match ConfigText::read(&path) {
+            // Models of a folder have flags that were chosen for them.
+            Err(error @ FlagsFileError::NoFile { .. }) => {
+                if masked(&chosen) != chosen {
+                    return Err(FlagsFileError::Secret { path, model: name });
+                }
+                return Ok(json!({
+                    "model": name, "flags": chosen.join(" "), "file": path.to_string_lossy(), "digest": "",
+                    "undo": false, "refusal": error.to_string(),
+                }));
+            }
+            file => file?,
+        };
         let (_, flags) = file.written(&name)?;
         let mut shown = json!({
             "model": name, "flags": flags, "file": file.path.to_string_lossy(), "digest": file.digest,

@@ -12,7 +12,7 @@ mod together;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use plimsoll_base::{Bytes, Card, CardId, CardKind, Curve, Hint, MemoryModel, Placement, Reason};
+use plimsoll_base::{Bytes, Card, CardId, CardKind, Curve, Hint, MemoryModel, NeedSize, Placement, Reason};
 use plimsoll_config::ConfiguredModel;
 use plimsoll_flags::quoted;
 use plimsoll_planner::HostRoom;
@@ -299,8 +299,16 @@ fn need(entry: &ConfiguredModel, own: &[Card], demand: &dyn MemoryModel) -> (Str
         let text = "memory need unknown: the model is loaded alone on a card until its memory is measured";
         return (text.to_owned(), Vec::new());
     }
-    let stated = match (entry.memory.is_some(), demand.lowered_context()) {
+    let is_declared = entry.memory.is_some_and(|declared| match demand.need().size {
+        // The part that its command takes is more than is declared.
+        NeedSize::Planned if entry.launch.options().is_none() => demand
+            .on(own)
+            .is_ok_and(|shares| shares.iter().map(|(_, bytes)| *bytes).sum::<Bytes>() <= declared),
+        _ => true,
+    });
+    let stated = match (is_declared, demand.lowered_context()) {
         (true, _) => "declared".to_owned(),
+        (false, None) if entry.memory.is_some() => "by its command".to_owned(),
         (false, None) if entry.launch.options().is_none() && entry.part().is_none() => {
             "as measured before".to_owned()
         }

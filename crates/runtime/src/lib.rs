@@ -167,6 +167,7 @@ impl Runtime {
         let mut registry = self.state.registry.borrow_mut();
         let changes = registry.update(roster.models, &cards)?;
         registry.set_rules(&roster.serve, roster.refused);
+        registry.set_unfit(roster.unfit);
         drop(registry);
         let changed = changes.iter().map(|(id, _)| *id).collect();
         self.submit(SchedulerEvent::Configured(changes));

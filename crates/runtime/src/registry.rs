@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use plimsoll_base::{Card, CardId, Order};
-use plimsoll_config::{ConfiguredModel, RefusedModel, ServeSettings, fits_pattern};
+use plimsoll_config::{ConfiguredModel, RefusedModel, ServeSettings, UnfitModel, fits_pattern};
 use plimsoll_flags::{Parallel, ProgramKind};
 use plimsoll_scheduler::{ConfigChange, ModelId, ModelSpec};
 use serde_json::{Value, json};
@@ -37,6 +37,8 @@ pub(super) struct ModelRegistry {
     names: HashMap<String, ModelId>,
     /// Models that are not served because of a mistake in their entry.
     refused: Vec<RefusedModel>,
+    /// Models of folders that no flags make fit.
+    unfit: Vec<UnfitModel>,
     default: Option<String>,
     strict_names: bool,
     /// A request loads its model.
@@ -119,10 +121,22 @@ impl ModelRegistry {
             .find(|refused| refused.name == name || refused.aliases.iter().any(|it| it == name))
     }
 
-    /// Models that are not served, with the mistakes in their entries.
+    pub(super) fn set_unfit(&mut self, unfit: Vec<UnfitModel>) {
+        self.unfit = unfit;
+    }
+
+    /// Why the model of this name fits on no cards, for one that was found.
+    pub(super) fn unfit(&self, name: &str) -> Option<&UnfitModel> {
+        self.unfit.iter().find(|model| model.name == name)
+    }
+
+    /// Models that are not served, with the mistakes in their entries, or what those that were found lack.
     pub(super) fn all_refused(&self) -> Vec<Value> {
         let texts = |model: &RefusedModel| model.errors().map(ToString::to_string).collect::<Vec<_>>();
-        self.refused.iter().map(|model| json!({ "name": model.name, "mistakes": texts(model) })).collect()
+        let refused =
+            self.refused.iter().map(|model| json!({ "name": model.name, "mistakes": texts(model) }));
+        let unfit = self.unfit.iter().map(|model| json!({ "name": model.name, "mistakes": [model.why] }));
+        refused.chain(unfit).collect()
     }
 
     /// True if a model of `refused` was not refused before.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
-use plimsoll_base::{Bytes, CardId};
-use plimsoll_config::{ConfiguredModel, RequestFilters};
+use plimsoll_base::{Advice, Bytes, CardId, Hint};
+use plimsoll_config::{ConfiguredModel, RequestFilters, UnfitModel};
 use plimsoll_hub::DerivedModel;
 use plimsoll_log::Log;
 use plimsoll_scheduler::{ModelId, ModelState, Moment, SchedulerEvent, SchedulerSnapshot};
@@ -42,6 +42,13 @@ impl ModelService for Runtime {
 
     fn refusal(&self, name: &str) -> Option<HttpProblem> {
         let registry = self.state.registry.borrow();
+        if let Some(UnfitModel { name, why }) = registry.unfit(name) {
+            let message = format!("model '{name}' is not served: {why}");
+            let hint = Hint::new(Advice::Other(format!("`plimsoll plan FILE` shows what {name} takes")));
+            let mut problem = HttpProblem::new(StatusCode::PAYLOAD_TOO_LARGE, "never_fits", message);
+            problem.hints.push(hint);
+            return Some(problem);
+        }
         let refused = registry.refused(name)?;
         let errors: Vec<String> = refused.errors().map(ToString::to_string).collect();
         let message = format!("model '{}' is not served: {}", refused.name, errors.join("; "));

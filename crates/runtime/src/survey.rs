@@ -185,8 +185,11 @@ fn look_on(
     let fail = |error: &dyn std::error::Error| unstartable(&entry.name, error);
     let Some(options) = entry.launch.options() else {
         let demand: Arc<dyn MemoryModel> = match (entry.memory, entry.part()) {
-            (Some(bytes), part) => declared(bytes, part.is_some_and(|part| part.cards > 1)),
-            (None, Some(part)) => Arc::new(PartOfCards(part)),
+            (Some(bytes), part) => match PartOfCards::beyond(entry.part_or_usual(), bytes, cards) {
+                Some(part) => Arc::new(part),
+                None => declared(bytes, part.is_some_and(|part| part.cards > 1)),
+            },
+            (None, Some(part)) => Arc::new(PartOfCards { part, declared: None }),
             // On another machine; this one's memory is the user's to say.
             (None, None) if entry.is_foreign() => Arc::new(DeclaredSize(Bytes::ZERO)),
             (None, None) => Arc::new(UnknownSize),

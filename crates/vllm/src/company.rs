@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::plan::{Utilisation, VllmPlan};
 
 /// Memory of a process that vLLM's utilisation does not count: the context of CUDA and its kernels.
-const CONTEXT: Bytes = Bytes::mib(550);
+pub const CONTEXT: Bytes = Bytes::mib(550);
 
 /// An engine beside another one on the same card.
 #[derive(Clone, Debug, PartialEq, Eq)]

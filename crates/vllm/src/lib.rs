@@ -18,7 +18,7 @@ mod weights;
 
 pub use cache::{CacheLayout, CacheSettings, CacheType, StateHistory};
 pub use command::{CommandError, ServeCommand};
-pub use company::{Neighbour, Start, Together, together};
+pub use company::{CONTEXT, Neighbour, Start, Together, together};
 pub use config::{Attention, ModelConfig, StateShape};
 pub use fields::ConfigError;
 pub use header::{DType, Header, HeaderError, Tensor};

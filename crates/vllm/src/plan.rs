@@ -12,6 +12,7 @@ use serde::{Serialize, Serializer};
 
 use crate::cache::{CacheLayout, CacheSettings};
 use crate::command::ServeCommand;
+use crate::company::CONTEXT;
 use crate::config::ModelConfig;
 use crate::header::Tensor;
 use crate::profile::{Profile, Range};
@@ -25,6 +26,11 @@ impl Utilisation {
     /// vLLM's own: `vllm/config/cache.py:CacheConfig`, 0.92 in 2026; it was 0.9 before.
     pub const DEFAULT: Self = Self(9_200);
     const WHOLE: u64 = 10_000;
+
+    /// This share in millionths.
+    pub const fn millionths(self) -> u64 {
+        self.0 * 100
+    }
 
     /// This share of a card's memory.
     pub fn of(self, total: Bytes) -> Bytes {
@@ -178,7 +184,7 @@ impl VllmPlan {
         let answers = Answers {
             utilisation_from: Utilisation::for_at_least(high + needed, card.total),
             utilisation_to: Utilisation::for_at_most(card.free, card.total),
-            left: card.free.saturating_sub(allowed),
+            left: card.free.saturating_sub(allowed + CONTEXT),
             ..of_cache(&layout, cache, context, config.longest.max(asked))
         };
         let fits = allowed <= card.free && needed <= cache.likely;

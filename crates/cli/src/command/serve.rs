@@ -205,13 +205,14 @@ pub(crate) fn run(arguments: Arguments, log: LogOutput) -> Result<ExitCode, Erro
     let json = arguments.json.clone();
     let warnings = log.clone();
     let cards = card_choice::described(&arguments.cards, looked_at).map_err(ErrorReport::input)?;
+    let foreign = foreign_file(&config);
     let setup = Setup { config, places, serve: arguments.settings(cards), log };
     if check {
         return on_one_thread(async {
             let check = ConfigCheck::of(setup).await.map_err(of_daemon)?;
             // Before the report: another thread writes them.
             warnings.finish();
-            print_as(json.as_deref(), &check::as_json(&check), || check::in_words(&check))?;
+            print_as(json.as_deref(), &check::as_json(&check), || check::in_words(&check) + &foreign)?;
             let Some(mistakes) = &check.mistakes else { return Ok(status(check::is_good(&check))) };
             // After the report, which has the figures of the good models. A closed stderr changes nothing.
             let _ = writeln!(terminal::stderr(), "plimsoll: {mistakes}");
@@ -225,6 +226,15 @@ pub(crate) fn run(arguments: Arguments, log: LogOutput) -> Result<ExitCode, Erro
         daemon.run().await;
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// What to read besides of a file that was written for another server.
+fn foreign_file(config: &std::path::Path) -> String {
+    let is_own = config.extension().is_none_or(|ending| ending.eq_ignore_ascii_case("toml"));
+    match is_own || !config.is_file() {
+        true => String::new(),
+        false => format!("`plimsoll import {}` lists what behaves otherwise here\n", config.display()),
+    }
 }
 
 /// A failure of the daemon; the configuration and an address that anyone reaches are input.

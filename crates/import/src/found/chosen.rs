@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use plimsoll_base::{Card, counted};
-use plimsoll_config::{Configuration, ConfiguredModel, Launch};
+use plimsoll_config::{Configuration, ConfiguredModel, Launch, UnfitModel};
 use plimsoll_flags::{EngineBuild, Options, ProgramKind, Setting};
 use plimsoll_plan::{Estimate, HostLimit, Models, PlannedHost};
 
@@ -47,7 +47,10 @@ impl Found {
                     lines.push(format!("{name}: {why}"));
                     configuration.models.push(entry);
                 }
-                Err(why) => self.passed_over.push((file, why)),
+                Err(why) => {
+                    configuration.unfit.push(UnfitModel { name, why: why.clone() });
+                    self.passed_over.push((file, why));
+                }
             }
         }
         configuration.warnings.extend(warnings(&self.passed_over));

@@ -57,6 +57,38 @@ fn a_folder_answers_and_follows_its_files() {
     assert_eq!(chat(daemon.address, "größer").status, 200);
 }
 
+#[test]
+fn a_model_of_a_folder_that_cannot_fit_is_refused_with_what_it_lacks() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = |name: &str| folder.path().join(name);
+    model(&path("small.gguf"));
+    write("llama-70b", &path("large.gguf"), &Changes::default()).expect("the folder can be written");
+    settle(&path("large.gguf"));
+    let daemon = Setup::new()
+        .argument("--engine")
+        .argument(&fake_engine().to_string_lossy())
+        .argument(&folder.path().to_string_lossy())
+        .start();
+    daemon.reported("small: -c ");
+    assert_eq!(names(&daemon), ["small"]);
+    let refused = chat(daemon.address, "large");
+    assert_eq!(refused.status, 413, "{}", refused.text());
+    let error = &refused.json()["error"];
+    assert_eq!(error["code"], "never_fits");
+    let message = error["message"].as_str().expect("a message");
+    assert!(message.starts_with("model 'large' is not served: no flags make the model fit: "), "{message}");
+    let status = get(daemon.address, "/api/status").text();
+    assert!(status.contains("no flags make the model fit"), "{status}");
+    // Flags that were chosen can be read, and the refusal says what holds them.
+    let flags = get(daemon.address, "/api/flags?model=small").json();
+    assert!(flags["flags"].as_str().is_some_and(|flags| flags.contains("--parallel 1")), "{flags}");
+    let refusal = flags["refusal"].as_str().expect("a refusal");
+    assert!(
+        refusal.contains("write one with `plimsoll init ") && refusal.contains("`plimsoll reload`"),
+        "{refusal}"
+    );
+}
+
 /// `plimsoll` in a folder of its own, without any engine, cache or configuration.
 fn alone(folder: &Path, words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_plimsoll"))

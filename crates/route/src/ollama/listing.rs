@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use http::StatusCode;
 use http::request::Parts;
 use jiff::Timestamp;
-use plimsoll_config::DerivedFilters;
+use plimsoll_config::{DerivedFilters, RequestFilters};
 use plimsoll_ollama::{StoreEndpoint, request};
 use serde_json::{Map, Value, json};
 
@@ -47,7 +47,7 @@ impl<H: RequestRouter> HttpServer<H> {
                 let listing = self.service.local().listing(model);
                 let filters = self.service.local().filters(model);
                 let derived = filters.as_ref().and_then(|filters| filters.derived.get(&name));
-                let mut shown = show(&listing);
+                let mut shown = show(&listing, filters.as_deref());
                 if let Some(derived) = derived {
                     show_derived(&mut shown, &listing.name, derived);
                 }
@@ -71,7 +71,7 @@ fn tag(model: &ModelListing) -> Value {
         "name": model.name,
         "model": model.name,
         "modified_at": time(profile.modified.unwrap_or(UNIX_EPOCH)),
-        "size": profile.size.get(),
+        "size": profile.file_size.get(),
         "digest": profile.digest,
         "details": details(profile),
         "capabilities": profile.capability_words(),
@@ -92,7 +92,7 @@ fn process(model: &ModelListing) -> Value {
     process
 }
 
-fn show(model: &ModelListing) -> Value {
+fn show(model: &ModelListing, filters: Option<&RequestFilters>) -> Value {
     let known = ModelProfile::default();
     let profile = model.profile.as_deref().unwrap_or(&known);
     let mut info = Map::new();
@@ -111,11 +111,15 @@ fn show(model: &ModelListing) -> Value {
     // VS Code shows this name.
     let name = if profile.base_name.is_empty() { &model.name } else { &profile.base_name };
     notify("general.basename".to_owned(), json!(name));
+    let of_flags = profile.parameters_set.iter().map(|(name, value)| format!("{name} {value}"));
+    let of_requests = filters.map_or_else(Vec::new, |filters| parameters(&filters.default));
+    let lines: Vec<String> = of_flags.chain(of_requests).collect();
     json!({
         "license": "",
         "modelfile": format!("# {} is a model of plimsoll serve\n", model.name),
-        "parameters": "",
+        "parameters": lines.join("\n"),
         "template": "",
+        "system": filters.and_then(|filters| filters.system.as_deref()).unwrap_or_default(),
         "modified_at": time(profile.modified.unwrap_or(UNIX_EPOCH)),
         "details": details(profile),
         "model_info": info,
@@ -123,10 +127,19 @@ fn show(model: &ModelListing) -> Value {
     })
 }
 
+/// A line for each value: Ollama repeats a name that has several.
+fn parameters(set: &Map<String, Value>) -> Vec<String> {
+    let line = |(name, value): (&String, &Value)| match value {
+        Value::Array(values) => values.iter().map(|value| format!("{name} {value}")).collect(),
+        value => vec![format!("{name} {value}")],
+    };
+    set.iter().flat_map(line).collect()
+}
+
 /// Own settings of a derived model.
 fn show_derived(shown: &mut Value, of: &str, derived: &DerivedFilters) {
     let system = derived.system.as_deref().unwrap_or_default();
-    let lines: Vec<String> = derived.default.iter().map(|(name, value)| format!("{name} {value}")).collect();
+    let lines = parameters(&derived.default);
     let mut file = format!("FROM {of}\n");
     if !system.is_empty() {
         file += &format!("SYSTEM {}\n", Value::from(system));
@@ -145,10 +158,40 @@ fn details(profile: &ModelProfile) -> Value {
         "family": profile.architecture,
         "families": [profile.architecture],
         "parameter_size": profile.size_label,
-        "quantization_level": profile.quantization,
+        "quantization_level": profile.quantization.to_uppercase(),
     })
 }
 
 fn time(time: SystemTime) -> String {
     Timestamp::try_from(time).map(|time| time.to_string()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_scheduler::ModelState;
+
+    use super::*;
+    use crate::listing::tests::listing;
+
+    #[test]
+    fn a_parameter_of_several_values_has_a_line_for_each() {
+        let set = json!({ "stop": ["<end>", "\n"], "top_k": 3 });
+        let lines = parameters(set.as_object().unwrap());
+        assert_eq!(lines, [r#"stop "<end>""#, r#"stop "\n""#, "top_k 3"]);
+    }
+
+    #[test]
+    fn what_is_set_for_a_model_is_shown() {
+        let profile = ModelProfile {
+            quantization: "q6_K",
+            parameters_set: vec![("temperature", "0.2".to_owned())],
+            ..ModelProfile::default()
+        };
+        let listing = ModelListing { profile: Some(profile.into()), ..listing("m", ModelState::Ready) };
+        let filters = RequestFilters { system: Some("You are short.".to_owned()), ..Default::default() };
+        let shown = show(&listing, Some(&filters));
+        assert_eq!(shown["parameters"], "temperature 0.2");
+        assert_eq!(shown["system"], "You are short.");
+        assert_eq!(shown["details"]["quantization_level"], "Q6_K");
+    }
 }

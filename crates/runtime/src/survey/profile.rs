@@ -29,12 +29,17 @@ pub(crate) fn profile(
     let model = read(Dialect::Ggml).or_else(|| read(Dialect::Ik))?;
     let path = params.model.as_deref().map(Path::new);
     let need = (!demand.alone()).then(|| demand.on(cards).ok()).flatten();
+    let described = described(&model, &params);
+    let file_size = path.and_then(|path| path.metadata().ok()).map(|file| Bytes::new(file.len()));
     Some(ModelProfile {
+        // The first of several files is smaller than their tensors.
+        file_size: file_size.unwrap_or_default().max(described.size),
+        parameters_set: plimsoll_import::ollama_parameters(&flags),
         context: demand.curve(cards).ok().map(|curve| curve.slots.each),
         need: need.map(|shares| shares.iter().map(|(_, bytes)| *bytes).sum()),
         digest: digest(&entry.name, path),
         modified: path.and_then(|path| path.metadata().ok()?.modified().ok()),
-        ..described(&model, &params)
+        ..described
     })
 }
 

@@ -40,7 +40,8 @@ fn patterns() -> Vec<(String, String)> {
             format!(r#"(?i)(["']?[\w.-]*(?:{SECRET_NAMES}|\bkeys?\b)[\w-]*["']?\s*[:=]\s*)(?:{value})"#),
             format!("${{1}}{REDACTED}"),
         ),
-        (r#"(?:/home/|/Users/)[^/\s"':,]+"#.to_owned(), "~".to_owned()),
+        // At the start of a path: a folder may be called `home`.
+        (r#"(^|[^\w./~-])(?:/home/|/Users/)[^/\s"':,]+"#.to_owned(), "${1}~".to_owned()),
     ];
     pairs.into()
 }
@@ -122,6 +123,8 @@ mod tests {
             assert!(!redacted.contains("pLanted"), "{text} became {redacted}");
         }
         assert_eq!(redactor.redact("/srv/people/ann/m.gguf"), "~/m.gguf");
+        assert_eq!(redactor.redact("/work/home/.local/m.gguf"), "/work/home/.local/m.gguf");
+        assert_eq!(redactor.redact("a=/home/ann/m:/home/bob/n"), "a=~/m:~/n");
     }
 
     #[test]
