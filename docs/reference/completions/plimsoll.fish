@@ -68,11 +68,11 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l hf-repo -d '
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l json -d 'With --check: print the answer as JSON (plimsoll.serve-check/1), or write it to FILE' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l listen -d 'Address to listen on: 127.0.0.1:8080, localhost:8080, 8080, or :8080 for all network interfaces; several between commas [default: 127.0.0.1:8080]' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l card -d 'Memory for models: cards (2x3060, or the number, UUID or PCI address of a card here), a part of a card (name=H200,total=80GiB), or a part of host memory (kind=host,total=16GiB); repeatable' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l host -d 'With --card: host memory of that machine, e.g. 64GiB, as in plimsoll plan' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l host -d 'With --card: host memory of the machine that it describes, e.g. 64GiB' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l reserve -d 'Memory to leave free on each card, e.g. 512MiB' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l models-max -d 'Maximum number of models loaded at a time, however much memory is free [default: 0, memory alone limits them]' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l warm -d 'Disk space for prompt caches, e.g. 8GiB: a llama-server\'s slots are saved before its model is unloaded, and restored after the next load [default: 0, nothing is saved]' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l engine -d 'llama-server for models that are configured with flags only' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l engine -d 'Path of the llama-server for models that have `flags` but no `cmd`' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l log-file -d 'Append the log and the output of the engines to this file; SIGHUP opens it again, for logrotate' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand serve" -l log-level -d 'Log level: warn, info (requests, loads) or debug [default: info]' -r -f -a "warn\t''
 info\t''
@@ -123,7 +123,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l budget -d 'Pl
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l depth -d 'Predict the speed once this many tokens of the context are in use, instead of all of them' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l build -d 'Engine, with its build if known: llama.cpp, llama.cpp@10605, ik_llama.cpp. By default llama.cpp, or the engine that --exact asks' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l program -d 'Program of the engine that will run: llama-server, llama-fit-params, llama-cli, library. By default the program named before the flags, or llama-server' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l exact -d 'Let an engine compute the sizes, without a GPU: the named llama-server, the one that `serve` would use or, with --check, the running one. Without this option, an installed engine with a backend for cards is asked' -r -F
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l exact -d 'Take the sizes from a llama-server, which needs no GPU for that: from ENGINE, else the one that `serve` would start; with --check, the running one. Without this option, a llama-server with a GPU backend is asked if one is installed' -r -F
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l prompt -d 'With --exact: let the engine compute a prompt of this many tokens, to get its temporary memory too' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l quants -d 'List the quantisations of the repository with the memory of each on these cards, the best that fits first'
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand plan" -l formulas -d 'Plan by Plimsoll\'s formulas alone, and ask no engine'
@@ -249,7 +249,7 @@ complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_se
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from soak" -l requests -d 'Number of requests; 2000 if --for is not given either' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from soak" -l model -d 'Model to ask for; by default the first that the server lists' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from soak" -l clients -d 'Concurrent requests' -r
-complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from soak" -l depths -d 'Prompt depths in tokens, used in turn' -r
+complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from soak" -l depths -d 'Lengths of prompts in tokens; the requests use them in turn' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from soak" -l answer -d 'Ask for answers of at most this many tokens (`max_tokens`)' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from soak" -l round -d 'Requests per round; memory is read between rounds, when no request is in flight [default: 20, or fewer in a short soak]' -r
 complete -c plimsoll -n "__fish_plimsoll_using_subcommand measure; and __fish_seen_subcommand_from soak" -l patience -d 'Time limit for one answer' -r

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_declared_need_below_the_part_is_told_with_the_share_that_keeps_to_it() {
+    fn a_declared_need_below_the_part_is_reported_with_the_share_that_keeps_to_it() {
         let card: Card = "name=a,total=24GiB,cc=8.6".parse().unwrap();
         let (flag, beyond) = ("--gpu-memory-utilization", Bytes::mib(550));
         let part = CardPart { millionths: 900_000, flag, cards: 1, beyond, alongside: None };
