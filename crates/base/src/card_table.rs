@@ -166,8 +166,8 @@ impl KnownCard {
     ///
     /// DECISION: of an APU the kernel's own limit, because nothing is known of the machine: half of the
     /// memory (`ttm.pages_limit`, ttm_device.c:ttm_global_init). What the firmware sets aside only adds to
-    /// it. Linux shows 1/32 less than the modules have, of which half counts. On NVIDIA's boards it shows 4 to
-    /// 7 % less (`data/sysroot`), and needs some itself.
+    /// it. Linux shows 1/32 less than the modules have, of which half counts. On NVIDIA's boards it shows 4 %
+    /// to 7 % less (`data/sysroot`), and needs some itself.
     fn usable(&self) -> (Bytes, Bytes) {
         match (self.is_shared(), self.compute_capability) {
             (false, _) => (self.memory, kept_by_driver(self.memory)),

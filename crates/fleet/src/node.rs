@@ -1,8 +1,8 @@
 //! Decides what one daemon does in a fleet: it takes events and returns actions, and does no I/O itself.
 //!
 //! A daemon has two roles. As a router (`router`), it finds the host for each request, and claims a seat for
-//! a model that has none. A seat is the record that a model is loaded on a host. As a host (`seat_holder`), the
-//! daemon checks the fencing tokens of requests and gives up seats. `registration` writes the host's own
+//! a model that has none. A seat is the record that a model is loaded on a host. As a host (`seat_holder`),
+//! the daemon checks the fencing tokens of requests and gives up seats. `registration` writes the host's own
 //! records to the store.
 //!
 //! While the store does not answer, loaded models are served. No seat is claimed, and no model is loaded or

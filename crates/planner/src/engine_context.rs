@@ -1,4 +1,4 @@
-//! Computes the memory of an engine context (of the model or a draft model) that does not grow with its length.
+//! Computes the memory of an engine's context, of a model or its draft, that does not grow with its length.
 
 use std::ops::Range;
 

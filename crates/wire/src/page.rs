@@ -69,8 +69,8 @@ pub struct Page {
     pub count: AtomicU32,
     /// Pools of the program that guard serves.
     pub pools: AtomicU32,
-    /// Counts requests for room. The daemon makes room for a new number, and writes it to `room_request_answered`
-    /// once it has tried.
+    /// Counts requests for room. The daemon makes room for a new number, and writes it to
+    /// `room_request_answered` once it has tried.
     pub room_request: AtomicU64,
     pub room_request_bytes: AtomicU64,
     pub room_request_card: AtomicU32,

@@ -1,4 +1,4 @@
-//! Checks the build for Windows 7: Windows 7 has every function that it imports, and its processes pass under Wine.
+//! Checks the build for Windows 7: that system has each function that it imports, and it runs under Wine.
 //!
 //! Wine has functions that Windows 7 lacks, whichever Windows it is set to. So each import is looked up in
 //! `data/windows-7.txt`, where each function stands with the document that it was looked up in.

@@ -137,9 +137,9 @@ pub(crate) struct Arguments {
     /// the program named before the flags, or llama-server
     #[arg(long)]
     program: Option<ProgramKind>,
-    /// Take the sizes from a llama-server, which needs no GPU for that: from ENGINE, else the one that `serve`
-    /// would start; with --check, the running one. Without this option, a llama-server with a GPU backend is
-    /// asked if one is installed
+    /// Take the sizes from a llama-server, which needs no GPU for that: from ENGINE, else the one that
+    /// `serve` would start; with --check, the running one. Without this option, a llama-server with a GPU
+    /// backend is asked if one is installed
     #[arg(long, value_name = "ENGINE", num_args = 0..=1, require_equals = true)]
     exact: Option<Option<PathBuf>>,
     /// Plan by Plimsoll's formulas alone, and ask no engine

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_for_a_model_is_shown() {
+    fn settings_of_a_model_are_shown() {
         let profile = ModelProfile {
             quantization: "q6_K",
             parameters_set: vec![("temperature", "0.2".to_owned())],

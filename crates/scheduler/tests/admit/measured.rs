@@ -25,8 +25,8 @@ fn unload(desk: &mut Desk, run: RunId) {
     desk.gone(run);
 }
 
-/// The answer to a request for the model, or to an operator's request to load it, when nothing runs: `None` if
-/// it starts.
+/// The answer to a request for the model, or to an operator's request to load it, when nothing runs. `None`
+/// if it starts.
 fn answer(desk: &mut Desk, operator: bool) -> Option<(RequestRefusalKind, bool, String)> {
     if operator {
         desk.send(SchedulerEvent::LoadWanted { model: MODEL });
