@@ -110,6 +110,8 @@ impl ModelRegistry {
         match name {
             None => self.default.as_ref().map_or_else(only, |default| self.find(default)),
             Some(_) if self.strict_names => None,
+            // A client that names a file which is there expects no other model.
+            Some(name) if self.unfit(name).is_some() => None,
             Some(_) => only(),
         }
     }

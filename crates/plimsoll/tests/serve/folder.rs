@@ -61,8 +61,6 @@ fn a_folder_answers_and_follows_its_files() {
 fn a_model_of_a_folder_that_cannot_fit_is_refused_with_what_it_lacks() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = |name: &str| folder.path().join(name);
-    // A server of one model answers by it, whatever the request names.
-    model(&path("other.gguf"));
     model(&path("small.gguf"));
     write("llama-70b", &path("large.gguf"), &Changes::default()).expect("the folder can be written");
     settle(&path("large.gguf"));
@@ -72,7 +70,7 @@ fn a_model_of_a_folder_that_cannot_fit_is_refused_with_what_it_lacks() {
         .argument(&folder.path().to_string_lossy())
         .start();
     daemon.reported("small: -c ");
-    assert_eq!(names(&daemon), ["other", "small"]);
+    assert_eq!(names(&daemon), ["small"]);
     let refused = chat(daemon.address, "large");
     assert_eq!(refused.status, 413, "{}", refused.text());
     let error = &refused.json()["error"];
@@ -81,6 +79,15 @@ fn a_model_of_a_folder_that_cannot_fit_is_refused_with_what_it_lacks() {
     assert!(message.starts_with("model 'large' is not served: no flags make the model fit: "), "{message}");
     let status = get(daemon.address, "/api/status").text();
     assert!(status.contains("no flags make the model fit"), "{status}");
+    // Without a configuration, flags that were chosen can be read, and the refusal says what holds them.
+    fs::remove_file(daemon.config_file()).expect("the configuration is there");
+    let flags = get(daemon.address, "/api/flags?model=small").json();
+    assert!(flags["flags"].as_str().is_some_and(|flags| flags.contains("--parallel 1")), "{flags}");
+    let refusal = flags["refusal"].as_str().expect("a refusal");
+    assert!(
+        refusal.contains("write one with `plimsoll init ") && refusal.contains("`plimsoll reload`"),
+        "{refusal}"
+    );
 }
 
 /// `plimsoll` in a folder of its own, without any engine, cache or configuration.
