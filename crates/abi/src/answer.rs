@@ -53,7 +53,7 @@ pub(crate) fn doctor(question: &[u8]) -> Result<String, AnswerError> {
         // The reader works on whole lines; without the line feed two texts would become one.
         reader.feed(LineSource::Context, b"\n");
     }
-    Ok(serde_json::to_string_pretty(&serde_json::to_value(diagnose(&reader.finish()))?)? + "\n")
+    Ok(document(&diagnose(&reader.finish()))?)
 }
 
 /// The answer, or the error as a document. No panic leaves it.

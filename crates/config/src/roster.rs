@@ -179,6 +179,16 @@ pub struct ConfiguredModel {
 }
 
 impl ConfiguredModel {
+    /// True if the entry names this card.
+    pub fn names_card(&self, card: &Card) -> bool {
+        self.cards.iter().any(|name| card.answers_to(name))
+    }
+
+    /// True if the model may be placed on this card: one that the entry names, or any if it names none.
+    pub fn may_use(&self, card: &Card) -> bool {
+        self.cards.is_empty() || self.names_card(card)
+    }
+
     /// True for its name and for its aliases.
     pub(crate) fn answers_to(&self, name: &str) -> bool {
         self.name == name || self.aliases.iter().any(|alias| alias == name)

@@ -44,7 +44,7 @@ pub use download_plan::{DownloadPlan, download_name};
 pub use downloaded::DownloadedModel;
 pub use error::{HostFault, HubError, HubFailure};
 pub use head::{Origin, RemoteHead};
-pub use listing::{HubFile, Listing};
+pub use listing::{HubFile, Listing, is_repository};
 pub use post::{PostError, post_json};
 
 pub use source::{Hub, LocatedModel, ModelPlace, RemoteModel};

@@ -186,7 +186,7 @@ fn is_below(path: &str) -> bool {
 
 /// `USER/REPO` of letters, digits, `_`, and `.` or `-` between them (`hf-cache.cpp: is_valid_repo_id @
 /// 0.5.0`).
-pub(crate) fn is_repository(repo: &str) -> bool {
+pub fn is_repository(repo: &str) -> bool {
     repo.len() <= 256 && repo.split_once('/').is_some_and(|(user, name)| is_part(user) && is_part(name))
 }
 

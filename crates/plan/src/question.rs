@@ -6,7 +6,7 @@
 use plimsoll_base::{Advice, CardSpec, CardSpecError};
 use plimsoll_flags::{EngineBuild, FlagError, Options, ParseEngineError, ParseProgramError, ProgramKind};
 use plimsoll_planner::{Plan, speed};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Estimate, EstimateError, HostSize, HostSizeError, Room};
 
@@ -62,10 +62,10 @@ pub enum QuestionError {
     Estimate(#[from] EstimateError),
 }
 
-/// The document of a plan (`plimsoll.plan/1`) as `plimsoll plan --json` prints it: its keys in alphabetical
-/// order, and a line feed at the end.
-pub fn document(plan: &Plan) -> serde_json::Result<String> {
-    Ok(serde_json::to_string_pretty(&serde_json::to_value(plan)?)? + "\n")
+/// The document of an answer, such as a plan (`plimsoll.plan/1`), as `--json` prints it: its keys in
+/// alphabetical order, and a line feed at the end.
+pub fn document(answer: &impl Serialize) -> serde_json::Result<String> {
+    Ok(serde_json::to_string_pretty(&serde_json::to_value(answer)?)? + "\n")
 }
 
 impl From<FlagError> for QuestionError {

@@ -257,8 +257,8 @@ fn verdict(
     ledger: &Ledger,
     demand: &dyn MemoryModel,
 ) -> PlacementVerdict {
-    let may_use = |card: &&Card| entry.cards.iter().any(|name| card.answers_to(name));
-    let allowed: Vec<CardId> = cards.iter().filter(may_use).map(|card| card.id.clone()).collect();
+    let allowed = cards.iter().filter(|card| entry.names_card(card));
+    let allowed: Vec<CardId> = allowed.map(|card| card.id.clone()).collect();
     let query = PlacementQuery {
         name: &entry.name,
         need: &demand.need(),
@@ -371,7 +371,5 @@ fn requested(entry: &ConfiguredModel, cards: &[Card], demand: &dyn MemoryModel) 
     if !named.is_empty() {
         return cards.iter().filter(|card| named.contains(&card.id)).cloned().collect();
     }
-    let may_use =
-        |card: &&Card| entry.cards.is_empty() || entry.cards.iter().any(|name| card.answers_to(name));
-    cards.iter().filter(may_use).take(1).cloned().collect()
+    cards.iter().filter(|card| entry.may_use(card)).take(1).cloned().collect()
 }

@@ -1,17 +1,16 @@
 //! States the figures of a whole plan in words: the verdict, and a short list of facts.
 
-use plimsoll_base::Bytes;
 use plimsoll_planner::{Plan, SpeedRange, TokenRate};
+
+use crate::bar;
 
 /// `fits, 812 MiB to spare on CUDA0`, or what is lacking and where.
 pub(crate) fn verdict(plan: &Plan) -> String {
     let tightest = plan.cards.iter().min_by_key(|card| card.headroom);
     let Some(card) = tightest else { return if plan.fits { "fits" } else { "does not fit" }.to_owned() };
-    let size = Bytes::new(card.headroom.unsigned_abs());
     match (plan.fits, card.fits) {
-        (true, _) => format!("fits, {size} to spare on {}", card.id),
-        (false, false) => format!("does not fit, {size} too much on {}", card.id),
         (false, true) => "does not fit in the host's memory".to_owned(),
+        _ => format!("{} on {}", bar::verdict(card), card.id),
     }
 }
 

@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::num::NonZeroUsize;
 
-use plimsoll_base::{Card, Order};
+use plimsoll_base::Order;
 use plimsoll_config::ConfiguredModel;
 use plimsoll_scheduler::CardLimit;
 use plimsoll_scheduler::place::{Ledger, PlacementVerdict};
@@ -81,8 +81,8 @@ fn candidate<'a>(
     forecast: &'a Forecast,
     limits: &[CardLimit],
 ) -> Option<CandidateModel<'a>> {
-    let may_use = |card: &&Card| entry.cards.iter().any(|name| card.answers_to(name));
-    let allowed = limits.iter().map(|limit| &limit.card).filter(may_use).map(|card| card.id.clone());
+    let allowed = limits.iter().map(|limit| &limit.card).filter(|card| entry.names_card(card));
+    let allowed = allowed.map(|card| card.id.clone());
     Some(CandidateModel {
         name: &entry.name,
         demand: forecast.demand.as_deref()?,
@@ -127,20 +127,7 @@ mod tests {
     }
 
     fn forecast(gib: u64) -> Forecast {
-        Forecast {
-            name: String::new(),
-            text: String::new(),
-            parts: Vec::new(),
-            warnings: Vec::new(),
-            note: None,
-            refused: None,
-            hints: Vec::new(),
-            lacks_program: None,
-            host_too_small: false,
-            never: false,
-            profile: None,
-            demand: Some(Arc::new(DeclaredSize(Bytes::gib(gib)))),
-        }
+        Forecast { demand: Some(Arc::new(DeclaredSize(Bytes::gib(gib)))), ..Forecast::named("") }
     }
 
     fn found(entries: &[ConfiguredModel], forecasts: &[Forecast]) -> StandingConflicts {

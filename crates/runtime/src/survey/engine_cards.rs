@@ -39,12 +39,11 @@ pub(crate) fn excluded(
         return Ok(Vec::new());
     }
     let has_nvidia = gpus().any(|card| card.maker.is_nvidia());
-    let is_named = |card: &Card| entry.cards.iter().any(|name| card.answers_to(name));
     let is_usable = |card: &Card| {
-        let guess = card.maker.is_nvidia() || !has_nvidia || is_named(card);
+        let guess = card.maker.is_nvidia() || !has_nvidia || entry.names_card(card);
         backends.can_use(card.maker).unwrap_or(guess)
     };
-    if let Some(card) = gpus().find(|card| is_named(card) && !is_usable(card)) {
+    if let Some(card) = gpus().find(|card| entry.names_card(card) && !is_usable(card)) {
         return Err(cannot_use(entry, backends, card));
     }
     Ok(gpus().filter(|card| !is_usable(card)).map(|card| card.id.clone()).collect())

@@ -85,9 +85,7 @@ pub(super) fn named(
         error,
         present: listed(&cuda),
     })?;
-    let may_use =
-        |card: &Card| entry.cards.is_empty() || entry.cards.iter().any(|name| card.answers_to(name));
-    if let Some(&number) = found.cards.iter().find(|&&number| !may_use(cuda[number])) {
+    if let Some(&number) = found.cards.iter().find(|&&number| !entry.may_use(cuda[number])) {
         return Err(NameError::NotAllowed {
             origin: origin(entry, flags),
             number,

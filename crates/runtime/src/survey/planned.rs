@@ -230,13 +230,11 @@ impl PlannedModel {
 
 /// Sets of cards to try a context on: those that the flags name, or each card alone and all together.
 fn sets(entry: &ConfiguredModel, named: &NamedDemand, machine: &[Card]) -> Vec<Vec<Card>> {
-    let may_use =
-        |card: &&Card| entry.cards.is_empty() || entry.cards.iter().any(|name| card.answers_to(name));
     if !named.cards.is_empty() {
         let own = machine.iter().filter(|card| named.cards.contains(&card.id));
         return vec![own.cloned().collect()];
     }
-    let usable: Vec<Card> = computing(machine).iter().filter(may_use).cloned().collect();
+    let usable: Vec<Card> = computing(machine).iter().filter(|card| entry.may_use(card)).cloned().collect();
     let mut sets: Vec<Vec<Card>> = usable.iter().map(|card| vec![card.clone()]).collect();
     if usable.len() > 1 && usable.iter().all(|card| card.kind == usable[0].kind) {
         sets.push(usable);

@@ -137,7 +137,7 @@ fn planned(arguments: &Arguments, engine: Engine, cards: &[Card]) -> Result<Plan
 fn checkpoint(arguments: &Arguments, model: &str) -> Result<Checkpoint, ErrorReport> {
     match folder::folder(model) {
         Some(folder) => Checkpoint::read(&folder),
-        None if repository::is_one(model) => {
+        None if plimsoll_hub::is_repository(model) => {
             repository::read(&remote::hub(None, Some(arguments.header_limit))?, model)
         }
         None => Err(ErrorReport::new(format!(

@@ -13,16 +13,6 @@ use crate::terminal;
 /// Bytes of the first request, which hold the header of most files.
 const FIRST: Bytes = Bytes::kib(64);
 
-/// True for `USER/REPO`, which is no path.
-pub(super) fn is_one(model: &str) -> bool {
-    let is_word = |word: &str| {
-        !word.is_empty()
-            && !word.starts_with('.')
-            && word.chars().all(|c| c.is_alphanumeric() || "-_.".contains(c))
-    };
-    model.split_once('/').is_some_and(|(user, repo)| is_word(user) && is_word(repo))
-}
-
 /// The checkpoint of a repository's newest commit.
 pub(super) fn read(hub: &Hub, model: &str) -> Result<Checkpoint, ErrorReport> {
     let listing = hub.listing(model)?;
@@ -81,11 +71,11 @@ fn files(hub: &Hub, listing: &Listing) -> Result<Vec<String>, ErrorReport> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use plimsoll_hub::is_repository;
 
     #[test]
     fn a_repository_is_distinguished_from_a_path() {
-        for (name, is_repository) in [
+        for (name, expected) in [
             ("Qwen/Qwen3-8B", true),
             ("models/qwen", true),
             ("./qwen/model", false),
@@ -97,7 +87,7 @@ mod tests {
             ("a b/c", false),
             ("", false),
         ] {
-            assert_eq!(is_one(name), is_repository, "{name}");
+            assert_eq!(is_repository(name), expected, "{name}");
         }
     }
 }
